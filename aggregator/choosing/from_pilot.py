@@ -143,14 +143,14 @@ def design(
     found = Designed(made, cuts, tuple(path), best)
     if not judge:
         return found
-    fleet = unseen(records, schema, rows, tabled, 1, np.random.default_rng([seed, 1]))
-    alone = unseen(records, schema, rows, plain_scores, 1, np.random.default_rng([seed, 1]))
+    fleet = _right_on_unseen(records, schema, rows, tabled, np.random.default_rng([seed, 1]))
+    alone = _right_on_unseen(records, schema, rows, plain_scores, np.random.default_rng([seed, 1]))
     lead = float(np.nanmean(fleet - alone)), mean_error(fleet - alone)
     return found._replace(fleet=Judged.of(fleet), alone=Judged.of(alone), lead=lead)
 
 
-def unseen(
-    records: Population, schema: Schema, rows: Integers, tabled: Tabled, draws: int, rng: np.random.Generator
+def _right_on_unseen(
+    records: Population, schema: Schema, rows: Integers, tabled: Tabled, rng: np.random.Generator
 ) -> Floats:
     """How often the whole procedure is right about records that took no part in the selection.
 
@@ -159,7 +159,6 @@ def unseen(
         schema: the pilot's schema.
         rows: shape (n,) int64, indices of the records to use.
         tabled: how a model is made (:func:`aggregator.choosing.forward_selection.fleet_scores`).
-        draws: number of models per fold.
         rng: source of randomness.
 
     Returns:
@@ -167,7 +166,8 @@ def unseen(
     """
     right = np.full(len(records.labels), np.nan)
     for learned, tested in divisions(records, rows, rng):
-        best = best_of(select(records, schema, learned, tabled, draws, rng))
+        # One model per fold, not DRAWS: the whole selection is repeated for each part of the records.
+        best = best_of(select(records, schema, learned, tabled, 1, rng))
         part = part_of(records, schema, best.ways, learned, tested)
         scoring = tabled(part)
         found = np.zeros(len(tested))
