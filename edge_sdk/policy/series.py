@@ -75,15 +75,7 @@ def in_words(series: Series, refused: PolicyError | None, secret: bytes | None) 
     ]
     if refused is not None and refused.reason != "series_not_member":
         return [*lines, f"  {refused}."]
-    share = f"About {percent(series)} of all devices take part in this campaign"
-    if secret is None:
-        return [*lines, f"  {share}, picked by chance and not by the record."]
-    return [*lines, f"  {share}, picked by chance and not by the record; this device does{_NOT[refused is not None]}."]
-
-
-_NOT = {True: " not", False: ""}
-
-
-def percent(series: Series) -> str:
-    """The share of a campaign of a series, in per cent with three significant digits. A share is never shown as 0 %."""
-    return f"{100 * series.part:.3g}%"
+    # Three significant digits: a share is never shown as 0 %.
+    share = f"  About {100 * series.part:.3g}% of all devices take part in this campaign, picked by chance and not by "
+    device = "" if secret is None else "; this device does" if refused is None else "; this device does not"
+    return [*lines, f"{share}the record{device}."]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged
+from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged, number_in
 from protocol.document import read_payload
 from protocol.documents.envelope import read_envelope, verified_by
 from protocol.documents.trust import TrustState, restore
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _PROVISIONED = frozenset(("root", "time_floor"))
 _SECRETS = frozenset(("secret", "disabled"))
-_MAX_DIGITS = 20
 _ENDED = "ended:"
 """Prefix of the key that notes a campaign that a new root ended. The campaign may return under a new signature."""
 _MAX_EVIDENCE = 8
@@ -57,7 +56,7 @@ class Documents:
             raise damaged()
         root = meta["root"]
         floors = {(role, name): (version, digest) for _, role, name, version, digest in known}
-        floor = _floor(meta["time_floor"])
+        floor = number_in(meta["time_floor"])
         restored = None
         with suppress(HearsayError):
             restored = restore(root, floors, floor)
@@ -72,7 +71,7 @@ class Documents:
             StorageError: ``state_damaged``: the stored time is no number.
         """
         text = self._state.meta("time_floor")
-        return 0 if text is None else _floor(text)
+        return 0 if text is None else number_in(text)
 
     def write_trust(self, trust: TrustState) -> None:
         """Replace the stored root, time floor and version floors by those of ``trust``."""
@@ -217,9 +216,3 @@ def _payload(envelope: bytes, role: str) -> bytes:
 
 def _ended_key(role: str, name: str) -> str:
     return f"{_ENDED}{role}:{name}"
-
-
-def _floor(text: bytes) -> int:
-    if not text.isdigit() or len(text) > _MAX_DIGITS:
-        raise damaged()
-    return int(text)

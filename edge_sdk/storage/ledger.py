@@ -14,7 +14,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SERIES, Rows, damaged, seal
+from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SERIES, Rows, damaged, number_in, seal
 from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 _LAST = (1 << 63) - 1
-_MAX_DIGITS = 20
 _SERIES_AFTER = "series_after"
 """Key of a time in seconds since 1970, which a reset writes. Series that begin until then are not answered."""
 _RESET = "reset"
@@ -268,7 +267,7 @@ class Ledger:
         What was answered before is not known for sure. So series that begin until then are not answered.
         """
         note = self._state.meta(_SERIES_AFTER)
-        return None if note is None else _number(note)
+        return None if note is None else number_in(note)
 
     def delay_series(self, seconds: int, now: int) -> None:
         """Move :meth:`series_after` ahead, since the clock of the reset was behind by up to ``seconds``.
@@ -365,13 +364,6 @@ class Ledger:
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
             series = {line: name for name, line in answered.items()}
             return [_shown(line, known[line.campaign], series.get(line.number, "")) for line in self._forward()]
-
-
-def _number(text: bytes) -> int:
-    """A number in a note of a series."""
-    if not text.isdigit() or len(text) > _MAX_DIGITS:
-        raise damaged()
-    return int(text)
 
 
 def _shown(line: Line, payer: Known, series: str) -> Answered:

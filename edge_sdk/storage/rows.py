@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SEAL_BYTES = 8
 _SHORT = 64
 """Longest byte string that a seal covers directly. Of a longer one the seal covers its digest, to avoid a copy."""
+_MAX_DIGITS = 20
 
 
 class Table(NamedTuple):
@@ -85,6 +86,17 @@ def seal(table: str, values: Sequence[object]) -> bytes:
 def damaged() -> StorageError:
     """The error ``state_damaged``: the state's contents are not what this software has written."""
     return StorageError("state_damaged", "the state file is damaged or not one of this software")
+
+
+def number_in(text: bytes) -> int:
+    """The number that a value of the table of single values holds as decimal digits.
+
+    Raises:
+        StorageError: ``state_damaged``: the value is not 1 to 20 digits.
+    """
+    if not text.isdigit() or len(text) > _MAX_DIGITS:
+        raise damaged()
+    return int(text)
 
 
 @lru_cache(maxsize=len(TABLES))

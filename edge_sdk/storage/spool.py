@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.rows import CAMPAIGNS, SEALED, SPOOL, Rows, damaged
+from edge_sdk.storage.rows import CAMPAIGNS, SEALED, SPOOL, Rows, damaged, number_in
 from protocol.digest import sha256
 from protocol.errors import InputError
 
@@ -252,4 +252,4 @@ class Spool:
 
 def _number(text: bytes | None) -> int:
     """A number that is stored as text; 0 for None."""
-    return 0 if text is None else int(text)
+    return 0 if text is None else number_in(text)
