@@ -9,6 +9,8 @@ that a command without them starts at once. The functions of each command:
     init               create_workspace, open_workspace
     schema             read_table, draft_schema, load_schema
     plan               plan
+    design             design
+    refine             refine, sign_candidates
     campaign           make_campaign, end_campaign
     ingest             ingest                    (or Store.ingest)
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
@@ -32,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.choosing.calls import design, refine, sign_candidates
     from aggregator.comparison.difference import compare
     from aggregator.estimates.joining import join
     from aggregator.forecast.plan import plan
@@ -55,6 +58,7 @@ __all__ = [
     "compare",
     "count",
     "create_workspace",
+    "design",
     "draft_schema",
     "end_campaign",
     "evaluate",
@@ -72,6 +76,8 @@ __all__ = [
     "predict_file",
     "publish_tree",
     "read_table",
+    "refine",
+    "sign_candidates",
     "status",
     "to_json",
     "to_sklearn",
@@ -80,6 +86,7 @@ __all__ = [
 _HOMES = {
     **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
     **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
+    **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
     "Model": ("aggregator.models.scoring", "Model"),
     "compare": ("aggregator.comparison.difference", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),

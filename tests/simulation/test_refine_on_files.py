@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from support.commands import invoke, run
 
+import aggregator
 from aggregator.choosing.shares import WHOLE
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
@@ -142,6 +143,16 @@ def test_without_the_people_the_stores_alone_give_the_same_decisions(followed):
     for number, (stores, evaluations, said) in enumerate(followed.steps):
         again = followed.refine(number, stores[::-1], evaluations[::-1], "--force")
         assert again == said
+
+
+def test_python_gives_the_steps_and_the_candidates_of_the_command(followed):
+    fleet = {"devices": DEVICES, "epsilon": EPSILON}
+    assert any(said["step"] == "evaluate" for _, _, said in followed.steps)
+    for stores, evaluations, said in followed.steps[1:]:
+        found = aggregator.refine(stores, evaluations, **fleet)
+        assert {key: said[key] for key in found.to_json()} == found.to_json()
+        signed = aggregator.sign_candidates(followed.folder / "work", found, stores)
+        assert list(signed.values()) == [Path(each).read_bytes() for each in said["models"]]
 
 
 def test_candidates_are_the_same_files_in_every_evaluation(followed):

@@ -48,22 +48,17 @@ def design(
     Example:
       hearsay design pilot.csv --schema schema.toml --epsilon 1 --devices 100000 -o asked.toml
     """  # noqa: D301
+    from aggregator.choosing.calls import design as make_design
     from aggregator.choosing.from_pilot import as_json as design_json
-    from aggregator.choosing.from_pilot import design as make_design
     from aggregator.choosing.from_pilot import shown_path
     from aggregator.choosing.schema_text import schema_text
-    from aggregator.models.pilot import check_pilot
     from aggregator.schema_file import load_schema
-    from aggregator.tables import MISSING_TOKENS, read_table
-    from protocol.epsilon import check_answer_micro, micro_epsilon
+    from aggregator.tables import MISSING_TOKENS
 
     check_output(output, force=force)
     file = load_schema(schema_file)
-    micro = micro_epsilon(epsilon)
-    check_answer_micro(micro)
-    frame = check_pilot(read_table(pilot), file.schema, missing or MISSING_TOKENS)
     with working("choosing what to ask"):
-        found = make_design(frame, file, micro, devices, seed=seed)
+        found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing or MISSING_TOKENS, seed=seed)
     write_output(output, schema_text(found.file).encode(), force=force)
     if as_json:
         print_json({"schema": str(output), **design_json(found)})

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.choosing.from_answers import Refined
-    from aggregator.choosing.steps import Fleet
+    from aggregator.store.store import Store
     from protocol.schema import Schema
 
 
@@ -79,10 +79,9 @@ def refine(
       hearsay refine --store s1 --store s2 --store s3 --store s4 --evaluation e1 --devices 100000 --epsilon 1 \\
         --workspace work --models candidates -o next.toml
     """  # noqa: D301
-    from aggregator.choosing.from_answers import refine as next_step
-    from aggregator.choosing.steps import Fleet
+    from aggregator.choosing.calls import refine as next_step
+    from aggregator.schema_file import load_schema
     from aggregator.store.store import open_store
-    from protocol.epsilon import check_answer_micro, micro_epsilon
 
     check_output(output, force=force)
     if (schema_file is None) == (not stores):
@@ -93,33 +92,17 @@ def refine(
         raise click.UsageError("--models writes signed candidates: give --workspace")
     if evaluations and not stores:
         raise click.UsageError("--evaluation needs the stores that its candidates were made of (--store)")
-    micro = micro_epsilon(epsilon)
-    check_answer_micro(micro)
-    fleet = Fleet(devices, micro)
-    if schema_file is not None:
-        file_name, found, stated = _first(schema_file, str(series), fleet)
-        opened = []
-    else:
-        opened = [open_store(store) for store in stores]
-        counted = [[one.statistics() for one in part] for part in (opened, [open_store(each) for each in evaluations])]
-        found = next_step(counted[0], counted[1], fleet)
-        file_name, stated = found.series, opened[0].campaign.stated
-    files = _signed(found, workspace, models, [one.campaign_bytes for one in opened], passphrase_file, force=force)
+    file = None if schema_file is None else load_schema(schema_file)
+    opened = [open_store(store) for store in stores]
+    found = next_step(opened, evaluations, devices=devices, epsilon=epsilon, schema=file, series=series)
+    stated = opened[0].campaign.stated if file is None else file.schema
+    file_name = found.series if file is None else file.name
+    files = _signed(found, workspace, models, opened, passphrase_file, force=force)
     write_output(output, next_text(found, file_name, stated).encode(), force=force)
     if as_json:
         print_json({**found.to_json(), "output": str(output), "models": [str(file) for file in files]})
         return
     _print(found, output, files, epsilon, 1 + len(stores) + len(evaluations))
-
-
-def _first(schema_file: Path, series: str, fleet: Fleet) -> tuple[str, Refined, Schema]:
-    """The first step: name of the schema file, step, schema."""
-    from aggregator.ask_table import resolve
-    from aggregator.choosing.from_answers import first_step
-    from aggregator.schema_file import load_schema
-
-    file = load_schema(schema_file)
-    return file.name, first_step(resolve(file.schema, file.ask).schema, series, fleet), file.schema
 
 
 def next_text(found: Refined, name: str, stated: Schema) -> str:
@@ -153,19 +136,19 @@ def _signed(
     found: Refined,
     workspace: Path | None,
     folder: Path | None,
-    campaigns: Sequence[bytes],
+    stores: Sequence[Store],
     passphrase_file: Path | None,
     *,
     force: bool,
 ) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
-    from aggregator.choosing.signed_candidates import sign_candidates
+    from aggregator.choosing.calls import sign_candidates
     from aggregator.publishing.workspace import open_workspace
 
     if workspace is None or not found.candidates:
         return []
     signer = open_workspace(workspace, existing_passphrase(passphrase_file))
-    signed = sign_candidates(signer, found, campaigns, int(time.time()))
+    signed = sign_candidates(signer, found, stores, now=int(time.time()))
     if folder is None:
         return []
     folder.mkdir(exist_ok=True)

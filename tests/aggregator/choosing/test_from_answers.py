@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from support.commands import invoke, run
 
+import aggregator
 from aggregator.ask_table import resolve
 from aggregator.choosing.from_answers import _features_of, candidate_name, first_step
 from aggregator.choosing.shares import Asked, Share
@@ -75,6 +79,40 @@ def test_options_that_do_not_fit_are_refused(schema_file, tmp_path, arguments):
     first = [] if arguments == ["--series", "x"] else [schema_file]
     ran = invoke("refine", *first, *arguments, "--devices", 9, "--epsilon", 1, "-o", tmp_path / "n.toml")
     assert ran.exit_code == 2
+
+
+def test_python_gives_the_first_step_of_the_command(schema_file, tmp_path):
+    ran = run("refine", schema_file, "--series", "x", "--devices", 1000, "--epsilon", 1, "-o", tmp_path / "n.toml",
+              "--json")  # fmt: skip
+    found = aggregator.refine(schema=schema_file, series="x", devices=1000, epsilon=1)
+    said = json.loads(ran.stdout)
+    assert {key: said[key] for key in found.to_json()} == found.to_json()
+    assert aggregator.sign_candidates(tmp_path / "no workspace", found, []) == {}
+    aggregator.create_workspace(tmp_path / "work", name="w", now=int(time.time()))
+    made = aggregator.make_campaign(
+        tmp_path / "work", schema_file, ask=found.ask, epsilon=1, mechanism="auto", class_question=False,
+        series=found.series, share=found.share.shown,
+    )  # fmt: skip
+    assert [feature.name for feature in made.campaign.schema.observed] == list(found.names)
+    assert (made.campaign.series.low, made.campaign.series.high) == (found.share.low, found.share.high)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"series": "x"},
+        {"schema": True},
+        {"stores": ["s"], "schema": True, "series": "x"},
+        {"stores": ["s"], "series": "x"},
+        {"schema": True, "series": "x", "evaluations": ["e"]},
+        {"schema": True, "series": "x", "devices": 0},
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(schema_file, given):
+    named = {"devices": 9, "epsilon": 1, **given, **({"schema": schema_file} if "schema" in given else {})}
+    with pytest.raises(InputError, match="argument_invalid"):
+        aggregator.refine(**named)
 
 
 def test_names_of_candidates_say_their_features():

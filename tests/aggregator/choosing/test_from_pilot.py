@@ -9,10 +9,14 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
+import aggregator
 from aggregator.ask_table import resolve
 from aggregator.choosing import forward_selection, from_pilot
+from aggregator.choosing.schema_text import schema_text
 from aggregator.cli.app import hearsay
 from aggregator.schema_file import load_schema
+from aggregator.tables import read_table
+from protocol.errors import InputError
 
 SCHEMA = """
 name = "designs"
@@ -89,6 +93,15 @@ def test_the_pilot_that_is_as_good_as_the_fleet_is_named(files):
     assert "all, as the schema states them" in found.stdout
     assert "accuracy of the pilot alone" in found.stdout
     assert "the pilot alone is as good as the fleet would be" in found.stderr
+    of_table = {"pilot": read_table(files / "p.csv"), "schema": load_schema(files / "s.toml"), "epsilon": 1.0}
+    for given in ({"pilot": files / "p.csv", "schema": str(files / "s.toml"), "epsilon": "1"}, of_table):
+        made = aggregator.design(**given, devices=100, judge=False)
+        assert schema_text(made.file) == (files / "o.toml").read_text("utf-8")
+
+
+def test_a_fleet_without_devices_is_refused(files):
+    with pytest.raises(InputError, match="argument_invalid"):
+        aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=0)
 
 
 def test_a_clear_gain_of_the_fleet_is_named():
