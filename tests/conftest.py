@@ -17,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 import edge_sdk.storage.database
+from aggregator.central import budget_store
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("half", deadline=None, derandomize=True, max_examples=50)
@@ -32,6 +33,7 @@ def _without_flushes() -> None:
         return plain(connection, statement.replace("= EXTRA", "= OFF"), values)
 
     edge_sdk.storage.database._execute = execute
+    budget_store.SYNCHRONOUS = "OFF"
     os.fsync = lambda _descriptor: None
 
 

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.errors import HearsayError
 from support.faults.disk import MARK, WRITE, Call, Disk, read_log, read_tree, write_tree
-from support.faults.lives import SCENARIOS, Life, Said, Scenario, folders, summary, warm_up
+from support.faults.lives import SCENARIOS, Life, Scenario, folders, summary, warm_up
 from support.faults.verdict import examine, seen_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 KINDS = {"none": 0, "kill": 1, "kill_after": 2, "fail": 3, "fail_from": 4, "tear": 5, "short": 6}
@@ -58,19 +58,51 @@ class Findings:
 
 
 class Harness:
-    """Breaks one scenario. ``root`` is an empty folder; ``seeds`` random power cuts per kill point."""
+    """Breaks one scenario of a device. ``root`` is an empty folder; ``seeds`` random power cuts per kill point.
+
+    A subclass breaks something else (:mod:`support.faults.curator`): it gives its scenarios, its life, and the methods
+    ``_summary``, ``_is_open``, ``_seen_in`` and ``_examine``.
+    """
+
+    scenarios: Mapping[str, Scenario] = SCENARIOS
 
     def __init__(self, root: Path, name: str, seeds: int) -> None:
         self.root = root.resolve()
         self.name = name
-        self.scenario: Scenario = SCENARIOS[name]
+        self.scenario = self.scenarios[name]
         self.seeds = seeds
-        self.life = Life(self.root, self.scenario.policy)
+        self.life = self._life()
         self.findings = Findings()
         self._shim = ctypes.CDLL(None)
         self._looked: set[bytes] = set()
         self._beside: dict[str, bytes] = {}
         self._tree: dict[str, bytes | None] = {}
+
+    # What is broken -----------------------------------------------------------------------------------
+
+    def _life(self) -> Any:
+        """The object whose methods are the steps of the scenario."""
+        return Life(self.root, self.scenario.policy)
+
+    @staticmethod
+    def _warm_up() -> None:
+        warm_up()
+
+    def _summary(self) -> dict[str, object]:
+        """What must be equal after an unbroken act, and after a broken and repeated one; JSON values."""
+        return summary(self.life.device.status())
+
+    def _is_open(self) -> bool:
+        return self.life.device is not None
+
+    @staticmethod
+    def _seen_in(tree: dict[str, bytes | None]) -> set[Any]:
+        """What others may have seen in these files; AssertionError if a file is not whole."""
+        return seen_in(tree)
+
+    def _examine(self, visible: set[Any]) -> list[str]:
+        """Restart on the remaining files. Returns the broken promises."""
+        return examine(self.life, self.scenario, self._before, self.whole, visible)
 
     # Forks --------------------------------------------------------------------------------------------
 
@@ -108,9 +140,9 @@ class Harness:
             failed = error.reason
         if failed:  # the program goes on, with its device if that is open, and tries once more
             self._shim.faults_spare()
-            is_open = self.life.device is not None
+            is_open = self._is_open()
             self._steps(tuple(step for step in self.scenario.act if not (is_open and step == "open")))
-        result = summary(self.life.device.status())
+        result = self._summary()
         self.life.close()
         self._shim.faults_disarm()
         return {"failed": failed, "summary": result}
@@ -125,7 +157,7 @@ class Harness:
         def prepare() -> dict[str, object]:
             folders(self.life)
             self._steps(self.scenario.prepare)
-            before = summary(self.life.device.status()) if self.life.device else {}
+            before = self._summary() if self._is_open() else {}
             self.life.close()
             return before
 
@@ -152,7 +184,7 @@ class Harness:
 
         ``first``: stop at the first broken promise.
         """
-        warm_up()
+        self._warm_up()
         gc.disable()
         gc.freeze()
         self._prepare()
@@ -208,7 +240,7 @@ class Harness:
         disk.replay(read_log(self.root / "log"))
         assert disk.seen() == left, f"{self.name}, {where}: the shim did not see every change"
         try:
-            visible = seen_in(left)
+            visible = self._seen_in(left)
         except AssertionError as error:
             self._violation(where, str(error))
             return
@@ -228,7 +260,7 @@ class Harness:
         elif result["summary"] != self.whole:
             self._violation(where, f"is {result['summary']} after a second try, not {self.whole}")
 
-    def _look(self, where: str, tree: dict[str, bytes | None], beside: dict[str, bytes], visible: set[Said]) -> None:
+    def _look(self, where: str, tree: dict[str, bytes | None], beside: dict[str, bytes], visible: set[Any]) -> None:
         """Restart on the remaining files and check the promises. Equal remains are checked once."""
         key = sha256(repr((sorted(tree.items()), sorted(beside.items()), sorted(visible))).encode()).digest()
         if key in self._looked:
@@ -236,9 +268,9 @@ class Harness:
         self._looked.add(key)
         self._restore(tree, beside)
         self.findings.looks += 1
-        problems, status = self._in_child(lambda: examine(self.life, self.scenario, self._before, self.whole, visible))
+        problems, status = self._in_child(lambda: self._examine(visible))
         if status != 0:
-            problems = [f"the device does not work any more: {problems}"]
+            problems = [f"it does not work any more: {problems}"]
         for problem in problems:
             self._violation(where, problem)
 

@@ -1,0 +1,301 @@
+"""The curator's ledger: which records were asked, at which cost, and how much of a total (ε, δ) is left.
+
+A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
+of records about these people (:mod:`aggregator.central.data_digest`), and all queries to all these sets add up
+(:mod:`aggregator.central.composition`). Records with an unknown digest are refused, so one added row buys nothing.
+Every query is durable in the file before its result is computed. Two processes may use one file; one waits for the
+other.
+
+What the file can not know: another copy of itself, another budget for the same people, and changes by a program that
+computes seals anew. Whoever holds the file is its owner, and is trusted with the records anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from aggregator.central.accounting import Cost
+from aggregator.central.budget_store import BudgetStore, create_file, damaged
+from aggregator.central.composition import Left, Spending, Total, checked, decimal_text, total
+from aggregator.central.data_digest import KEY_BYTES, digest_of
+from aggregator.central.terms import ADJACENCIES, CHANGE
+from protocol.document import is_text
+from protocol.epsilon import format_micro
+from protocol.errors import HearsayError, InputError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import TracebackType
+
+DIGEST_BYTES = 32
+MAX_QUERY_CHARACTERS = 1000
+_LARGEST = 1 << 62
+
+
+class Data(NamedTuple):
+    """A set of records that the owner assigned to the budget.
+
+    Attributes:
+        digest: keyed digest of the records, 32 bytes.
+        note: what the owner wrote about them.
+        assigned_at: seconds since 1970.
+    """
+
+    digest: bytes
+    note: str
+    assigned_at: int
+
+
+class Query(NamedTuple):
+    """One query that was paid.
+
+    Attributes:
+        data: index in :attr:`BudgetState.data` of the records that were asked.
+        query: what was asked, in words; public.
+        cost: what was paid, with δ and ρ rounded up to multiples of 10^−30.
+        spent_at: seconds since 1970.
+    """
+
+    data: int
+    query: str
+    cost: Cost
+    spent_at: int
+
+
+class BudgetState(NamedTuple):
+    """Everything that a budget file says, but for its key.
+
+    Attributes:
+        name: of the budget.
+        adjacency: which data sets are neighbours; every query's cost is stated for it.
+        total: the total.
+        made_at: seconds since 1970.
+        data: the assigned sets of records.
+        queries: all paid queries, oldest first.
+    """
+
+    name: str
+    adjacency: str
+    total: Total
+    made_at: int
+    data: tuple[Data, ...]
+    queries: tuple[Query, ...]
+
+    @property
+    def spent(self) -> Spending:
+        """The sums of the costs of all queries."""
+        spent = Spending()
+        for query in self.queries:
+            spent = spent.plus(query.cost)
+        return spent
+
+    @property
+    def left(self) -> Left:
+        """What one further query may cost."""
+        return self.total.left(self.spent)
+
+
+class BudgetFile:
+    """An open budget file. Methods may raise the errors of :class:`aggregator.central.budget_store.BudgetStore`.
+
+    ``with BudgetFile.open(path) as budget:`` closes it at the end.
+    """
+
+    def __init__(self, store: BudgetStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        name: str,
+        epsilon_micro: int,
+        delta: Fraction = Fraction(0),
+        adjacency: str = CHANGE,
+        concentrated_delta: Fraction | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Make a budget file, and open it.
+
+        Args:
+            path: of the new file. Only its owner can read it.
+            name: of the budget.
+            epsilon_micro: ε of all queries together, in millionths.
+            delta: δ of all queries together.
+            adjacency: one of :data:`aggregator.central.terms.ADJACENCIES`.
+            concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
+            random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
+                ``output_exists``, ``output_invalid``.
+            StorageError: ``disk_full``, ``io_failed``.
+        """
+        if not is_text(name):
+            raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")
+        if adjacency not in ADJACENCIES:
+            raise InputError("adjacency_unknown", f"the adjacency is one of {', '.join(ADJACENCIES)}")
+        whole = total(epsilon_micro, delta, concentrated_delta)
+        texts = decimal_text(whole.delta), decimal_text(whole.concentrated_delta)
+        key = random_bytes(KEY_BYTES)
+        create_file(Path(path), (name, epsilon_micro, *texts, adjacency, int(clock()), key))
+        return cls.open(path, clock=clock)
+
+    @classmethod
+    def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
+        """Open the budget file at ``path``, and check it. ``clock`` gives seconds since 1970.
+
+        Raises:
+            InputError: ``file_not_found``, ``unreadable``.
+            StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``, ``io_failed``.
+        """
+        opened = cls(BudgetStore(Path(path)), clock)
+        try:
+            opened.state()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets are neighbours."""
+        return self.state().adjacency
+
+    def state(self) -> BudgetState:
+        """What the file says now, also of other processes' queries."""
+        return _state(self._store.read())[0]
+
+    def remaining(self) -> Left:
+        """What one further query may cost."""
+        return self.state().left
+
+    def digest(self, records: Iterable[bytes]) -> bytes:
+        """The digest of records under this file's key, 32 bytes (:func:`aggregator.central.data_digest.digest_of`)."""
+        return digest_of(records, _state(self._store.read())[1])
+
+    def assign(self, digest: bytes, note: str = "") -> bool:
+        """Assign records to this budget: the owner says that they are about the people whom this budget protects.
+
+        Args:
+            digest: of the records, by :meth:`digest`.
+            note: what the records are, for the owner.
+
+        Returns:
+            False if the records were assigned already; then nothing is changed. In both cases the assignment is on the disk.
+
+        Raises:
+            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
+        """
+        if note and not is_text(note):
+            raise InputError("name_invalid", "the note about the records is too long, or does not print")
+        if type(digest) is not bytes or len(digest) != DIGEST_BYTES:
+            raise InputError("argument_invalid", "a digest is 32 bytes")
+        with self._store.transaction():
+            if any(data.digest == digest for data in self.state().data):
+                self._store.rewrite()
+                return False
+            self._store.add("data", (digest, note, int(self._clock())))
+        return True
+
+    def spend(self, digest: bytes, query: str, cost: Cost) -> int:
+        """Pay for a query, or refuse it. When this returns, the payment is on the disk, and the query may be answered.
+
+        A query is paid once it was begun: after a crash, asking again costs again, with new noise.
+
+        Args:
+            digest: of the records that are asked, by :meth:`digest`.
+            query: what is asked, in words. It is public: no value of a record.
+            cost: what the query costs under this budget's adjacency. It does not depend on the records.
+
+        Returns:
+            The running number of the query, from 1.
+
+        Raises:
+            PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
+                would exceed the total. Nothing is then spent.
+            InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
+        """
+        if len(query) > MAX_QUERY_CHARACTERS or not query.isprintable():
+            raise InputError("name_invalid", "the text of a query is too long, or does not print")
+        cost = checked(cost)
+        with self._store.transaction():
+            state = self.state()
+            known = [data.digest for data in state.data]
+            if digest not in known:
+                raise PolicyError(
+                    "data_unknown",
+                    f"these records are not assigned to the budget '{state.name}'; if they are about its people, its "
+                    "owner assigns them: hearsay budget assign",
+                )
+            if not state.total.covers(state.spent.plus(cost)):
+                raise PolicyError("budget_exceeded", _refusal(state, cost))
+            delta, rho = decimal_text(cost.delta), None if cost.rho is None else decimal_text(cost.rho)
+            paid = (known.index(digest) + 1, query, cost.epsilon_micro, delta, rho, int(self._clock()))
+            self._store.add("queries", paid)
+        return len(state.queries) + 1
+
+
+def _refusal(state: BudgetState, cost: Cost) -> str:
+    left, reserved = state.left, ""
+    if cost.delta > left.delta and state.total.concentrated_delta:
+        reserved = f"; δ = {float(state.total.concentrated_delta):g} is reserved for concentrated accounting"
+    return (
+        f"the query costs ε = {format_micro(cost.epsilon_micro)} and δ = {float(cost.delta):g}; of the budget "
+        f"'{state.name}' ε = {format_micro(left.epsilon_micro)} and δ = {float(left.delta):g} are left{reserved}"
+    )
+
+
+def _state(rows: Any) -> tuple[BudgetState, bytes]:
+    """The contents of a file, and its key. A value that this software never writes raises ``budget_damaged``."""
+    try:
+        name, epsilon_micro, delta, concentrated, adjacency, made_at, key = rows.budget
+        whole = total(epsilon_micro, Fraction(delta), Fraction(concentrated))
+        data = tuple(Data(*row) for row in rows.data)
+        queries = tuple(Query(*_parsed(row)) for row in rows.queries)
+        state = BudgetState(name, adjacency, whole, made_at, data, queries)
+    except (HearsayError, ValueError, TypeError, ZeroDivisionError):
+        state = None
+    if state is None or not _plausible(state, key):
+        raise damaged()
+    return state, key
+
+
+def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
+    """A row of the table ``queries`` with fractions, and with the data's index in place of their number."""
+    data, query, epsilon_micro, delta, rho, spent_at = row
+    cost = Cost(epsilon_micro, Fraction(delta), None if rho is None else Fraction(rho))
+    return data - 1, query, checked(cost), spent_at
+
+
+def _plausible(state: BudgetState, key: object) -> bool:
+    times = [state.made_at, *(each.assigned_at for each in state.data), *(each.spent_at for each in state.queries)]
+    return (
+        state.adjacency in ADJACENCIES
+        and is_text(state.name)
+        and type(key) is bytes
+        and len(key) == KEY_BYTES
+        and all(type(moment) is int and abs(moment) < _LARGEST for moment in times)
+        and all(type(each.digest) is bytes and type(each.note) is str for each in state.data)
+        and all(type(each.query) is str and 0 <= each.data < len(state.data) for each in state.queries)
+    )
