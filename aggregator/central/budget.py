@@ -202,7 +202,7 @@ class BudgetFile:
             note: what the records are, for the owner.
 
         Returns:
-            False if the records were assigned already; then nothing is changed. In both cases the assignment is on the disk.
+            False if the records were assigned already. In both cases the assignment is on the disk.
 
         Raises:
             InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.

@@ -262,13 +262,15 @@ def _errors() -> Iterator[None]:
     problem: Exception
     try:
         yield
-    except OSError as error:
-        problem = error
-    except (sqlite3.Error, OverflowError) as error:
+    except (OSError, sqlite3.Error, OverflowError) as error:
         problem = error
     else:
         return
-    raise _translated(problem)
+    failure = _translated(problem)
+    try:
+        raise failure
+    finally:
+        failure.__context__ = None  # An error of this package shows no text of another error.
 
 
 def _translated(error: Exception) -> StorageError:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.epsilon import MICRO, ceiling
 from protocol.errors import InputError
+from protocol.values import as_number
 
 if TYPE_CHECKING:
     from aggregator.central.accounting import Cost
@@ -167,6 +168,18 @@ def concentrated_cost(cost: Cost) -> Fraction:
     if cost.rho is None:
         return of_epsilon
     return min(of_epsilon, cost.rho) if cost.delta == 0 else cost.rho
+
+
+def parse_delta(text: str) -> Fraction:
+    """δ as an exact number, from a decimal text such as ``1e-6``. Whether it is in a range is not checked.
+
+    Raises:
+        InputError: ``delta_invalid``: the text is no decimal number of at most 40 characters.
+    """
+    found = as_number(text)
+    if not isinstance(found, Decimal):
+        raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
+    return Fraction(found)
 
 
 def decimal_text(number: Fraction) -> str:

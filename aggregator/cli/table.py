@@ -24,6 +24,7 @@ COMMANDS: Final = {
     "verify": "aggregator.cli.documents.verify:verify",
     "guarantee": "aggregator.cli.documents.guarantee:guarantee",
     "fleet": "aggregator.cli.reports.fleet:fleet",
+    "budget": "aggregator.cli.curator.budget:budget",
     "merge": "aggregator.cli.reports.merge:merge",
     "ingest": "aggregator.cli.reports.ingest:ingest",
     "quarantine": "aggregator.cli.reports.quarantine:quarantine",
