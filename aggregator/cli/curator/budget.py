@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
-    from aggregator.central.budget import BudgetState
+    from aggregator.central.budget import BudgetState, Query
 
 
 @click.group()
@@ -51,8 +51,8 @@ def budget() -> None:
     type=click.Choice(ADJACENCIES),
     default=CHANGE,
     show_default=True,
-    help="What is hidden: that one record is there, what one record says (the number of records is public), or what its "
-    "features say (the sizes of the classes are public).",
+    help="What is hidden: that one record is there; what one record says (the number of records is public); or what "
+    "its features say (the sizes of the classes are public).",
 )
 @json_option
 def new(
@@ -150,7 +150,9 @@ def _print(file: Path, state: BudgetState, *, as_json: bool) -> None:
         "spent": f"ε = {format_micro(spent.epsilon_micro)}, δ = {_shown(spent.delta)} by basic composition",
     }
     if concentrated is not None:
-        facts["concentrated"] = f"ε = {concentrated:.6g} by ρ = {float(spent.rho):.6g}, δ = {_shown(total.concentrated_delta)}"
+        facts["concentrated"] = (
+            f"ε = {concentrated:.6g} by ρ = {float(spent.rho):.6g}, δ = {_shown(total.concentrated_delta)}"
+        )
     facts["left"] = f"ε = {format_micro(left.epsilon_micro)}, δ = {_shown(left.delta)} for one more query"
     facts["records"] = counted(len(state.data), "assigned set")
     print_facts(facts)
@@ -160,11 +162,24 @@ def _print(file: Path, state: BudgetState, *, as_json: bool) -> None:
         print_table(["set", "assigned", "digest", "note"], rows, numeric=["set"])
     if state.queries:
         queries = [
-            (n, when(one.spent_at), one.data + 1, format_micro(one.cost.epsilon_micro), _shown(one.cost.delta), one.query)
+            (
+                n,
+                when(one.spent_at),
+                one.data + 1,
+                format_micro(one.cost.epsilon_micro),
+                _shown(one.cost.delta),
+                one.query,
+            )
             for n, one in enumerate(state.queries, 1)
         ]
         click.echo()
         print_table(["query", "paid", "set", "ε", "δ", "what"], queries, numeric=["query", "set", "ε", "δ"])
+
+
+def _row(query: Query) -> tuple[object, ...]:
+    """Cells of a query's row: time, number of the set, ε, δ, and what was asked."""
+    cost = query.cost
+    return when(query.spent_at), query.data + 1, format_micro(cost.epsilon_micro), _shown(cost.delta), query.query
 
 
 def _json(state: BudgetState) -> dict[str, Any]:
