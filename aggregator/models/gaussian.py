@@ -112,9 +112,12 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
     """Mean and variance of :func:`aggregator.models.posterior.moments.shrunk`, the variance from ``floor`` to 1.
 
-    Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number.
+    Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number. Noise
+    of infinite variance (a curator's Cauchy noise) says nothing of how much to shrink: the moments are then used alone.
     """
     if np.isnan(of.first).any() or np.isnan(of.second).any():
         return _normal(of._replace(first=of.first * np.nan, second=of.second * np.nan), floor)
+    if np.isinf(of.first_variance).any() or np.isinf(of.second_variance).any():
+        return _normal(of, floor)
     mean, variance = shrunk(of)
     return NormalParameters(mean, np.clip(variance, floor, 1.0))

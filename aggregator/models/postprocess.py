@@ -86,9 +86,28 @@ def simplex_prior(statistics: Statistics) -> Floats:
     return normalised(project_to_simplex(class_shares(statistics).share * reports, reports) + HALF)
 
 
-POSTPROCESSES: Mapping[str, Postprocess] = {"paper": paper, "simplex": simplex, "posterior": posterior_tables}
+def add_one(statistics: Statistics, features: Sequence[int]) -> Tables:
+    """Estimates below 0 become 0; then every class and every cell gets one report more (Laplace's rule).
 
-NEED_CLASS_QUESTION = frozenset({"paper"})
+        P(C_j) = (Ê_j + 1) / (Σ_l Ê_l + k)        P(F = a | C_j) = (Ê_{a,j} + 1) / (Σ_h Ê_{h,j} + A)
+
+    with the Ê of :func:`paper`, k classes and A values. Arguments and errors as :class:`Postprocess`; the question
+    about the class alone is needed.
+    Source: Zafarani, Clifton (2020), who smooth a curator's noisy counts so.
+    """
+    prior = np.maximum(estimate_of(statistics, CLASS, None), 0) + 1
+    joints = [np.maximum(joint_table(statistics, feature).estimate, 0) + 1 for feature in features]
+    return Tables(normalised(prior), tuple(normalised(joint) for joint in joints))
+
+
+POSTPROCESSES: Mapping[str, Postprocess] = {
+    "paper": paper,
+    "simplex": simplex,
+    "posterior": posterior_tables,
+    "add-one": add_one,
+}
+
+NEED_CLASS_QUESTION = frozenset({"paper", "add-one"})
 """Post-processings that use only the question about the class alone for the shares of the classes."""
 
 DEFAULT = "posterior"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.central.methods.global_std import GlobalDeviation
+from aggregator.central.methods.global_var import GlobalVariance
 from aggregator.central.methods.sums import Sums
 from protocol.errors import InputError
 
@@ -12,7 +14,7 @@ if TYPE_CHECKING:
 
     from aggregator.central.methods.base import Method
 
-METHODS: Mapping[str, Method] = {method.name: method for method in (Sums(),)}
+METHODS: Mapping[str, Method] = {method.name: method for method in (Sums(), GlobalDeviation(), GlobalVariance())}
 DEFAULT = "sums"
 
 
