@@ -60,6 +60,18 @@ class Cost(NamedTuple):
     rho: Fraction | None
 
 
+class Budget(NamedTuple):
+    """ε and δ of one released vector: ε in millionths; δ is 0 for noise that needs none."""
+
+    epsilon_micro: int
+    delta: Fraction = Fraction(0)
+
+    @property
+    def epsilon(self) -> Fraction:
+        """ε as a fraction."""
+        return Fraction(self.epsilon_micro, MICRO)
+
+
 class Vector(NamedTuple):
     """One exact vector and its share of the budget.
 

@@ -56,7 +56,7 @@ class FitTerms(NamedTuple):
     epsilon_micro: int
     delta: Fraction = Fraction(0)
     adjacency: str = CHANGE
-    division: str = WORTH
+    division: str = TWO_TO_ONE
     noise: str | None = None
     family: str = GAUSSIAN
     postprocess: str = "posterior"

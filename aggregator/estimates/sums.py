@@ -58,7 +58,7 @@ class NoisySum(NamedTuple):
         subject: subject of a question, which says what is summed: counts of records, or numbers of [−1, 1].
         estimate: shape (K,) float64: the sums, in records.
         noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
-        released: K integers: what left the curator, on the grid of the noise; empty for a repeated entry.
+        released: K integers: what left the curator, on the grid of the noise.
         is_repeated: True if the entry repeats counts of another entry, and so tells nothing more about the classes.
     """
 

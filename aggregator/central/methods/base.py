@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from math import ceil
 from typing import TYPE_CHECKING, ClassVar
 
 from aggregator.central.terms import check_terms, terms_id
@@ -14,6 +15,7 @@ from protocol.questions import ONE_PER_CLASS, discrete_subjects, gaussian_subjec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from fractions import Fraction
 
     from aggregator.central.accounting import Cost
     from aggregator.central.records import Records
@@ -33,12 +35,10 @@ class Method(ABC):
     Attributes:
         name: the name in terms and on the command line.
         adjacencies: names of the adjacencies for which the stated ε holds.
-        noises: kinds of noise that terms may name; empty if terms name none.
     """
 
     name: ClassVar[str]
     adjacencies: ClassVar[tuple[str, ...]]
-    noises: ClassVar[tuple[str, ...]] = ()
 
     def check(self, schema: Schema, terms: FitTerms) -> None:
         """Refuse terms that the method does not cover. Looks at no record.
@@ -53,10 +53,17 @@ class Method(ABC):
                 "adjacency_uncovered",
                 f"'{self.name}' covers {', '.join(self.adjacencies)} and not '{terms.adjacency}'; 'sums' covers all",
             )
-        if (terms.noise is not None or self.noises) and terms.noise not in self.noises:
-            known = f"one of {', '.join(self.noises)}" if self.noises else "not chosen"
-            raise InputError("noise_unknown", f"the noise of '{self.name}' is {known}")
+        self.check_noise(terms)
         subjects_of(schema, terms)
+
+    def check_noise(self, terms: FitTerms) -> None:
+        """Refuse the name of a noise: most methods have one kind of noise.
+
+        Raises:
+            InputError: ``noise_unknown``: the terms name a noise.
+        """
+        if terms.noise is not None:
+            raise InputError("noise_unknown", f"'{self.name}' has discrete Laplace noise; name no noise")
 
     @abstractmethod
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
@@ -102,6 +109,11 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
         cost: cost of the fit, for the card.
     """
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
-    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else str(cost.rho)}
-    released = tuple(one.released for one in sums if not one.is_repeated)
+    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _above(cost.rho)}
+    released = tuple(one.released for one in sums)
     return curated(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))
+
+
+def _above(number: Fraction) -> str:
+    """The number as decimal text with nine places, rounded up."""
+    return f"{ceil(number * 10**9) / 10**9:.9f}"

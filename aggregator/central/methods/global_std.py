@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from aggregator.central.accounting import Budget
     from aggregator.central.terms import FitTerms
     from protocol.stream import Stream
 
@@ -36,11 +37,11 @@ class GlobalDeviation(PerClass):
 
     name = "global-std"
 
-    def moments(self, values: Numbers, epsilons: tuple[int, int], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance; a standard deviation that noise made negative counts as 0."""
         del terms
         n = len(values)
-        first, second = (with_noise(vector, stream) for vector in vectors(values, epsilons))
+        first, second = (with_noise(vector, stream) for vector in vectors(values, budgets))
         unit = 2 * sqrt(n - 1) / (n * GRID)
         deviation, noise = max(second.values[0] * unit, 0.0), second.variance * unit**2
         return Moments.of_variance(
@@ -52,16 +53,16 @@ class GlobalDeviation(PerClass):
         )
 
 
-def vectors(values: Numbers, epsilons: tuple[int, int]) -> tuple[Vector, Vector]:
+def vectors(values: Numbers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
     """The exact sum and the standard deviation on its grid, with sensitivities and ε. Never to leave the curator.
 
     Args:
         values: shape (n,) int64, n ≥ 2, numbers u in [−S, S].
-        epsilons: ε of sum and standard deviation in millionths.
+        budgets: ε of sum and standard deviation.
     """
     total, spread = sum_and_spread(values)
     on_grid = isqrt(spread * GRID**2 // ((len(values) - 1) * _WIDTH**2))
     return (
-        Vector(Subject(MOMENT, None, 1, 1), (total,), _WIDTH, epsilons[0]),
-        Vector(Subject(MOMENT, None, 1, SQUARE), (on_grid,), GRID, epsilons[1]),
+        Vector(Subject(MOMENT, None, 1, 1), (total,), _WIDTH, budgets[0].epsilon_micro),
+        Vector(Subject(MOMENT, None, 1, SQUARE), (on_grid,), GRID, budgets[1].epsilon_micro),
     )

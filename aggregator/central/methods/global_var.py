@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from aggregator.central.accounting import Budget
     from aggregator.central.terms import FitTerms
     from protocol.stream import Stream
 
@@ -38,11 +39,11 @@ class GlobalVariance(PerClass):
 
     name = "global-var"
 
-    def moments(self, values: Numbers, epsilons: tuple[int, int], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance with noise for the global sensitivities."""
         del terms
         n = len(values)
-        first, second = (with_noise(vector, stream) for vector in vectors(values, epsilons))
+        first, second = (with_noise(vector, stream) for vector in vectors(values, budgets))
         unit = 4 * (n - 1) / (n * n * GRID)
         return Moments.of_variance(
             first.values[0] / (n * SCALE),
@@ -53,18 +54,18 @@ class GlobalVariance(PerClass):
         )
 
 
-def vectors(values: Numbers, epsilons: tuple[int, int]) -> tuple[Vector, Vector]:
+def vectors(values: Numbers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
     """The exact sum and the variance on its grid, each with its sensitivity and ε. Never to leave the curator.
 
     Args:
         values: shape (n,) int64, n ≥ 2, numbers u in [−S, S].
-        epsilons: ε of sum and variance in millionths.
+        budgets: ε of sum and variance.
     """
     total, spread = sum_and_spread(values)
     on_grid = spread * GRID // ((len(values) - 1) * _WIDTH**2)
     return (
-        Vector(Subject(MOMENT, None, 1, 1), (total,), _WIDTH, epsilons[0]),
-        Vector(Subject(MOMENT, None, 1, SQUARE), (on_grid,), GRID, epsilons[1]),
+        Vector(Subject(MOMENT, None, 1, 1), (total,), _WIDTH, budgets[0].epsilon_micro),
+        Vector(Subject(MOMENT, None, 1, SQUARE), (on_grid,), GRID, budgets[1].epsilon_micro),
     )
 
 

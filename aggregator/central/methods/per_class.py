@@ -12,11 +12,13 @@ Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.m
 from __future__ import annotations
 
 from abc import abstractmethod
+from fractions import Fraction
+from math import inf, isinf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.accounting import Vector, cost_of, with_noise
+from aggregator.central.accounting import Budget, Vector, cost_of, with_noise
 from aggregator.central.methods.base import Method, statistics_of, subjects_of
 from aggregator.central.methods.sums import exact_sums, shares
 from aggregator.central.terms import CHANGE_FEATURES
@@ -68,7 +70,7 @@ class Moments(NamedTuple):
         Its noise has the variance of the variance's noise plus 4m̃²v + 5v², v that of the mean's (Laplace noise; an
         upper bound for lighter tails). A fit subtracts the square of the same mean again.
         """
-        square_noise = variance_noise + 4 * mean**2 * mean_noise + 5 * mean_noise**2
+        square_noise = inf if isinf(mean_noise) else variance_noise + 4 * mean**2 * mean_noise + 5 * mean_noise**2
         return cls(mean, variance + mean**2, mean_noise, square_noise, released)
 
 
@@ -109,11 +111,15 @@ class PerClass(Method):
         sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
         if terms.family != DISCRETE and sizes.min() < LEAST:
             raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
-        parts = dict(zip(subjects_of(schema, terms), shares(schema, terms), strict=True))
-        sums = [_table(records, subject, share, stream) for subject, share in parts.items() if subject.kind != MOMENT]
+        parts = self.budgets(schema, terms)
+        sums = [
+            _table(records, subject, budget.epsilon_micro, stream)
+            for subject, budget in parts.items()
+            if subject.kind != MOMENT
+        ]
         by_power: dict[int, list[NoisySum]] = {1: [], SQUARE: []}
         for feature in schema.numeric if terms.family != DISCRETE else ():
-            first, second = (_moment_share(parts, feature, power) for power in (1, SQUARE))
+            first, second = (_budget(parts, feature, power) for power in (1, SQUARE))
             found = [
                 self.moments(records.numbers[records.labels == of_class, feature], (first, second), terms, stream)
                 for of_class in range(len(sizes))
@@ -123,22 +129,31 @@ class PerClass(Method):
                 by_power[power].append(one)
         return statistics_of([*sums, *by_power[1], *by_power[SQUARE]], records.rows, schema, terms, cost)
 
+    def budgets(self, schema: Schema, terms: FitTerms) -> dict[Subject, Budget]:
+        """ε and δ of every vector; δ, if there is any, is divided equally among means and variances."""
+        subjects = subjects_of(schema, terms)
+        means = sum(subject.kind == MOMENT for subject in subjects)
+        return {
+            subject: Budget(share, terms.delta / means if subject.kind == MOMENT else Fraction(0))
+            for subject, share in zip(subjects, shares(schema, terms), strict=True)
+        }
+
     @abstractmethod
-    def moments(self, values: Numbers, epsilons: tuple[int, int], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy moments of one number in one class.
 
         Args:
             values: shape (n,) int64, n ≥ 2: the class's numbers u in [−S, S].
-            epsilons: ε of the two released numbers, in millionths.
+            budgets: ε and δ of the two released numbers.
             terms: terms of the fit.
             stream: the randomness.
         """
 
 
-def _moment_share(parts: Mapping[Subject, int], feature: int, power: int) -> int:
+def _budget(parts: Mapping[Subject, Budget], feature: int, power: int) -> Budget:
     return next(
-        share
-        for subject, share in parts.items()
+        budget
+        for subject, budget in parts.items()
         if (subject.kind, subject.feature, subject.power) == (MOMENT, feature, power)
     )
 
@@ -158,7 +173,8 @@ def _presence(feature: int, sizes: Numbers) -> NoisySum:
     """
     estimate = np.concatenate([np.zeros(len(sizes)), sizes])
     subject = Subject(PRESENT, feature, 2 * len(sizes))
-    return NoisySum(subject, estimate, np.zeros(subject.size), (), is_repeated=True)
+    counts = tuple(int(count) for count in estimate)
+    return NoisySum(subject, estimate, np.zeros(subject.size), counts, is_repeated=True)
 
 
 def _as_sums(feature: int, found: list[Moments], sizes: Numbers) -> tuple[NoisySum, NoisySum]:

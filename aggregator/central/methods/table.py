@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.central.methods.bun_steinke import BunSteinke
 from aggregator.central.methods.global_std import GlobalDeviation
 from aggregator.central.methods.global_var import GlobalVariance
+from aggregator.central.methods.smooth import Smooth
+from aggregator.central.methods.smooth_trimmed import SmoothTrimmed
 from aggregator.central.methods.sums import Sums
 from protocol.errors import InputError
 
@@ -14,7 +17,10 @@ if TYPE_CHECKING:
 
     from aggregator.central.methods.base import Method
 
-METHODS: Mapping[str, Method] = {method.name: method for method in (Sums(), GlobalDeviation(), GlobalVariance())}
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (Sums(), GlobalDeviation(), GlobalVariance(), Smooth(), SmoothTrimmed(), BunSteinke())
+}
 DEFAULT = "sums"
 
 

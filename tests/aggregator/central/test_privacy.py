@@ -1,0 +1,175 @@
+"""Exact privacy of the integer methods, by enumeration of all small data sets and all their neighbours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+from math import exp
+
+import numpy as np
+import pytest
+
+from aggregator.central import accounting
+from aggregator.central.accounting import Budget, Vector, privacy_loss, with_noise
+from aggregator.central.fitting import cost_of_fit
+from aggregator.central.methods import global_std, global_var
+from aggregator.central.methods.sums import vectors
+from aggregator.central.records import Records
+from aggregator.central.terms import ADJACENCIES, DIVISIONS, FitTerms
+from aggregator.models.encoding import NO_NUMBER
+from protocol import SCALE
+from protocol.epsilon import MICRO
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.questions import CLASS, Subject
+from protocol.schema import Label, build_schema
+from protocol.stream import Stream
+
+SCHEMA = build_schema(
+    Label("label", ["a", "b"]),
+    [Categorical("colour", ["red", "blue"], substitute=0), Numeric("size", "0", "1", [0], substitute=None)],
+)
+KINDS = tuple(product((0, 1), (0, 1), (-SCALE, 0, SCALE, NO_NUMBER)))
+"""All records: label, colour, and a number that may be missing."""
+
+
+def records(rows):
+    labels, colours, numbers = np.array(rows, np.int64).reshape(-1, 3).T
+    bins = np.where(numbers == NO_NUMBER, 2, numbers >= 0)
+    known = np.stack([np.full(len(labels), NO_NUMBER), numbers], axis=1)
+    return Records(SCHEMA, labels, np.stack([colours, bins], axis=1), known, {}, ())
+
+
+def neighbours(rows, adjacency):
+    """All data sets next to one data set, a sorted tuple of records."""
+    if adjacency == "add-remove":
+        yield from (tuple(sorted([*rows, kind])) for kind in KINDS)
+        return
+    for place, kind in product(range(len(rows)), KINDS):
+        if adjacency == "change" or kind[0] == rows[place][0]:
+            yield tuple(sorted([*rows[:place], kind, *rows[place + 1 :]]))
+
+
+def pairs(adjacency, terms):
+    """The exact vectors of all data sets of at most two records, and of each of their neighbours."""
+    known = {}
+
+    def of(rows):
+        if rows not in known:
+            known[rows] = vectors(records(rows), terms)
+        return known[rows]
+
+    sizes = (0, 1) if adjacency == "add-remove" else (1, 2)
+    for rows in (rows for size in sizes for rows in combinations_with_replacement(sorted(KINDS), size)):
+        for other in set(neighbours(rows, adjacency)):
+            yield of(rows), of(other)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", ["discrete", "gaussian"])
+def test_sums_cost_at_most_epsilon_and_every_sensitivity_is_reached(adjacency, family):
+    """So a lower sensitivity is seen as too low, and a higher one as wasted noise."""
+    terms = FitTerms("sums", MICRO, adjacency=adjacency, family=family)
+    worst, reached = Fraction(0), Counter()
+    for one, other in pairs(adjacency, terms):
+        worst = max(worst, privacy_loss(one, other))
+        for place, (first, second) in enumerate(zip(one, other, strict=True)):
+            distance = sum(abs(a - b) for a, b in zip(first.values, second.values, strict=True))
+            reached[place] = max(reached[place], distance)
+    assert worst <= Fraction(cost_of_fit(SCHEMA, terms).epsilon_micro, MICRO) <= 1
+    assert [reached[place] for place in range(len(one))] == [vector.sensitivity for vector in one]
+    if adjacency == "change":
+        assert worst == Fraction(cost_of_fit(SCHEMA, terms).epsilon_micro, MICRO)
+
+
+@pytest.mark.parametrize(
+    ("adjacency", "kind"), [(adjacency, kind) for kind in accounting.SENSITIVITIES for adjacency in ADJACENCIES]
+)
+def test_a_sensitivity_that_is_too_small_is_rejected(adjacency, kind, monkeypatch):
+    right = accounting.SENSITIVITIES[kind][adjacency]
+    if not right:
+        pytest.skip("no noise is needed")
+    terms = FitTerms("sums", MICRO, adjacency=adjacency)
+    wrong = {**accounting.SENSITIVITIES[kind], adjacency: right // 2}
+    monkeypatch.setitem(accounting.SENSITIVITIES, kind, wrong)
+    place = [(one.subject.kind, one.subject.power) for one in vectors(records([KINDS[0]]), terms)].index(kind)
+    # Half of a sensitivity of 1 is 0: then nothing hides the count, and the loss has no bound.
+    assert exceeds(place, adjacency, terms)
+
+
+def exceeds(place, adjacency, terms):
+    """Whether one vector costs more than its share of ε on some pair of neighbours."""
+    try:
+        return any(
+            privacy_loss([one[place]], [other[place]]) > Fraction(one[place].epsilon_micro, MICRO)
+            for one, other in pairs(adjacency, terms)
+        )
+    except InputError as error:
+        return error.reason == "loss_unbounded"
+
+
+@pytest.mark.parametrize("exact", [global_var.vectors, global_std.vectors])
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_means_variances_and_deviations_change_by_at_most_their_sensitivity(exact, n):
+    budgets = (Budget(MICRO // 2), Budget(MICRO // 2))
+    values = (-SCALE, -SCALE // 2 - 1, 0, 3, SCALE)
+    worst = Fraction(0)
+    most = [0, 0]
+    for chosen in product(values, repeat=n):
+        one = exact(np.array(chosen), budgets)
+        for new in values:
+            other = exact(np.array([new, *chosen[1:]]), budgets)
+            worst = max(worst, privacy_loss(one, other))
+            most = [max(m, abs(a.values[0] - b.values[0])) for m, a, b in zip(most, one, other, strict=True)]
+    assert most == [one[0].sensitivity, one[1].sensitivity]
+    assert worst <= 1
+
+
+def test_a_wider_change_than_the_bounds_is_rejected():
+    budgets = (Budget(MICRO // 2), Budget(MICRO // 2))
+    one, other = (global_var.vectors(np.array([last, SCALE, SCALE]), budgets) for last in (SCALE, -2 * SCALE))
+    assert privacy_loss(one, other) > 1
+
+
+def test_an_entry_without_noise_that_differs_has_no_finite_loss():
+    one, other = ([Vector(Subject(CLASS, None, 2), (count, 1), 0, 0)] for count in (1, 2))
+    assert privacy_loss(one, one) == 0
+    with pytest.raises(InputError, match="loss_unbounded"):
+        privacy_loss(one, other)
+
+
+def chi_square(noise, rate):
+    """Pearson's statistic of noise in {≤ −3, −2, …, 2, ≥ 3} against P(m) ∝ e^(−|m|·rate)."""
+    q = exp(-rate)
+    centre = (1 - q) / (1 + q)
+    expected = np.array(
+        [centre * q**3 / (1 - q), *(centre * q ** abs(m) for m in range(-2, 3)), centre * q**3 / (1 - q)]
+    )
+    counts = np.bincount(np.clip(noise, -3, 3) + 3, minlength=7)
+    return float(((counts - len(noise) * expected) ** 2 / (len(noise) * expected)).sum())
+
+
+def test_the_noise_has_the_rate_epsilon_over_sensitivity():
+    """Pearson's test, 6 degrees of freedom, false-alarm rate 1e-6 (once, as the seed is fixed)."""
+    vector = Vector(Subject(CLASS, None, 4000), (7,) * 4000, 2, MICRO)
+    noise = np.array(with_noise(vector, Stream(bytes(32), b"test")).values) - 7
+    limit = 39.0
+    assert chi_square(noise, 0.5) < limit
+    assert chi_square(noise, 0.6) > limit
+    assert chi_square(noise, 0.4) > limit
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("division", DIVISIONS)
+@pytest.mark.parametrize("epsilon_micro", [1000, 999_999, 5_000_001])
+def test_a_division_spends_nearly_all_and_never_more(adjacency, division, epsilon_micro):
+    cost = cost_of_fit(SCHEMA, FitTerms("sums", epsilon_micro, adjacency=adjacency, division=division))
+    assert epsilon_micro - 6 <= cost.epsilon_micro <= epsilon_micro
+
+
+@pytest.mark.parametrize("method", ["global-std", "global-var", "smooth", "smooth-trimmed", "bun-steinke"])
+@pytest.mark.parametrize("adjacency", ["add-remove", "change"])
+def test_means_per_class_cover_no_changed_label_and_no_unknown_size(method, adjacency):
+    with pytest.raises(InputError, match="adjacency_uncovered"):
+        cost_of_fit(SCHEMA, FitTerms(method, MICRO, adjacency=adjacency))
