@@ -7,7 +7,7 @@ and its published constants). The constants here are smaller; docs/smooth.md pro
 from __future__ import annotations
 
 from fractions import Fraction
-from math import exp, inf, pi, sin, sinh, sqrt
+from math import cosh, exp, inf, log, pi, sin, sinh, sqrt
 from typing import TYPE_CHECKING
 
 from aggregator.central.noise.law import Law, PureLaw, left_for_shift
@@ -89,9 +89,12 @@ class Cauchy(Admissible):
         return log_above(largest + root_above(largest**2 - 1))
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """β = ε/2, unless β is given: k is then about 1.15/ε, where 1/ε is the least of all."""
+        """β = max(ε/2, ln(2 cosh ε − 1)), but at most 0.99 ε, unless β is given.
+
+        k is then at most 1.16/ε, where 1/ε is the least of all for small ε. A β up to ln(2 cosh ε − 1) costs nothing.
+        """
         del delta
-        beta = epsilon / 2 if beta is None else beta
+        beta = min(max(epsilon / 2, log(2 * cosh(epsilon) - 1)), 0.99 * epsilon) if beta is None else beta
         left = left_for_shift(epsilon, beta)
         unequal = sqrt(exp(-beta) / (4 * sinh((epsilon + beta) / 2) * sinh(left / 2)))
         return self, max(1 / (2 * sinh(epsilon / 2)), unequal), beta

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aggregator.central.noise.exponentials import exponential
 from aggregator.central.noise.law import Law, left_for_shift, needs_delta
 from aggregator.central.noise.lazy import LazyReal, Signed
-from aggregator.central.rational_bounds import exp_above, log_above
+from aggregator.central.rational_bounds import exp_above, exp_below, log_above
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -30,14 +30,15 @@ class RealLaplace(Law):
         return Signed(stream, exponential(stream))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """1/k + max(β, (e^β − 1)·ln(1/δ) − β).
+        """1/k + max(β, (e^β − 1)·ln((1 − e^−β)/δ) − β).
 
         Raises:
             InputError: ``noise_unfit``: δ is 0.
         """
         if delta == 0:
             raise needs_delta(self.name)
-        return 1 / multiplier + max(beta, (exp_above(beta) - 1) * log_above(1 / delta) - beta)
+        tail = log_above((1 - exp_below(-beta)) / delta)
+        return 1 / multiplier + max(beta, (exp_above(beta) - 1) * tail - beta)
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
         """Half of ε for β, unless β is given; the equation for β is solved by bisection.
@@ -47,10 +48,9 @@ class RealLaplace(Law):
         """
         if delta == 0:
             raise needs_delta(self.name)
-        tail = log(1 / delta)
 
         def spent(beta: float) -> float:
-            return max(beta, expm1(beta) * tail - beta)
+            return max(beta, expm1(beta) * log(-expm1(-beta) / delta) - beta)
 
         if beta is None:
             low, high = 0.0, epsilon / 2

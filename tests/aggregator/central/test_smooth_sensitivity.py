@@ -6,16 +6,28 @@ import itertools
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.examples import examples
+from support.failures import reason
 
+from aggregator.central.rational_bounds import exp_below
 from aggregator.central.smooth_sensitivity import (
+    FLOOR_BITS,
     BoundedValues,
+    global_sensitivity_of_mean,
+    global_sensitivity_of_variance,
     smooth_sensitivity_of_mean,
     smooth_sensitivity_of_variance,
+    trimmed_mean,
+    variance,
 )
 
+BETAS = (Fraction(1, 60), Fraction(3, 10), Fraction(2))
 CLOSE = 1e-9
-"""S is above S* because of the reserve for rounding, 3η·t with η = 2^−36: less than this for t ≤ 20."""
+"""S is above S* by the reserve for rounding: a factor 1 + 3η·t + 2η, η = 2^−36. This is its limit for t ≤ 20."""
 
 
 def exact_mean(values, trim):
@@ -68,7 +80,7 @@ def smooth_of(changes, beta):
 )
 def test_the_mean_equals_exhaustive_search(n, width, trim):
     changes = largest_changes(lambda x: exact_mean(x, trim), n, width, range(width + 1))
-    for beta in (Fraction(1, 60), Fraction(1, 5), Fraction(1), Fraction(3)):
+    for beta in BETAS:
         for values, found in changes.items():
             got = smooth_sensitivity_of_mean(BoundedValues(values, 0, width), beta, trim).value
             assert 0 <= float(got) / smooth_of(found, beta) - 1 < CLOSE, (values, beta)
@@ -78,10 +90,225 @@ def test_the_mean_equals_exhaustive_search(n, width, trim):
 def test_the_variance_is_never_below_exhaustive_search_and_close_to_it(n, width, step):
     """S may be a little larger: the mean of the other values, from which a value may move, need not be on the grid."""
     changes = largest_changes(exact_variance, n, width, range(0, width + 1, step))
-    for beta in (Fraction(1, 60), Fraction(1, 5), Fraction(1), Fraction(3)):
+    for beta in BETAS:
         for values, found in changes.items():
             got = float(smooth_sensitivity_of_variance(BoundedValues(values, 0, width), beta).value)
             searched = smooth_of(found, beta)
             assert got >= searched
-            # A step of the fine grid changes (z − r)² by at most 2·width in (n − 1)/n²·(…); the nearest is half of it.
+            # The search misses at most the square of half a step, where r lies between two numbers of its grid.
             assert got - searched <= searched * CLOSE + (n - 1) / n**2 * 0.25, (values, beta)
+
+
+def changes_of_mean(x, width, trim):
+    """A(t) for t = 0 … n by the formula of docs/smooth.md, all l, for sorted values."""
+    n = len(x)
+    padded = np.concatenate([np.zeros(n + 2), x, np.full(n + 2, width)])  # x_(i) is padded[i + n + 1]
+    found = []
+    for t in range(n + 1):
+        l = np.arange(t + 2)
+        upper, lower = n - trim + 1 + t - l, trim + 1 - l
+        found.append((padded[np.clip(upper, -n, 2 * n) + n + 1] - padded[np.clip(lower, -n, 2 * n) + n + 1]).max())
+    return np.array(found) / (n - 2 * trim)
+
+
+def changes_of_variance(x, width):
+    """A(t) for t = 0 … n by the cases (i) and (ii) of docs/smooth.md, all kept values, for sorted values."""
+    n = len(x)
+    found = np.zeros(n + 1)
+    for side in (x, width - x[::-1]):
+        for t in range(n + 1):
+            if t >= 1:
+                r = side[: n - t].sum() / (n - 1)
+                found[t] = max(found[t], max(width - r, r) ** 2)
+            if t <= n - 1:
+                total = side[: n - t].sum()  # all but the t largest
+                next_largest = side[n - t - 1]
+                kept = np.arange(n)
+                rest = np.where(kept < n - t, total - side, total - next_largest)
+                r = rest / (n - 1)
+                candidates = np.maximum((width - r) ** 2 - (side - r) ** 2, np.where(side > r, (side - r) ** 2, 0))
+                found[t] = max(found[t], candidates.max())
+    return found * (n - 1) / n**2
+
+
+@st.composite
+def value_lists(draw, least=1):
+    """Up to 200 integers with bounds: spread, of few different values, or at the bounds."""
+    width = draw(st.sampled_from([1, 2, 7, 100, 2048, 1 << 31]))
+    n = draw(st.integers(least, 200))
+    few = draw(st.lists(st.integers(0, width), min_size=1, max_size=4))
+    each = draw(st.sampled_from([st.integers(0, width), st.sampled_from(few), st.sampled_from([0, width])]))
+    return draw(st.lists(each, min_size=n, max_size=n)), width
+
+
+BETA = st.fractions(Fraction(1, 200), Fraction(4, 5), max_denominator=1000)
+"""Up to 0.8: with n ≤ 200 the weights stay above the floor 2^−256."""
+
+
+def close(found, defined, beta, n):
+    assert 0 <= float(found) / defined - 1 + 1e-12 < 1e-10 * n
+
+
+@given(value_lists(), BETA, st.data())
+@examples(80)
+def test_the_mean_equals_its_definition(values_and_width, beta, data):
+    values, width = values_and_width
+    trim = data.draw(st.integers(0, (len(values) - 1) // 2))
+    bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
+    changes = changes_of_mean(np.sort(np.array(values, dtype=float)), width, trim)
+    defined = (np.exp(-float(beta) * np.arange(len(changes))) * changes).max()
+    close(smooth_sensitivity_of_mean(bounded, beta, trim).value, defined, beta, len(values))
+    assert trimmed_mean(bounded, trim) == exact_mean(values, trim) - 5
+
+
+@given(value_lists(2), BETA)
+@examples(80)
+def test_the_variance_equals_its_definition(values_and_width, beta):
+    values, width = values_and_width
+    bounded = BoundedValues(np.array(values) - 5, -5, width - 5)
+    changes = changes_of_variance(np.sort(np.array(values, dtype=float)), width)
+    defined = (np.exp(-float(beta) * np.arange(len(changes))) * changes).max()
+    close(smooth_sensitivity_of_variance(bounded, beta).value, defined, beta, len(values))
+    assert variance(bounded) == exact_variance(values)
+
+
+def broken_rules(values, other, width, beta, trim, sensitivities):
+    """What neighbours show of a wrong smooth sensitivity: a list of texts, empty for a right one.
+
+    Args:
+        sensitivities: the functions of a data set and β that are tested: of the trimmed mean, and of the variance.
+    """
+    both = [BoundedValues(each, 0, width) for each in (values, other)]
+    found = []
+    of_mean, of_variance = sensitivities
+    for name, of, statistic in (
+        ("mean", lambda d: of_mean(d, beta, trim), lambda d: trimmed_mean(d, trim)),
+        ("variance", lambda d: of_variance(d, beta), variance),
+    ):
+        one, two = (of(each).value for each in both)
+        if max(one, two) > exp_below(beta) * min(one, two):
+            found.append(f"{name}: not smooth")
+        if abs(statistic(both[0]) - statistic(both[1])) > min(one, two):
+            found.append(f"{name}: below the local sensitivity")
+    return found
+
+
+RIGHT = (smooth_sensitivity_of_mean, smooth_sensitivity_of_variance)
+
+
+@given(value_lists(2), st.fractions(Fraction(1, 1000), 3, max_denominator=1000), st.data())
+@examples(100)
+def test_neighbours_break_no_rule(values_and_width, beta, data):
+    """Exactly, in fractions: S(x) ≤ e^β·S(y) and |f(x) − f(y)| ≤ min(S(x), S(y))."""
+    values, width = values_and_width
+    other = list(values)
+    other[data.draw(st.integers(0, len(values) - 1))] = data.draw(st.integers(0, width))
+    trim = data.draw(st.integers(0, (len(values) - 1) // 2))
+    assert broken_rules(values, other, width, beta, trim, RIGHT) == []
+
+
+def test_too_small_a_sensitivity_breaks_a_rule():
+    """Local sensitivity alone, and the smooth sensitivity for twice the β, are found out."""
+
+    def with_beta(factor):
+        return tuple(lambda d, beta, *trim, of=of: of(d, factor * beta, *trim) for of in RIGHT)
+
+    def halved(of):
+        def call(*arguments):
+            found = of(*arguments)
+            return found._replace(value=found.value / 2)
+
+        return call
+
+    pairs = [
+        ([0, 5, 5, 5, 10], [0, 5, 5, 10, 10], 10, 1),
+        ([0, 0, 0, 0], [0, 0, 0, 10], 10, 0),
+        ([0] * 9, [0] * 8 + [9], 9, 4),
+    ]
+    beta = Fraction(1, 10)
+    for sensitivities in (with_beta(30), tuple(halved(of) for of in RIGHT)):
+        found = {
+            rule
+            for values, other, width, trim in pairs
+            for rule in broken_rules(values, other, width, beta, trim, sensitivities)
+        }
+        assert found
+    assert all(broken_rules(v, o, w, beta, t, RIGHT) == [] for v, o, w, t in pairs)
+
+
+def test_the_printed_proof_gives_less_than_the_definition():
+    """docs/smooth.md: for (0.5, 0.625, 0.875) in [0, 1] and t = 1 it gives 0.208; A(1) is 1/3."""
+    changes = changes_of_mean(np.array([4.0, 5.0, 7.0]), 8, 0) / 8
+    assert changes[1] == pytest.approx(1 / 3)
+    found = smooth_sensitivity_of_mean(BoundedValues([4, 5, 7], 0, 8), Fraction(1, 60)).value / 8
+    assert float(found) == pytest.approx(math.exp(-1 / 60) / 3)
+
+
+@pytest.mark.parametrize("trim", [0, 1, 800, 1499])
+def test_the_bests_of_all_rows_are_those_of_all_pairs(trim):
+    """The search of monotone partners against all pairs (a, b), where nothing can be left out early."""
+    rng = np.random.default_rng(7)
+    for values in (np.full(2999, 500), rng.integers(0, 1001, 2999), np.sort(rng.integers(0, 3, 2999)) * 500):
+        bounded = BoundedValues(values, 0, 1000)
+        beta = Fraction(1, 500)
+        found = smooth_sensitivity_of_mean(bounded, beta, trim).value
+        n, x = 2999, bounded.ordered
+        upper = np.append(x[n - trim - 1 :], 1000).astype(float)
+        lower = np.append(x[trim::-1], 0).astype(float)
+        weights = np.exp(-0.002 * np.arange(trim + 2))
+        every = [(weights[a] * weights * (upper[a] - lower)) for a in range(trim + 2)]
+        every[0][0] = 0
+        defined = max(map(np.max, every)) * math.exp(0.002) / (n - 2 * trim)
+        assert float(found) == pytest.approx(defined, rel=1e-6)
+
+
+def test_the_sensitivity_has_a_floor():
+    """Equal values, trimmed by so many that S* would be e^−20000: S is 2^−256 of the global sensitivity."""
+    found = smooth_sensitivity_of_mean(BoundedValues(np.full(100_001, 5), 0, 10), Fraction(1), 20_000)
+    assert found.value == pytest.approx(Fraction(10, 60_001) / 2**FLOOR_BITS, rel=1e-9)
+
+
+def test_sensitivities_are_between_those_that_are_public():
+    rng = np.random.default_rng(3)
+    for beta in BETAS:
+        data = BoundedValues(rng.integers(0, 101, 50), 0, 100)
+        above, below = 1 + 1e-6, math.exp(-float(beta))
+        whole = global_sensitivity_of_mean(50, 100)
+        assert whole == 2
+        assert whole * below <= float(smooth_sensitivity_of_mean(data, beta).value) <= whole * above
+        whole = global_sensitivity_of_variance(50, 100)
+        assert whole == Fraction(49 * 100**2, 2500)
+        assert whole * below / 4 <= float(smooth_sensitivity_of_variance(data, beta).value) <= whole * above
+
+
+def test_large_numbers_stay_exact():
+    values = [0, 1, (1 << 58) - 1, 1 << 58]
+    data = BoundedValues(values, 0, 1 << 58)
+    assert trimmed_mean(data) == Fraction(sum(values), 4)
+    assert variance(data) == exact_variance(values)
+    assert smooth_sensitivity_of_variance(data, Fraction(1)).value > 0
+
+
+@pytest.mark.parametrize(
+    ("expected", "make"),
+    [
+        ("values_invalid", lambda: BoundedValues([0.5], 0, 1)),
+        ("values_invalid", lambda: BoundedValues([[1]], 0, 1)),
+        ("values_invalid", lambda: BoundedValues([True], 0, 1)),
+        ("outside_bounds", lambda: BoundedValues([2], 0, 1)),
+        ("outside_bounds", lambda: BoundedValues([-1, 1], 0, 1)),
+        ("range_invalid", lambda: BoundedValues([1], 1, 1)),
+        ("range_invalid", lambda: BoundedValues([1, 1, 1], 0, 1 << 60)),
+        ("range_invalid", lambda: BoundedValues([1 << 62], 1 << 62, (1 << 62) + 1)),
+        ("trim_invalid", lambda: trimmed_mean(BoundedValues([1, 1], 0, 1), 1)),
+        ("trim_invalid", lambda: trimmed_mean(BoundedValues([1, 1], 0, 1), -1)),
+        ("trim_invalid", lambda: smooth_sensitivity_of_mean(BoundedValues([], 0, 1), Fraction(1))),
+        ("class_too_small", lambda: variance(BoundedValues([1], 0, 1))),
+        ("class_too_small", lambda: smooth_sensitivity_of_variance(BoundedValues([], 0, 1), Fraction(1))),
+        ("beta_invalid", lambda: smooth_sensitivity_of_variance(BoundedValues([0, 1], 0, 1), Fraction(65))),
+        ("beta_invalid", lambda: smooth_sensitivity_of_mean(BoundedValues([0, 1], 0, 1), Fraction(1, 1 << 31))),
+        (None, lambda: smooth_sensitivity_of_mean(BoundedValues([0, 1], 0, 1), Fraction(1, 1 << 30))),
+    ],
+)
+def test_what_can_not_be_computed_is_refused(expected, make):
+    assert reason(make) == expected

@@ -1,0 +1,291 @@
+"""Calibrated noise keeps its promise: ratios of densities for neighbouring data sets, and for all shifts and stretches.
+
+Numbers are in floating point, from textbook densities (``support.noise``), and share nothing with the proofs.
+"""
+
+from __future__ import annotations
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from support.failures import reason
+from support.noise import log_density
+
+from aggregator.central.noise.calibrating import NAMES, Calibration, calibrate, calibrate_to_rho, law, published
+from aggregator.central.noise.law import PureLaw
+from aggregator.central.noise.releasing import release
+from aggregator.central.smooth_sensitivity import (
+    BoundedValues,
+    smooth_sensitivity_of_mean,
+    smooth_sensitivity_of_variance,
+    trimmed_mean,
+    variance,
+)
+from protocol.stream import Stream
+
+EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
+DELTA = Fraction(1, 1000)
+PURE = ["cauchy", "gamma4", "gamma3/2", "gamma5/2", "student-t"]
+ORDERS = np.array([1.05, 1.5, 2, 4, 10, 40])
+"""Orders of Rényi divergences."""
+
+
+def outputs(points):
+    """Outputs for noise of location 0 and scale 1, ``(points,) float64``: dense around 0, and far into both tails."""
+    return np.sinh(np.linspace(-14, 14, points))
+
+
+def log_ratios(density, shift, stretch, z):
+    """ln of the density of Z over that of e^``stretch``·Z + ``shift``, at z: ``shift`` and ``stretch`` ``(k, 1)``."""
+    return density(z) - (density((z - shift) * np.exp(-stretch)) - stretch)
+
+
+def worst_pairs(calibration):
+    """All shifts and stretches of two neighbours, on a grid: two columns ``(k, 1)``.
+
+    In units of the first scale the shift is at most min(1, e^stretch)/k.
+    """
+    stretch = float(calibration.beta) * np.linspace(-1, 1, 9)
+    share = np.linspace(-1, 1, 9)
+    pairs = [(s * min(1, np.exp(t)) / float(calibration.multiplier), t) for s, t in itertools.product(share, stretch)]
+    shift, stretch = np.array(pairs).T
+    return shift[:, None], stretch[:, None]
+
+
+def data_pairs(beta):
+    """Neighbouring data sets of 3 and 4 integers in 0 … 4: the (shift, stretch) of their releases.
+
+    Returns:
+        (f(y) − f(x))/S(x) and ln(S(y)/S(x)) for the mean, a trimmed mean and the variance, two columns ``(k, 1)``.
+    """
+    found = set()
+    for n in (3, 4):
+        described = {}
+        for values in itertools.combinations_with_replacement(range(5), n):
+            data = BoundedValues(values, 0, 4)
+            described[values] = [
+                (trimmed_mean(data), smooth_sensitivity_of_mean(data, beta).value),
+                (trimmed_mean(data, 1), smooth_sensitivity_of_mean(data, beta, 1).value),
+                (variance(data), smooth_sensitivity_of_variance(data, beta).value),
+            ]
+        for values, mine in described.items():
+            for position, other in itertools.product(range(n), range(5)):
+                neighbour = tuple(sorted((*values[:position], *values[position + 1 :], other)))
+                for (f, s), (g, r) in zip(mine, described[neighbour], strict=True):
+                    found.add((float((g - f) / s), float(np.log(float(r / s)))))
+    shift, stretch = np.array(sorted(found)).T
+    return shift[:, None], stretch[:, None]
+
+
+def density_of(calibration):
+    return log_density(calibration.law.name, getattr(calibration.law, "sigma", None))
+
+
+def divergences(calibration, shift, stretch, points=2001):
+    """What the releases of pairs of neighbours show, each at its worst pair.
+
+    Returns:
+        The largest log ratio of densities; the largest δ for the calibration's ε; and of all Rényi orders the largest
+        divergence over the order, which ρ-zCDP limits to ρ.
+    """
+    density, z = density_of(calibration), outputs(points)
+    ratios = log_ratios(density, shift, stretch, z)
+    mass = np.exp(density(z)) * np.gradient(z)
+    mass /= mass.sum()
+    excess = np.maximum(0, 1 - np.exp(np.minimum(float(calibration.epsilon) - ratios, 0)))
+    renyi = [
+        np.log((np.exp(np.clip((order - 1) * ratios, -700, 600)) * mass).sum(axis=1)) / (order - 1) / order
+        for order in ORDERS
+    ]
+    return ratios.max(), (excess * mass).sum(axis=1).max(), np.max(renyi)
+
+
+def broken_promises(calibration, pairs, points=2001):
+    """The promises of a calibration that a pair of neighbours breaks: a list of texts, empty for a right one."""
+    ratio, delta, renyi = divergences(calibration, *pairs, points)
+    found = []
+    if isinstance(calibration.law, PureLaw) and ratio > float(calibration.epsilon) * (1 + 1e-9):
+        found.append(f"log ratio {ratio} above ε")
+    if delta > float(calibration.delta) * (1 + 1e-6) + 1e-12:
+        found.append(f"δ {delta}")
+    if calibration.rho is not None and renyi > float(calibration.rho) * (1 + 1e-6):
+        found.append(f"ρ {renyi}")
+    return found
+
+
+def calibrations(name):
+    for epsilon in EPSILONS:
+        yield calibrate(name, epsilon, DELTA)
+        for share in (Fraction(1, 100), Fraction(1, 3)):
+            yield calibrate(name, epsilon, DELTA, calibrate(name, epsilon, DELTA).beta * share)
+    if name == "laplace-log-normal" or isinstance(law(name), PureLaw):
+        yield calibrate_to_rho(name, Fraction(1, 8), DELTA)
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gamma3/2", "gamma5/2"])
+def test_no_shift_and_stretch_breaks_a_promise(name):
+    """The admissibility inequality at the stated (k, β), over a grid of all shifts and stretches."""
+    for calibration in calibrations(name):
+        assert broken_promises(calibration, worst_pairs(calibration)) == [], calibration
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gamma3/2", "gamma5/2"])
+def test_no_neighbouring_data_sets_break_a_promise(name):
+    for epsilon in EPSILONS[:2]:
+        calibration = calibrate(name, epsilon, DELTA)
+        shift, stretch = data_pairs(calibration.beta)
+        pairs = shift / float(calibration.multiplier), stretch
+        assert broken_promises(calibration, pairs, 601) == [], epsilon
+
+
+def weakened(calibration: Calibration, factor: Fraction) -> Calibration:
+    """The same promise with k divided, and β multiplied, by a factor."""
+    return calibration._replace(multiplier=calibration.multiplier / factor, beta=calibration.beta * factor)
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"),
+    [
+        ("cauchy", Fraction(101, 100)),
+        ("gamma4", Fraction(3, 2)),
+        ("student-t", Fraction(3, 2)),
+        ("laplace", Fraction(3, 2)),
+        ("gaussian", Fraction(2)),
+        ("laplace-log-normal", Fraction(5, 2)),
+    ],
+)
+def test_weaker_constants_break_a_promise(name, factor):
+    """So the checks can fail. The factor is how much each proof may give away: Cauchy's is exact."""
+    calibration = weakened(calibrate(name, Fraction(1), DELTA), factor)
+    assert broken_promises(calibration, worst_pairs(calibration)) != []
+
+
+def test_local_sensitivity_breaks_a_promise():
+    """Noise scaled to the local sensitivity, which is not smooth: equal values have almost no noise."""
+    calibration = calibrate("cauchy", Fraction(1))
+    stretch = np.array([[np.log(10.0)]])
+    assert broken_promises(calibration, (np.array([[1 / float(calibration.multiplier)]]), stretch)) != []
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_the_cost_of_cauchy_noise_is_exact(epsilon):
+    """The largest log ratio over all shifts and stretches is ε itself, to one part in 10⁴ of the grid of outputs."""
+    calibration = calibrate("cauchy", epsilon)
+    ratio, _, _ = divergences(calibration, *worst_pairs(calibration))
+    assert float(epsilon) * (1 - 1e-4) <= ratio <= float(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_calibrations_use_up_their_budget_and_no_more(epsilon):
+    for name in NAMES:
+        found = calibrate(name, epsilon, DELTA)
+        cost = found.law.epsilon_above(found.multiplier, found.beta, found.delta)
+        assert epsilon * (1 - Fraction(1, 10**6)) < cost <= epsilon == found.epsilon
+        assert found.delta == (0 if isinstance(found.law, PureLaw) else DELTA)
+        assert 0 < found.beta < epsilon
+    found = calibrate_to_rho("laplace-log-normal", epsilon, DELTA)
+    assert epsilon * (1 - Fraction(1, 10**6)) < found.rho <= epsilon
+    found = calibrate_to_rho("student-t", epsilon, Fraction(0))
+    assert epsilon * (1 - Fraction(1, 10**6)) < found.rho <= epsilon
+
+
+def test_published_constants_are_those_of_the_paper_and_dearer():
+    found = published("cauchy", Fraction(1, 10))
+    assert (found.multiplier, found.beta) == (60, Fraction(1, 60))
+    assert (published("gamma4", Fraction(1)).multiplier, published("gamma4", Fraction(1)).beta) == (10, Fraction(1, 10))
+    for name in ("cauchy", "gamma4", "laplace", "gaussian"):
+        paper = published(name, Fraction(1), DELTA)
+        assert broken_promises(paper, worst_pairs(paper)) == []
+        ours = calibrate(name, Fraction(1), DELTA, paper.beta)
+        assert ours.multiplier < paper.multiplier
+    assert float(calibrate("cauchy", Fraction(1, 10), beta=Fraction(1, 60)).multiplier) == pytest.approx(
+        10.05, abs=0.01
+    )
+
+
+def test_a_smaller_smoothing_needs_less_noise():
+    for name in NAMES:
+        default = calibrate(name, Fraction(1, 10), DELTA)
+        assert calibrate(name, Fraction(1, 10), DELTA, default.beta / 4).multiplier < default.multiplier
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+def test_some_smoothing_of_cauchy_noise_costs_nothing(epsilon):
+    """Up to ln(2 cosh ε − 1) the multiplier is that of β = 0, 1/(2 sinh(ε/2))."""
+    free = np.log(2 * np.cosh(float(epsilon)) - 1)
+    least = 1 / (2 * np.sinh(float(epsilon) / 2))
+    for beta in (free / 100, free * 0.999):
+        assert float(calibrate("cauchy", epsilon, beta=Fraction(beta)).multiplier) == pytest.approx(least, rel=1e-9)
+    above = (free + float(epsilon)) / 2
+    assert float(calibrate("cauchy", epsilon, beta=Fraction(above)).multiplier) > least * 1.1
+
+
+@pytest.mark.parametrize(
+    ("expected", "make"),
+    [
+        ("noise_unknown", lambda: law("normal")),
+        ("noise_unknown", lambda: law("gamma1")),
+        ("noise_unknown", lambda: law("gamma0")),
+        ("noise_unknown", lambda: law("gamma65")),
+        ("noise_unknown", lambda: law("gamma4/0")),
+        ("noise_unfit", lambda: calibrate("laplace", Fraction(1))),
+        ("noise_unfit", lambda: calibrate("gaussian", Fraction(1))),
+        ("noise_unfit", lambda: calibrate("laplace-log-normal", Fraction(1))),
+        ("noise_unfit", lambda: calibrate_to_rho("gaussian", Fraction(1), DELTA)),
+        ("noise_unfit", lambda: published("student-t", Fraction(1))),
+        ("noise_unfit", lambda: published("laplace", Fraction(1))),
+        ("noise_unfit", lambda: published("laplace", Fraction(60), Fraction(1, 10**6))),
+        ("beta_invalid", lambda: calibrate("cauchy", Fraction(1), beta=Fraction(1))),
+        ("beta_invalid", lambda: calibrate("cauchy", Fraction(1), beta=Fraction(0))),
+        ("beta_invalid", lambda: calibrate("student-t", Fraction(1), beta=Fraction(1, 3))),
+        ("beta_invalid", lambda: calibrate("gaussian", Fraction(1), DELTA, beta=Fraction(1, 2))),
+        (None, lambda: calibrate("cauchy", Fraction(64))),
+        ("epsilon_invalid", lambda: calibrate("cauchy", Fraction(0))),
+        ("epsilon_invalid", lambda: calibrate("cauchy", Fraction(65))),
+        ("epsilon_invalid", lambda: calibrate("laplace", Fraction(1), Fraction(1))),
+        ("epsilon_invalid", lambda: calibrate("laplace", Fraction(1), Fraction(-1, 10))),
+        (None, lambda: calibrate("laplace", Fraction(1), Fraction(1, 10**100))),
+        (None, lambda: calibrate("gamma64", Fraction(1, 10**6))),
+    ],
+)
+def test_what_can_not_be_calibrated_is_refused(expected, make):
+    assert reason(make) == expected
+
+
+def test_a_release_is_the_rounded_sum_and_refuses_a_sensitivity_that_is_not_smooth_enough():
+    data = BoundedValues([3, 5, 5, 9], 0, 10)
+    calibration = calibrate("cauchy", Fraction(1, 10))
+    sensitivity = smooth_sensitivity_of_mean(data, calibration.beta)
+    grid = Fraction(1, 64)
+    found = release(trimmed_mean(data), sensitivity, calibration, grid, Stream(bytes(32), b"release"))
+    noise = calibration.law.draw(Stream(bytes(32), b"release"))
+    low, high = (Fraction(end, 1 << 200) for end in noise.bounds(200))
+    exact = trimmed_mean(data) + calibration.multiplier * sensitivity.value * (low + high) / 2
+    assert abs(found - exact) <= grid / 2
+    assert found % grid == 0
+    rougher = smooth_sensitivity_of_mean(data, calibration.beta * 2)
+    arguments = (calibration, grid, Stream(bytes(32), b"release"))
+    assert reason(release, trimmed_mean(data), rougher, *arguments) == "beta_invalid"
+    assert reason(release, trimmed_mean(data), sensitivity, calibration, Fraction(0), arguments[2]) == "grid_invalid"
+
+
+def test_variances_are_those_of_the_noise():
+    unit = Fraction(1)
+    for name, expected in (
+        ("cauchy", np.inf),
+        ("gamma3", np.inf),
+        ("gamma4", 1.0),
+        ("student-t", 3.0),
+        ("laplace", 2.0),
+    ):
+        found = calibrate(name, unit, DELTA)
+        assert found.variance(Fraction(3)) == pytest.approx(expected * (3 * float(found.multiplier)) ** 2)
+    z = np.sinh(np.linspace(-30, 30, 200_001))
+    for name in ("gamma4", "gamma7/2", "student-t", "laplace", "gaussian"):
+        mass = np.exp(log_density(name)(z)) * np.gradient(z)
+        assert (mass * z**2).sum() == pytest.approx(law(name).variance, rel=1e-4), name
+    found = law("laplace-log-normal")
+    mass = np.exp(log_density(found.name, found.sigma)(z)) * np.gradient(z)
+    assert (mass * z**2).sum() == pytest.approx(found.variance, rel=1e-4)
