@@ -16,6 +16,8 @@ that a command without them starts at once. The functions of each command:
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
     status             status
     publish            make_model, publish_tree
+    budget             BudgetFile
+    fit                fit_records
     predict            Model.load, predict_file
     diff               compare
     export-model       to_json, to_sklearn
@@ -34,6 +36,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.central.budget import BudgetFile
+    from aggregator.central.curating import fit_records
     from aggregator.choosing.calls import design, refine, sign_candidates
     from aggregator.comparison.difference import compare
     from aggregator.estimates.joining import join
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from aggregator.tables import read_table
 
 __all__ = [
+    "BudgetFile",
     "Model",
     "compare",
     "count",
@@ -63,6 +68,7 @@ __all__ = [
     "end_campaign",
     "evaluate",
     "export",
+    "fit_records",
     "ingest",
     "join",
     "load_schema",
@@ -87,10 +93,12 @@ _HOMES = {
     **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
     **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
     **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
+    "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
     "Model": ("aggregator.models.scoring", "Model"),
     "compare": ("aggregator.comparison.difference", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "draft_schema": ("aggregator.schema_draft", "draft_schema"),
+    "fit_records": ("aggregator.central.curating", "fit_records"),
     "export": ("aggregator.store.export", "export"),
     "join": ("aggregator.estimates.joining", "join"),
     "load_schema": ("aggregator.schema_file", "load_schema"),

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "guarantee": "aggregator.cli.documents.guarantee:guarantee",
     "fleet": "aggregator.cli.reports.fleet:fleet",
     "budget": "aggregator.cli.curator.budget:budget",
+    "fit": "aggregator.cli.curator.fit:fit",
     "merge": "aggregator.cli.reports.merge:merge",
     "ingest": "aggregator.cli.reports.ingest:ingest",
     "quarantine": "aggregator.cli.reports.quarantine:quarantine",

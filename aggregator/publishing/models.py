@@ -106,15 +106,39 @@ def sign_statistics(
     Arguments, result and errors as :func:`publish_model`, without campaigns: nothing says here that this workspace
     asked for the statistics.
     """
+    name = name or newest_origin(statistics.sources).name
+    payload_for = _payloads(statistics, now, postprocess, name, lifetime_seconds, foretell)
+    return workspace.publish("model", name, now, payload_for)
+
+
+def rehearse_signing(
+    workspace: Workspace, statistics: Statistics, now: int, *, name: str, lifetime_seconds: int
+) -> None:
+    """Do what :func:`sign_statistics` does, but record nothing and foretell no accuracy. Run by a curator.
+
+    A curator pays for statistics before they are computed. So made-up statistics of the same terms come first: what
+    would refuse the model, a wrong passphrase for example, is found before anything is paid.
+
+    Arguments and errors as :func:`sign_statistics`.
+    """
+    workspace.rehearse("model", name, now, _payloads(statistics, now, None, name, lifetime_seconds, None))
+
+
+def _payloads(
+    statistics: Statistics,
+    now: int,
+    postprocess: str | None,
+    name: str,
+    lifetime_seconds: int,
+    foretell: Callable[[Statistics, str], Foresight] | None,
+) -> Callable[[int, bytes | None], bytes]:
+    """A function (version, digest of the version before, or None) → payload of the model. The arguments are checked."""
     statistics.check_publishable()
     if statistics.fit.family == EVALUATION:
         raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
     if not statistics.schema.observed:
         raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
-    newest = newest_origin(statistics.sources)
     postprocess = postprocess or statistics.fit.postprocess
-    name = name or newest.name
-
     card = model_card(statistics, postprocess)
     if foretell is not None:
         card |= foretell(statistics, postprocess).to_card()
@@ -122,7 +146,7 @@ def sign_statistics(
     def payload_for(version: int, before: bytes | None) -> bytes:
         common = {
             "header": header_for(name, version, now, lifetime_seconds),
-            "campaign": newest.id,
+            "campaign": newest_origin(statistics.sources).id,
             "schema": statistics.schema._replace(groups=()),
             "statistics_id": statistics.statistics_id,
             "previous": before,
@@ -130,7 +154,7 @@ def sign_statistics(
         }
         return build_payload(fitted_model(statistics, postprocess, common))
 
-    return workspace.publish("model", name, now, payload_for)
+    return payload_for
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:

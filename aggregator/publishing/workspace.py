@@ -182,16 +182,30 @@ class Workspace(NamedTuple):
             DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
-            before = current.latest(role, name)
-            version = before.version + 1 if before else 1
-            payload = payload_for(version, before.digest if before else None)
-            keys = [each.open(current.passphrase) for each in current.signing_keys(role)]
-            raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
-            verdict = current.judge(role, payload, now)
-            item = Published(role, name, version, verdict.digest, verdict.header.issued_at)
+            raw, item = current.next_signed(role, name, now, payload_for)
             write_output(current.copy_path(item), raw, force=True)
             current.record(item)
         return raw
+
+    def rehearse(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> None:
+        """Do what :meth:`publish` does, but write nothing: for a caller who may not try again.
+
+        Arguments and errors as :meth:`publish`.
+        """
+        with self.locked() as current:
+            current.next_signed(role, name, now, payload_for)
+
+    def next_signed(
+        self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]
+    ) -> tuple[bytes, Published]:
+        """The signed next version of a document, and its entry in the history. Called inside :meth:`locked`."""
+        before = self.latest(role, name)
+        version = before.version + 1 if before else 1
+        payload = payload_for(version, before.digest if before else None)
+        keys = [each.open(self.passphrase) for each in self.signing_keys(role)]
+        raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
+        verdict = self.judge(role, payload, now)
+        return raw, Published(role, name, version, verdict.digest, verdict.header.issued_at)
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
         """Check the header and dates of a payload, the dates of the root in force, and all values of a campaign.

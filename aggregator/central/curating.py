@@ -1,0 +1,181 @@
+"""A curator's fit under a budget: check everything, pay, release, sign.
+
+    with BudgetFile.open("ward.hsb") as budget:
+        terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
+        made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
+    made.signed.save("ward.hsm")
+
+What leaves is the signed model. :attr:`FittedModel.doubts` is about the exact records: it is for the curator's eyes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.central.data_digest import record_bytes
+from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.records import Records, read_records
+from aggregator.estimates.sums import Curator
+from aggregator.gathering import SignedModel
+from aggregator.models.encoding import NO_NUMBER
+from aggregator.models.pilot import check_pilot
+from aggregator.publishing.lifetimes import seconds_of
+from aggregator.publishing.models import rehearse_signing, sign_statistics
+from aggregator.publishing.workspace import Workspace, open_workspace
+from protocol import SCALE
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from protocol.epsilon import format_micro
+from protocol.errors import InputError
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    import pandas as pd
+
+    from aggregator.central.accounting import Cost
+    from aggregator.central.budget import BudgetFile
+    from aggregator.central.composition import Left
+    from aggregator.central.terms import FitTerms
+    from aggregator.estimates.statistics import Statistics
+    from protocol.schema import Schema
+
+SEED_BYTES = 32
+REHEARSED = 100
+"""Number of made-up records by which a fit is rehearsed."""
+FEWEST = 2
+"""Fewest records of a class of which something can be said."""
+
+
+class FittedModel(NamedTuple):
+    """A model that was fitted to a curator's records.
+
+    Attributes:
+        signed: the signed model; all of it may be published.
+        cost: what was paid.
+        left: what is left of the budget.
+        query: running number of the payment in the budget file.
+        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
+            with hardly a record, constant features. For the curator alone: no noise hides them.
+    """
+
+    signed: SignedModel
+    cost: Cost
+    left: Left
+    query: int
+    doubts: tuple[str, ...]
+
+
+def fit_records(
+    workspace: Workspace | str | Path,
+    table: pd.DataFrame,
+    schema: Schema,
+    terms: FitTerms,
+    budget: BudgetFile,
+    *,
+    name: str,
+    strict: bool = False,
+    days: int = 365,
+    now: int | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> FittedModel:
+    """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign it. Run by the curator.
+
+    Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
+    records. What the records themselves make impossible is refused before, too; that a model appeared or not then tells
+    about them, but only to those who know that it was tried.
+
+    Args:
+        workspace: the workspace that signs the model, or its folder.
+        table: the records as text, from :func:`aggregator.tables.read_table`, with all columns. The budget knows them
+            by all columns, also those that the schema leaves out.
+        schema: label and features with public bounds and values, decided without these records.
+        terms: terms of the fit, with the budget's adjacency.
+        budget: the open budget file, to which the records are assigned.
+        name: of the model.
+        strict: refuse numbers outside the bounds, in place of clipping them.
+        days: lifetime of the model.
+        now: seconds since 1970; None asks the clock.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+
+    Raises:
+        InputError: ``adjacency_differs``: the terms have another adjacency than the budget; the reasons of
+            :func:`aggregator.central.fitting.cost_of_fit`, :func:`aggregator.models.pilot.check_pilot` and
+            :func:`aggregator.central.records.read_records`; ``terms_invalid``: ``days``.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        InputError, DocumentError, StorageError: the model can not be signed
+            (:func:`aggregator.publishing.models.sign_statistics`), or the budget file not be used.
+    """
+    if terms.adjacency != budget.adjacency:
+        raise InputError("adjacency_differs", f"the budget is for '{budget.adjacency}' and the fit '{terms.adjacency}'")
+    signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
+    moment = int(time.time()) if now is None else now
+    lifetime = seconds_of(days)
+    cost = cost_of_fit(schema, terms)
+    rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
+    rehearse_signing(signer, named(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
+    records = read_records(check_pilot(table, schema), schema, strict=strict)
+    digest = budget.digest(record_bytes(table))
+    query = budget.spend(digest, query_of(terms, name), cost)
+    released = named(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget)
+    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime)
+    signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
+    return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)))
+
+
+def query_of(terms: FitTerms, name: str) -> str:
+    """What is asked, in words, for the budget file."""
+    noise = "" if terms.noise is None else f" with {terms.noise} noise"
+    return (
+        f"fit {name!r}: {terms.method}{noise}, {terms.family}, ε = {format_micro(terms.epsilon_micro)} {terms.division}"
+    )
+
+
+def named(statistics: Statistics, budget: BudgetFile) -> Statistics:
+    """The statistics with the budget's name in the entries of the model's card."""
+    name = budget.state().name
+    sources = tuple(
+        replace(source, entries={**source.entries, "budget": name}) if isinstance(source, Curator) else source
+        for source in statistics.sources
+    )
+    return replace(statistics, sources=sources)
+
+
+def made_up_records(schema: Schema) -> Records:
+    """Records of a schema that are about nobody, for a rehearsal: :data:`REHEARSED`, uniform and always the same."""
+    rng = np.random.default_rng(0)
+    observed, classes = schema.observed, len(schema.label.classes)
+    labels = np.arange(REHEARSED, dtype=np.int64) % classes
+    codes = np.stack([rng.integers(0, each.size, REHEARSED) for each in observed], axis=1) if observed else None
+    numbers = np.full((REHEARSED, len(observed)), NO_NUMBER, np.int64)
+    for index in schema.numeric:
+        numbers[:, index] = rng.integers(-SCALE, SCALE + 1, REHEARSED)
+    empty = np.empty((REHEARSED, 0), np.int64)
+    return Records(schema, labels, empty if codes is None else codes.astype(np.int64), numbers, {}, ())
+
+
+def doubts_of(records: Records) -> Iterator[str]:
+    """Sentences about the exact records that a curator should read before the model is given away."""
+    for name, count in records.clipped.items():
+        if count:
+            yield f"{count} numbers of {quoted(name)} are outside the schema's bounds, and counted as the nearer bound"
+    for name in records.at_bounds:
+        yield (
+            f"the bounds of {quoted(name)} are the smallest and the largest number of these records: if they were "
+            "taken from the records, the model publishes them without noise; take bounds from public knowledge"
+        )
+    schema = records.schema
+    sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
+    for of_class, size in zip(schema.label.classes, sizes.tolist(), strict=True):
+        if size < FEWEST:
+            yield f"class {quoted(of_class)} has fewer than {FEWEST} records: what the model says of it is noise"
+    for feature, column in zip(schema.observed, records.columns, strict=True):
+        if len(column) and (column == column[0]).all():
+            yield f"{quoted(feature.name)} is the same in all records: it costs ε and tells nothing"

@@ -1,0 +1,191 @@
+"""``hearsay fit``: a differentially private model from records that a curator holds, paid from her budget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.central.methods.table import DEFAULT, METHODS
+from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, WORTH, FitTerms
+from aggregator.cli.options import (
+    PATH,
+    force_option,
+    json_option,
+    life_option,
+    output_option,
+    passphrase_option,
+    workspace_option,
+)
+from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
+from aggregator.cli.passphrase import existing_passphrase
+from aggregator.files import check_output
+from aggregator.models.postprocess import DEFAULT as POSTPROCESS
+from aggregator.models.postprocess import POSTPROCESSES
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.central.curating import FittedModel
+    from protocol.schema import Schema
+
+
+@click.command()
+@click.argument("data", type=PATH, metavar="DATA.csv")
+@click.option("--label", required=True, help="Column to predict; the schema's label.")
+@click.option(
+    "--schema",
+    "schema_file",
+    type=PATH,
+    required=True,
+    help="Classes, values and bounds: a .toml file. They are published, so these records may not decide them.",
+)
+@click.option("--method", type=click.Choice(list(METHODS)), default=DEFAULT, show_default=True,
+              help="What is released, and with which noise: see docs/curator.md.")  # fmt: skip
+@click.option("--epsilon", required=True, help="ε of this fit, in all.")
+@click.option("--delta", default="0", show_default=True, help="δ of this fit, for methods and noise that need it.")
+@click.option("--budget", "budget_file", type=PATH, required=True, help="Budget file that pays; says the adjacency.")
+@click.option("--division", type=click.Choice(DIVISIONS), default=WORTH, show_default=True,
+              help="How ε is divided among the released numbers.")  # fmt: skip
+@click.option("--noise", help="Noise of the methods with smooth sensitivity.")
+@click.option("--family", type=click.Choice(FAMILIES),
+              help="Default: gaussian, or discrete if the schema has no number.")  # fmt: skip
+@click.option("--postprocess", default=POSTPROCESS, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), default=DEFAULT_TRIM_MICRO / MICRO,
+              show_default=True, help="Share of the values that trimmed means leave out at either end.")  # fmt: skip
+@click.option("--variance-floor", type=click.FloatRange(0, 1, min_open=True), default=DEFAULT_FLOOR_MICRO / MICRO,
+              show_default=True, help="Smallest variance of a number, with its bounds scaled to -1 and 1.")  # fmt: skip
+@click.option("--strict", is_flag=True, help="Refuse numbers outside the bounds; default: count them as the bound.")
+@click.option("--name", help="Default: the schema's name. Versions rise per name.")
+@workspace_option
+@output_option
+@life_option(365, "model")
+@passphrase_option
+@force_option
+@json_option
+def fit(
+    data: Path,
+    label: str,
+    schema_file: Path,
+    method: str,
+    epsilon: str,
+    delta: str,
+    budget_file: Path,
+    division: str,
+    noise: str | None,
+    family: str | None,
+    postprocess: str,
+    trim: float,
+    variance_floor: float,
+    name: str | None,
+    workspace: Path,
+    output: Path,
+    days: int,
+    passphrase_file: Path | None,
+    *,
+    strict: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Fit a model to records that you hold, so that it tells nobody whether or how one person is in them.
+
+    For pilots whose people agreed and for archives, where one curator sees all records. The records stay here: no
+    store, and no report, holds them. The model is differentially private for the neighbours that the budget file names;
+    all of it may be published, and devices verify it and classify with it as with any other.
+
+    The cost is written to the budget file first. Records that were not assigned to it are refused, and so is what
+    exceeds its total. What standard error says of the records (numbers outside the bounds, bounds that look taken from
+    them) is exact: it is for you, and not in the model.
+
+    \b
+    Example:
+      hearsay budget new ward.hsb --name "ward 7" --epsilon 1
+      hearsay budget assign ward.hsb patients.csv
+      hearsay fit patients.csv --label outcome --schema ward.toml --epsilon 0.5 --budget ward.hsb \\
+          --workspace work -o ward.hsm
+    """  # noqa: D301
+    from aggregator.central.budget import BudgetFile
+    from aggregator.central.composition import parse_delta
+    from aggregator.central.curating import fit_records
+    from aggregator.publishing.workspace import open_workspace
+    from aggregator.schema_file import load_schema
+    from aggregator.tables import read_table
+
+    check_output(output, force=force)
+    described = load_schema(schema_file)
+    _check_label(described.schema, label)
+    epsilon_micro, exact_delta = micro_epsilon(epsilon), parse_delta(delta)
+    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
+    with BudgetFile.open(budget_file) as budget:
+        terms = FitTerms(
+            method,
+            epsilon_micro,
+            exact_delta,
+            budget.adjacency,
+            division,
+            noise,
+            family or (GAUSSIAN if described.schema.numeric else DISCRETE),
+            postprocess,
+            round(variance_floor * MICRO),
+            round(trim * MICRO),
+        )
+        with working("fitting"):
+            made = fit_records(
+                signer,
+                read_table(data),
+                described.schema,
+                terms,
+                budget,
+                name=described.name if name is None else name,
+                strict=strict,
+                days=days,
+            )
+    made.signed.save(output, force=force)
+    _print(output, made, as_json=as_json)
+    warn_of_draft(made.signed.standing, output)
+
+
+def _check_label(schema: Schema, label: str) -> None:
+    """Refuse a label that is not the schema's.
+
+    Raises:
+        InputError: ``label_missing``.
+    """
+    if label != schema.label.name:
+        raise InputError("label_missing", f"the schema's label is '{schema.label.name}' and not '{label}'")
+
+
+def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
+    """Print facts, all of them public, on standard output, and doubts about the exact records on standard error."""
+    document, expected = made.signed.document, made.signed.expected
+    card: dict[str, Any] = document.card
+    facts = {
+        "model": str(output),
+        "name": document.header.name,
+        "version": document.header.version,
+        "method": card["method"],
+        "noise": card["noise"],
+        "epsilon": card["epsilon_total"],
+        "delta": float(made.cost.delta),
+        "adjacency": card["adjacency"],
+        "division": card["division"],
+        "family": card["family"],
+        "postprocess": card["postprocess"],
+        "budget": card["budget"],
+        "epsilon_paid": format_micro(made.cost.epsilon_micro),
+        "epsilon_left": format_micro(made.left.epsilon_micro),
+        "records": card["reports"],
+        "expected_accuracy": expected.accuracy if as_json else expected.shown,
+        "largest_class": expected.largest_class if as_json else expected.largest_shown,
+        "expires": document.header.expires if as_json else when(document.header.expires),
+    }
+    say(facts, as_json=as_json)
+    if expected.warning is not None:
+        warn(expected.warning)
+    for doubt in made.doubts:
+        warn(doubt)
+    if made.doubts:
+        note("what these warnings say of the records is exact: it is for you, and not in the model")

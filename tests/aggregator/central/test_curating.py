@@ -1,0 +1,233 @@
+"""A fit under a budget: refused before it is paid, paid before it is known, added up, and a model that devices use."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.failures import reason
+
+from aggregator.central import curating
+from aggregator.central.budget import BudgetFile
+from aggregator.central.curating import doubts_of, fit_records, made_up_records
+from aggregator.central.data_digest import record_bytes
+from aggregator.central.records import read_records
+from aggregator.central.terms import ADD_REMOVE, ADJACENCIES, CHANGE, FitTerms
+from aggregator.publishing import keys
+from aggregator.publishing.workspace import create_workspace
+from aggregator.sealing import Cost
+from edge_sdk import Device
+from protocol.features import Categorical, Numeric
+from protocol.schema import Label, build_schema
+
+NOW = 1_900_000_000
+SCHEMA = build_schema(
+    Label("label", ["a", "b"]),
+    [Categorical("colour", ["red", "blue", "green"], substitute=0), Numeric("size", "0", "10", [0], substitute=0)],
+)
+
+
+def people(rows=400, seed=1):
+    """Records as text, as a file holds them."""
+    generator = np.random.default_rng(seed)
+    label = generator.integers(0, 2, rows)
+    colour = np.array(["red", "blue", "green"])[np.where(generator.random(rows) < 0.8, label, 2)]
+    size = np.clip(generator.normal(3 + 4 * label, 1.5), 0.1, 9.9)
+    columns = {"label": np.array(["a", "b"])[label], "colour": colour, "size": [f"{each:.3f}" for each in size]}
+    return pd.DataFrame(columns, dtype=object)
+
+
+TABLE = people()
+
+
+@pytest.fixture(autouse=True)
+def _without_forecast(monkeypatch):
+    """The expected accuracy takes most of the time of a fit; ``test_fit.py`` of the commands has it."""
+    monkeypatch.setattr(curating, "sign_statistics", partial(curating.sign_statistics, foretell=None))
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    return create_workspace(tmp_path_factory.mktemp("curator") / "work", name="ward", now=NOW)
+
+
+def made(path, adjacency=CHANGE, micro=2_000_000, table=TABLE):
+    budget = BudgetFile.create(path / "w.hsb", name="ward 7", epsilon_micro=micro, adjacency=adjacency)
+    budget.assign(budget.digest(record_bytes(table)))
+    return budget
+
+
+@pytest.fixture
+def budget(tmp_path):
+    with made(tmp_path) as opened:
+        yield opened
+
+
+def fitted(workspace, budget, table=TABLE, micro=1_000_000, **options):
+    terms = options.pop("terms", None) or FitTerms("sums", micro, adjacency=budget.adjacency)
+    return fit_records(workspace, table, SCHEMA, terms, budget, name="ward", now=NOW, **options)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", ["discrete", "gaussian"])
+def test_a_device_verifies_the_model_and_classifies_with_it(tmp_path, workspace, adjacency, family):
+    with made(tmp_path, adjacency, micro=8_000_000) as budget:
+        terms = FitTerms("sums", 8_000_000, adjacency=adjacency, family=family)
+        found = fitted(workspace, budget, terms=terms)
+        assert 0 <= found.left.epsilon_micro < 10
+    with Device.open(None, trust=workspace.root_bytes, clock=lambda: NOW) as device:
+        model = device.install(found.signed.raw)
+        rows = people(100, seed=2).to_dict("records")
+        right = sum(model.predict({"colour": row["colour"], "size": row["size"]}) == row["label"] for row in rows)
+    assert right >= 80
+    card = found.signed.document.card
+    assert card["budget"] == "ward 7"
+    assert (card["method"], card["adjacency"], card["epsilon_total"], card["delta"]) == ("sums", adjacency, "8", "0")
+    assert found.signed.document.previous is None or len(found.signed.document.previous) == 32
+
+
+def test_a_second_fit_on_the_same_records_is_added_up_and_refused_when_over(workspace, budget):
+    first, second = (fitted(workspace, budget) for _ in range(2))
+    assert (first.query, second.query) == (1, 2)
+    assert second.left.epsilon_micro < 10
+    assert reason(fitted, workspace, budget) == "budget_exceeded"
+    again = TABLE.iloc[::-1][["size", "label", "colour"]].reset_index(drop=True)
+    assert reason(fitted, workspace, budget, again) == "budget_exceeded"
+    assert first.signed.raw != second.signed.raw
+
+
+def test_one_added_row_buys_no_new_budget(workspace, budget):
+    fitted(workspace, budget)
+    more = pd.concat([TABLE, TABLE.iloc[:1]], ignore_index=True)
+    assert reason(fitted, workspace, budget, more) == "data_unknown"
+    budget.assign(budget.digest(record_bytes(more)))
+    fitted(workspace, budget, more)
+    assert reason(fitted, workspace, budget, more) == "budget_exceeded"
+    assert reason(fitted, workspace, budget) == "budget_exceeded"
+
+
+def test_the_payment_is_in_the_file_before_the_noise_is_drawn(tmp_path, workspace, budget):
+    def random_bytes(count):
+        with BudgetFile.open(tmp_path / "w.hsb") as other:
+            seen.append(len(other.state().queries))
+        raise InterruptedError
+
+    seen = []
+    with pytest.raises(InterruptedError):
+        fitted(workspace, budget, random_bytes=random_bytes)
+    assert seen == [1]
+    assert budget.state().queries[0].query == "fit 'ward': sums, gaussian, ε = 1 worth"
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"method": "none"}, "method_unknown"),
+        ({"adjacency": ADD_REMOVE}, "adjacency_differs"),
+        ({"postprocess": "none"}, "postprocess_unknown"),
+        ({"epsilon_micro": 1}, "epsilon_invalid"),
+        ({"noise": "cauchy"}, "noise_unknown"),
+        ({"division": "3:1"}, "division_unknown"),
+        ({"trim_micro": 500_000}, "trim_invalid"),
+    ],
+)
+def test_terms_are_refused_before_anything_is_paid(workspace, budget, change, expected):
+    terms = FitTerms("sums", 1_000_000)._replace(**change)
+    assert reason(fitted, workspace, budget, terms=terms) == expected
+    assert budget.state().queries == ()
+
+
+def test_what_can_not_be_signed_is_refused_before_anything_is_paid(tmp_path, budget, monkeypatch):
+    monkeypatch.setattr(keys, "COST", Cost(1, 8192))
+    sealed = create_workspace(tmp_path / "work", name="ward", now=NOW, passphrase=b"right")
+    wrong = sealed._replace(passphrase=lambda: b"wrong")
+    assert reason(fitted, wrong, budget) == "passphrase_wrong"
+    assert reason(fitted, sealed, budget, days=0) == "terms_invalid"
+    too_late = {"now": NOW + 20 * 365 * 86_400}
+    terms = FitTerms("sums", 1_000_000)
+    assert reason(fit_records, sealed, TABLE, SCHEMA, terms, budget, name="ward", **too_late) == "expired"
+    assert budget.state().queries == ()
+    assert list((tmp_path / "work").glob("**/*.hsm")) == []
+
+
+# Bad input -----------------------------------------------------------------------------------------------
+
+
+def test_numbers_outside_the_bounds_are_clipped_and_counted_or_refused(workspace, tmp_path):
+    table = TABLE.copy()
+    table.loc[:2, "size"] = ["-5", "11", "1e9"]
+    with made(tmp_path, table=table) as budget:
+        assert reason(fitted, workspace, budget, table, strict=True) == "outside_bounds"
+        assert budget.state().queries == ()
+        found = fitted(workspace, budget, table)
+    assert found.doubts[0] == "3 numbers of 'size' are outside the schema's bounds, and counted as the nearer bound"
+    assert not any("outside" in str(value) or "clip" in str(value) for value in found.signed.document.card.values())
+    assert "clipped" not in found.signed.document.card
+
+
+def test_bounds_that_are_the_extremes_of_the_records_are_doubted(workspace, tmp_path):
+    table = TABLE.copy()
+    table.loc[:1, "size"] = ["0", "10"]
+    with made(tmp_path, table=table) as budget:
+        found = fitted(workspace, budget, table)
+    (doubt,) = found.doubts
+    assert "bounds of 'size'" in doubt
+
+
+@pytest.mark.parametrize("rows_of_b", [0, 1])
+@pytest.mark.parametrize("adjacency", [CHANGE, ADD_REMOVE])
+def test_a_class_with_fewer_than_two_records_is_doubted_or_refused(workspace, tmp_path, rows_of_b, adjacency):
+    table = pd.concat([TABLE[TABLE["label"] == "a"], TABLE[TABLE["label"] == "b"].iloc[:rows_of_b]], ignore_index=True)
+    with made(tmp_path, adjacency, table=table) as budget:
+        if rows_of_b == 0:
+            assert reason(fitted, workspace, budget, table) == "one_class"
+            assert budget.state().queries == ()
+            return
+        found = fitted(workspace, budget, table)
+    assert found.doubts == ("class 'b' has fewer than 2 records: what the model says of it is noise",)
+    assert found.signed.model.predict(TABLE.head(5)) is not None
+
+
+def test_constant_features_are_doubted_and_do_no_harm(workspace, tmp_path):
+    table = TABLE.assign(colour="red", size="5")
+    with made(tmp_path, table=table) as budget:
+        found = fitted(workspace, budget, table)
+    assert [doubt.partition("'")[2].partition("'")[0] for doubt in found.doubts] == ["colour", "size"]
+    assert np.isfinite(found.signed.model.scores(TABLE.head(5))).all()
+
+
+def test_the_number_of_records_leaves_with_noise_where_it_is_not_public(workspace, tmp_path):
+    """The noisy total of 5 classes' counts equals the exact one in all 5 fits with probability below 10⁻⁴."""
+    totals = set()
+    for number in range(5):
+        (tmp_path / str(number)).mkdir()
+        with made(tmp_path / str(number), ADD_REMOVE, micro=200_000) as budget:
+            found = fitted(workspace, budget, micro=200_000)
+        totals.add(found.signed.document.card["reports"])
+    assert totals != {len(TABLE)}
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (TABLE.iloc[:0], "one_class"),
+        (TABLE.drop(columns="label"), "label_missing"),
+        (TABLE.drop(columns="size"), "columns_missing"),
+        (TABLE.assign(size="big"), "value_invalid"),
+    ],
+)
+def test_records_that_do_not_fit_the_schema_are_refused_before_anything_is_paid(workspace, budget, table, expected):
+    assert reason(fitted, workspace, budget, table) == expected
+    assert budget.state().queries == ()
+
+
+def test_made_up_records_are_those_of_a_schema_with_nobody_in_it():
+    records = made_up_records(SCHEMA)
+    assert records.rows == curating.REHEARSED
+    assert records.codes.dtype == records.numbers.dtype == np.int64
+    assert list(doubts_of(records)) == []
+    real = read_records(TABLE, SCHEMA)
+    assert records.codes.shape[1] == real.codes.shape[1]
+    assert records.codes.max(axis=0).tolist() == [feature.size - 1 for feature in SCHEMA.observed]

@@ -1,0 +1,138 @@
+"""``hearsay fit`` as a curator types it: fit, look, classify, and be refused."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from support.commands import run
+
+from edge_sdk import Device
+
+SCHEMA = """name = "ward"
+[label]
+name = "outcome"
+classes = ["home", "stays"]
+[[features]]
+name = "colour"
+kind = "categorical"
+values = ["red", "blue"]
+[[features]]
+name = "size"
+kind = "numeric"
+low = 0
+high = 10
+bins = 4
+"""
+PEOPLE = 300
+
+
+def rows(seed=1):
+    generator = np.random.default_rng(seed)
+    for number in range(PEOPLE):
+        kind = number % 2
+        colour = ("red", "blue")[kind if generator.random() < 0.9 else 1 - kind]
+        size = min(max(generator.normal(3 + 4 * kind, 1.5), 0.1), 9.9)
+        yield {"outcome": ("home", "stays")[kind], "colour": colour, "size": f"{size:.3f}"}
+
+
+def write(path, records):
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, ["outcome", "colour", "size"])
+        writer.writeheader()
+        writer.writerows(records)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    write(tmp_path / "a.csv", rows())
+    run("init", "work", "--no-passphrase")
+    run("budget", "new", "w.hsb", "--name", "ward 7", "--epsilon", "4")
+    run("budget", "assign", "w.hsb", "a.csv")
+    return tmp_path
+
+
+def fit(*more, epsilon="2", output="m.hsm", data="a.csv", label="outcome", status=0):
+    return run("fit", data, "--label", label, "--schema", "s.toml", "--epsilon", epsilon, "--budget", "w.hsb",
+               "--workspace", "work", "-o", output, *more, status=status)  # fmt: skip
+
+
+def queries():
+    return json.loads(run("budget", "show", "w.hsb", "--json").stdout)["queries"]
+
+
+def test_a_curators_model_is_shown_verified_and_used(folder):
+    found = json.loads(fit("--json").stdout)
+    assert (found["method"], found["epsilon"], found["adjacency"], found["budget"]) == ("sums", "2", "change", "ward 7")
+    assert found["records"] == PEOPLE  # public under the adjacency 'change'
+    shown = run("show", "m.hsm").stdout
+    for text in ("card: budget", "ward 7", "card: method", "sums", "card: adjacency", "change", "card: division"):
+        assert text in shown
+    run("verify", "m.hsm", "--trust", "work/root.hst")
+    write(folder / "b.csv", rows(2))
+    predicted = run("predict", "m.hsm", "b.csv", "--workspace", "work", "--json", "-o", "p.csv").stdout
+    assert json.loads(predicted)["accuracy"] > 0.85
+    with Device.open(None, trust=(folder / "work" / "root.hst").read_bytes()) as device:
+        model = device.install((folder / "m.hsm").read_bytes())
+        right = sum(model.predict(row) == row["outcome"] for row in rows(3))
+    assert right > 0.85 * PEOPLE
+
+
+def test_fits_add_up_in_the_budget_file(folder):
+    fit()
+    fit(output="m2.hsm")
+    assert fit(output="m3.hsm", status=1).stderr.startswith("budget_exceeded: ")
+    assert not (folder / "m3.hsm").exists()
+    assert len(queries()) == 2
+    assert "fit 'ward': sums, gaussian, ε = 2 worth" in run("budget", "show", "w.hsb").stdout
+
+
+def test_rows_in_another_order_are_the_same_and_one_more_row_is_not(folder):
+    records = list(rows())
+    write(folder / "b.csv", records[::-1])
+    fit(data="b.csv")
+    write(folder / "c.csv", [*records, records[0]])
+    assert fit(data="c.csv", output="m2.hsm", status=1).stderr.startswith("data_unknown: ")
+    run("budget", "assign", "w.hsb", "c.csv")
+    fit(data="c.csv", output="m2.hsm")
+    assert fit(data="c.csv", output="m3.hsm", status=1).stderr.startswith("budget_exceeded: ")
+
+
+def test_what_is_exact_is_on_standard_error_and_nowhere_else(folder):
+    records = list(rows())
+    records[0]["size"], records[1]["size"] = "77", "-77"
+    write(folder / "b.csv", records)
+    run("budget", "assign", "w.hsb", "b.csv")
+    result = fit("--json", data="b.csv")
+    assert "2 numbers of 'size' are outside the schema's bounds" in result.stderr
+    assert "outside" not in result.stdout
+    assert b"outside" not in (folder / "m.hsm").read_bytes()
+    assert fit("--strict", data="b.csv", output="m2.hsm", status=1).stderr.startswith("outside_bounds: ")
+    assert len(queries()) == 1
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"label": "size"}, "label_missing"),
+        ({"epsilon": "0"}, "epsilon_invalid"),
+        ({"epsilon": "0.000001"}, "epsilon_invalid"),
+        ({"output": "work"}, "output_invalid"),
+        ({"output": "a.csv"}, "output_exists"),
+        ({"data": "none.csv"}, "file_not_found"),
+        ({"more": ("--delta", "2")}, "delta_invalid"),
+        ({"more": ("--noise", "cauchy")}, "noise_unknown"),
+        ({"more": ("--postprocess", "none")}, "postprocess_unknown"),
+        ({"more": ("--name", "")}, "malformed"),
+        ({"more": ("--workspace", "nowhere")}, "not_a_workspace"),
+        ({"more": ("--budget", "none.hsb")}, "file_not_found"),
+    ],
+)
+def test_refusals_cost_nothing(folder, more, reason):
+    found = fit(*more.pop("more", ()), **more, status=1).stderr
+    assert found.startswith(f"{reason}: "), found
+    assert queries() == []
