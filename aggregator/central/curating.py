@@ -19,6 +19,7 @@ import numpy as np
 
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.methods.table import method_of
 from aggregator.central.records import Records, read_records
 from aggregator.estimates.sums import Curator
 from aggregator.gathering import SignedModel
@@ -122,6 +123,7 @@ def fit_records(
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
     rehearse_signing(signer, named(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
     records = read_records(check_pilot(table, schema), schema, strict=strict)
+    method_of(terms.method).check_records(records, terms)
     digest = budget.digest(record_bytes(table))
     query = budget.spend(digest, query_of(terms, name), cost)
     released = named(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget)
@@ -132,10 +134,9 @@ def fit_records(
 
 def query_of(terms: FitTerms, name: str) -> str:
     """What is asked, in words, for the budget file."""
-    noise = "" if terms.noise is None else f" with {terms.noise} noise"
-    return (
-        f"fit {name!r}: {terms.method}{noise}, {terms.family}, ε = {format_micro(terms.epsilon_micro)} {terms.division}"
-    )
+    method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
+    spent = f"ε = {format_micro(terms.epsilon_micro)} divided {terms.division}"
+    return f"fit {name!r}: {method}, {terms.family}, {spent}"
 
 
 def named(statistics: Statistics, budget: BudgetFile) -> Statistics:

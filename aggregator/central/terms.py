@@ -30,6 +30,9 @@ EQUAL, TWO_TO_ONE, WORTH = "equal", "2:1", "worth"
 DIVISIONS = (EQUAL, TWO_TO_ONE, WORTH)
 """How ε is divided among the released vectors (:func:`aggregator.central.accounting.divide`)."""
 
+DISCRETE_LAPLACE = "discrete-laplace"
+"""The noise of the methods whose terms name none, as cards show it."""
+
 FAMILIES = (DISCRETE, GAUSSIAN, TRUNCATED_GAUSSIAN)
 TERMS_ID = b"hearsay terms of a curator's fit v1"
 DEFAULT_FLOOR_MICRO = 10_000
@@ -76,7 +79,7 @@ class FitTerms(NamedTuple):
             "delta": str(self.delta),
             "adjacency": self.adjacency,
             "division": self.division,
-            "noise": self.noise or "none",
+            "noise": self.noise or DISCRETE_LAPLACE,
             "family": self.family,
             "postprocess": self.postprocess,
             "variance_floor_micro": self.variance_floor_micro,

@@ -73,6 +73,13 @@ class Method(ABC):
             InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
         """
 
+    def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records
+        """Refuse records of which the method can release nothing. Run before a fit is paid.
+
+        Raises:
+            InputError: a method lists its reasons.
+        """
+
     @abstractmethod
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
         """Statistics with noise: everything that leaves the curator. Run by the curator, after the cost was recorded.

@@ -98,19 +98,27 @@ class PerClass(Method):
         self.check(schema, terms)
         return cost_of(shares(schema, terms))
 
+    def check_records(self, records: Records, terms: FitTerms) -> None:
+        """Refuse classes without a mean and a variance.
+
+        Raises:
+            InputError: ``class_too_small``: a class has fewer than two records, and the family has means. The sizes of
+                the classes are public for this adjacency, so the error says nothing private.
+        """
+        sizes = np.bincount(records.labels, minlength=len(records.schema.label.classes))
+        if terms.family != DISCRETE and sizes.min() < LEAST:
+            raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
+
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
         """Exact class counts, noisy tables, and noisy moments as sums over the records of each class.
 
         Raises:
-            InputError: ``class_too_small``: a class has fewer than two records, and the family has means. The sizes of
-                the classes are public for this adjacency, so the error says nothing private. The reasons of
-                :meth:`cost`.
+            InputError: the reasons of :meth:`cost` and :meth:`check_records`.
         """
         schema = records.schema
         cost = self.cost(schema, terms)
+        self.check_records(records, terms)
         sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
-        if terms.family != DISCRETE and sizes.min() < LEAST:
-            raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
         parts = self.budgets(schema, terms)
         sums = [
             _table(records, subject, budget.epsilon_micro, stream)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.central.methods.table import DEFAULT, METHODS
-from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, WORTH, FitTerms
+from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, TWO_TO_ONE, FitTerms
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 @click.option("--epsilon", required=True, help="ε of this fit, in all.")
 @click.option("--delta", default="0", show_default=True, help="δ of this fit, for methods and noise that need it.")
 @click.option("--budget", "budget_file", type=PATH, required=True, help="Budget file that pays; says the adjacency.")
-@click.option("--division", type=click.Choice(DIVISIONS), default=WORTH, show_default=True,
+@click.option("--division", type=click.Choice(DIVISIONS), default=TWO_TO_ONE, show_default=True,
               help="How ε is divided among the released numbers.")  # fmt: skip
 @click.option("--noise", help="Noise of the methods with smooth sensitivity.")
 @click.option("--family", type=click.Choice(FAMILIES),
