@@ -36,6 +36,8 @@ MALUS = 0.3
 TOLL = 0.01
 """Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
 TOLLED = 10
+CLEARLY = 0.5
+"""Number of standard errors of the difference by which a set must beat all features."""
 
 
 def unit_error(epsilon_micro: int) -> float:
@@ -117,7 +119,7 @@ class Choice(NamedTuple):
 
 
 def choose(heard: Mapping[Subset, Heard], everything: Subset, epsilon_micro: int) -> Choice:
-    """The best candidate if it beats the model of all features by one standard error of the difference; else all.
+    """The best candidate if it beats the model of all features by :data:`CLEARLY` standard errors; else all.
 
     Args:
         heard: the answers about each candidate; ``everything`` is one of them.
@@ -127,4 +129,4 @@ def choose(heard: Mapping[Subset, Heard], everything: Subset, epsilon_micro: int
     ranking = rated(heard, epsilon_micro)
     (of_all,) = (each for each in ranking if each.features == everything)
     found = Choice(everything, ranking[0], of_all)
-    return found._replace(features=found.best.features) if found.gain >= found.error else found
+    return found._replace(features=found.best.features) if found.gain >= CLEARLY * found.error else found

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from aggregator.choosing.feature_sets import candidates, greedy, neighbours, strengths, strongest
-from aggregator.choosing.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
+from aggregator.choosing.race import CLEARLY, MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
 from aggregator.choosing.shares import WHOLE, Share, after, equalise
 from aggregator.choosing.steps import (
     ASK,
@@ -95,13 +95,15 @@ def test_accuracies_are_shrunk_to_their_mean_and_uncertain_ones_rank_lower():
     assert [each.features for each in rated({(0,): unsure, (1,): sure}, 10**6)] == [(1,), (0,)]
 
 
-def test_all_features_are_chosen_unless_another_set_is_better_by_a_standard_error():
+def test_all_features_are_chosen_unless_another_set_is_better_by_half_a_standard_error():
     everything = (0, 1, 2)
-    heard = {everything: Heard(3000, 0.8), (0,): Heard(3000, 0.81)}
-    assert choose(heard, everything, 10**6).features == everything
-    found = choose({**heard, (0,): Heard(3000, 0.9)}, everything, 10**6)
-    assert found.features == (0,)
-    assert found.gain > found.error > 0
+    gains = []
+    for accuracy in np.linspace(0.8, 0.9, 21):
+        heard = {everything: Heard(3000, 0.8), (0,): Heard(3000, accuracy)}
+        found = choose(heard, everything, 10**6)
+        gains.append(found.gain / found.error)
+        assert (found.features == (0,)) == (gains[-1] >= CLEARLY)
+    assert min(gains) < CLEARLY < max(gains)
 
 
 @pytest.mark.parametrize(
