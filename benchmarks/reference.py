@@ -10,14 +10,13 @@ import csv
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from aggregator.tables import read_table, typed
 from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 FOLDER = Path(os.environ.get("HEARSAY_REFERENCE", Path(__file__).parents[2] / "shared"))
 LABEL = "label"
@@ -88,9 +87,14 @@ def numeric_cases() -> list[Case]:
     return [case for case in _cases() if "fit=" in case.form]
 
 
-def _cases() -> list[Case]:
+def central_cases() -> list[Case]:
+    """The rows of setting ``central``. ``mechanism`` is the reference's name of a curator's method."""
+    return _cases("central")
+
+
+def _cases(setting: str = "local") -> list[Case]:
     with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row["setting"] == "local"]
+        rows = [row for row in csv.DictReader(file) if row["setting"] == setting]
     return [
         Case(
             row["data"],
@@ -136,6 +140,23 @@ def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
     schema = build_schema(Label(LABEL, classes or sorted(_class_counts(entry))), features)
     frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
     return typed(frame, schema, missing=()), schema
+
+
+def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
+    """A data set with its numeric and categorical features, all parts together, and the published bounds.
+
+    A missing value counts as the first listed value, or as the middle of the bounds.
+    """
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    features: list[Feature] = []
+    for column in entry["columns"]:
+        if column["kind"] == "numeric":
+            features.append(Numeric(column["name"], str(column["min"]), str(column["max"]), [0], substitute=0))
+        elif column["name"] != LABEL:
+            features.append(Categorical(column["name"], _values(column), substitute=0))
+    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
+    parts = [read_table(FOLDER / "datasets" / part["file"]) for part in entry["files"].values()]
+    return typed(pd.concat(parts, ignore_index=True), schema, missing=()), schema
 
 
 def _values(column: dict[str, Any]) -> list[str]:

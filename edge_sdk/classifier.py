@@ -9,7 +9,7 @@ from math import exp, log, pi
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.documents.model import DiscreteModel, Normal
+from protocol.documents.model import DiscreteModel, Normal, log_mass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +36,10 @@ class Classifier:
         self.classes = model.schema.label.classes
         self._clock = clock
         terms = model.log_likelihood if isinstance(model, DiscreteModel) else model.terms
-        self._terms = tuple(_quadratic(term) if isinstance(term, Normal) else (term, None) for term in terms)
+        is_cut = not isinstance(model, DiscreteModel) and model.is_truncated
+        self._terms = tuple(
+            _quadratic(term, is_truncated=is_cut) if isinstance(term, Normal) else (term, None) for term in terms
+        )
 
     @property
     def expired(self) -> bool:
@@ -98,7 +101,14 @@ class Classifier:
         return f"<Classifier {self.name!r} version {self.version}>"
 
 
-def _quadratic(normal: Normal) -> tuple[tuple[()], list[tuple[float, float, float]]]:
-    """Per class (a, b, m), for a log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²), m the mean."""
-    curves = [(-0.5 * log(2 * pi * v), -0.5 / v, m) for m, v in zip(normal.mean, normal.variance, strict=True)]
+def _quadratic(normal: Normal, *, is_truncated: bool) -> tuple[tuple[()], list[tuple[float, float, float]]]:
+    """Per class (a, b, m), for a log density a + b(x − m)²: a = −½ log(2πσ²), b = −1/(2σ²), m the mean.
+
+    For a distribution that is cut to [−1, 1], the logarithm of the normal distribution's mass there is subtracted
+    from a.
+    """
+    curves = []
+    for m, v in zip(normal.mean, normal.variance, strict=True):
+        a = -0.5 * log(2 * pi * v)
+        curves.append((a - log_mass(m, v) if is_truncated else a, -0.5 / v, m))
     return (), curves

@@ -19,6 +19,7 @@ from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.postprocess import check_postprocess
 from aggregator.models.scoring import Model
 from protocol.documents.campaign import DISCRETE
+from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.stream import Stream
 
 if TYPE_CHECKING:
@@ -89,4 +90,5 @@ def model_of(statistics: Statistics, postprocess: str) -> Model:
         return Model(statistics.schema, discrete.log_prior, discrete.log_likelihood)
     gaussian = fit_gaussian(statistics, postprocess)
     terms = [(one.mean, one.variance) if isinstance(one, NormalParameters) else one for one in gaussian.terms]
-    return Model(statistics.schema, gaussian.log_prior, terms)
+    is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
+    return Model(statistics.schema, gaussian.log_prior, terms, is_truncated=is_truncated)

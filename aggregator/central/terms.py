@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, TRUNCATED_GAUSSIAN, Fit
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
+from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
 

@@ -25,6 +25,7 @@ def to_json(model: Model) -> dict[str, Any]:
 
         a table:   log_likelihood[code][c]
         a normal:  −½ ln(2πσ²) − (u/S − μ)²/(2σ²), with μ = mean[c], σ² = variance[c] and S = scale
+        a truncated-normal:  the same minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
     The predicted class has the largest score. ``terms`` has one entry per observed feature: first the features outside
     the projection, then its components. Reading a parameter gives the same double again.
@@ -34,7 +35,8 @@ def to_json(model: Model) -> dict[str, Any]:
     """
     schema = model.schema
     terms = [
-        {"feature": feature.name, **_term(term)} for feature, term in zip(schema.observed, model.terms, strict=True)
+        {"feature": feature.name, **_term(term, is_truncated=model.is_truncated)}
+        for feature, term in zip(schema.observed, model.terms, strict=True)
     ]
     return {
         "hearsay_model": FORMAT,
@@ -67,9 +69,10 @@ def _projection(projection: Projection) -> dict[str, Any]:
     }
 
 
-def _term(term: Any) -> dict[str, Any]:
+def _term(term: Any, *, is_truncated: bool) -> dict[str, Any]:
     """One feature's parameters: a table, or mean and variance of u/S in every class."""
     if isinstance(term, tuple):
         mean, variance = term
-        return {"kind": "normal", "mean": mean.tolist(), "variance": variance.tolist()}
+        kind = "truncated-normal" if is_truncated else "normal"
+        return {"kind": kind, "mean": mean.tolist(), "variance": variance.tolist()}
     return {"kind": "table", "log_likelihood": term.tolist()}

@@ -63,6 +63,10 @@ def to_sklearn(model: Model) -> Any:
         raise InputError(
             "not_exportable", "scikit-learn has no Naive Bayes of tables and normal distributions; export it to json"
         )
+    if model.is_truncated:
+        raise InputError(
+            "not_exportable", "scikit-learn has no Naive Bayes of truncated normal distributions; export it to json"
+        )
     encode = _encoder(model, as_codes=not any(normals))
     order = [model.classes.index(name) for name in model.classes_]
     estimator = GaussianNB() if any(normals) else CategoricalNB()

@@ -25,11 +25,11 @@ import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.discrete import fit
-from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.postprocess import simplex_prior
 from aggregator.models.simulated_fleets import Fleet, fleets
-from protocol.documents.campaign import GAUSSIAN
+from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,7 +167,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
     low, high = (float(np.clip(shares.share[largest] + side * reach, 0, 1)) for side in (-1, 1))
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
-    assumes = ASSUMES_NORMAL if statistics.fit.family == GAUSSIAN else ASSUMES
+    assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     share = (float(prior[largest]), low, high)
     if high - low > WIDEST_SHARE:
         _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
@@ -189,17 +189,19 @@ def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     log_prior, terms = _fitted(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
+    is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
     right, more = [], []
     for fleet in fleets(statistics, generator, FLEETS):
         label = generator.choice(len(log_prior), number, p=fleet.prior)
-        right.append(float((_answers(fleet, label, log_prior, terms, generator) == label).mean()))
+        answers = _answers(fleet, label, log_prior, terms, generator, is_truncated=is_truncated)
+        right.append(float((answers == label).mean()))
         more.append(right[-1] - float((label == fleet.prior.argmax()).mean()))
     return np.array(right), np.array(more)
 
 
 def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[Term]]:
     """The fitted model: log P(class) of shape (k,) float64, and one term per observed feature."""
-    if statistics.fit.family == GAUSSIAN:
+    if statistics.fit.family in NORMAL_FAMILIES:
         gaussian = fit_gaussian(statistics, postprocess)
         return gaussian.log_prior, gaussian.terms
     discrete = fit(statistics, postprocess)
@@ -207,11 +209,18 @@ def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[
 
 
 def _answers(
-    fleet: Fleet, label: NDArray[np.int64], log_prior: Floats, terms: Sequence[Term], generator: np.random.Generator
+    fleet: Fleet,
+    label: NDArray[np.int64],
+    log_prior: Floats,
+    terms: Sequence[Term],
+    generator: np.random.Generator,
+    *,
+    is_truncated: bool,
 ) -> NDArray[np.int64]:
     """Predictions of the model for random records of a fleet: shape (records,) int64.
 
-    ``label``: shape (records,) int64, the true classes of the records.
+    ``label``: shape (records,) int64, the true classes of the records. ``is_truncated``: whether the model's normal
+    distributions are cut to [−1, 1].
     """
     score = np.tile(log_prior, (len(label), 1))
     for feature, term in zip(fleet.features, terms, strict=True):
@@ -220,6 +229,8 @@ def _answers(
             assert isinstance(term, NormalParameters)
             x = np.clip(generator.normal(truth.mean[label], np.sqrt(truth.variance[label])), -1, 1)
             told = -((x[:, None] - term.mean) ** 2) / (2 * term.variance) - np.log(term.variance) / 2
+            if is_truncated:
+                told = told - np.array([log_mass(*pair) for pair in zip(term.mean, term.variance, strict=True)])
             is_there = generator.random(len(label)) < feature.there[label]
         else:
             assert not isinstance(term, NormalParameters)

@@ -18,6 +18,8 @@ import numpy as np
 from aggregator.estimates.spread import moment_variances, moments
 from aggregator.models.posterior.moments import Moments, shrunk
 from aggregator.models.postprocess import check_postprocess
+from protocol.documents.campaign import GAUSSIAN
+from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
+NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
+"""Families with a normal distribution per number and class. The truncated one has the same parameters."""
 SHRINKS = "posterior"
 """Post-processing that shrinks means and variances by their noise. The others use the moments alone."""
 _UNIFORM_VARIANCE = 1 / 3

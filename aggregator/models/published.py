@@ -13,9 +13,9 @@ import numpy as np
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.ratios import Ratio
 from aggregator.models.discrete import fit
-from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
-from protocol.documents.campaign import EVALUATION, GAUSSIAN
+from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE, Subject
 
@@ -62,7 +62,7 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
 
 def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[NormalParameters | Floats]]:
     """Log P(class) of shape (k,) float64, and one term per observed feature."""
-    if statistics.fit.family == GAUSSIAN:
+    if statistics.fit.family in NORMAL_FAMILIES:
         gaussian = fit_gaussian(statistics, postprocess)
         return gaussian.log_prior, gaussian.terms
     discrete = fit(statistics, postprocess)

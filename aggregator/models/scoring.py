@@ -25,7 +25,7 @@ from aggregator.models.foresight import Foresight
 from aggregator.notebooks import facts, table
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
-from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, parse_model
+from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
@@ -51,6 +51,7 @@ class Model:
         terms: per observed feature, log P(value | class) of shape (values, k) float64, or mean and variance of
             x = u/S, of shape (k,) float64 each.
         document: the signed document of a loaded model; None for a model fitted in memory.
+        is_truncated: whether normal distributions are cut to [−1, 1] (family ``truncated-gaussian``).
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Model:
         log_prior: Sequence[float] | Floats,
         terms: Sequence[Floats | tuple[Floats, Floats]],
         document: ModelDocument | None = None,
+        *,
+        is_truncated: bool = False,
     ) -> None:
         self.schema = schema
         self.log_prior = np.asarray(log_prior, dtype=np.float64)
@@ -69,6 +72,7 @@ class Model:
             for term in terms
         )
         self.document = document
+        self.is_truncated = is_truncated
 
     def __repr__(self) -> str:
         return f"Model(label {self.schema.label.name!r}, {len(self.schema.observed)} features)"
@@ -118,7 +122,8 @@ class Model:
             (np.array(term.mean), np.array(term.variance)) if isinstance(term, Normal) else np.array(term, np.float64)
             for term in terms
         ]
-        return cls(document.schema, document.log_prior, parts, document)
+        is_truncated = not isinstance(document, DiscreteModel) and document.is_truncated
+        return cls(document.schema, document.log_prior, parts, document, is_truncated=is_truncated)
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -173,7 +178,10 @@ class Model:
             if isinstance(term, tuple):
                 mean, variance = term
                 x = (encoded.numbers[present, index] / SCALE)[:, None] - mean
-                total[present] = total[present] + -0.5 * np.log(2 * np.pi * variance) + -0.5 / variance * x * x
+                constant = -0.5 * np.log(2 * np.pi * variance)
+                if self.is_truncated:
+                    constant = constant - np.array([log_mass(*pair) for pair in zip(mean, variance, strict=True)])
+                total[present] = total[present] + constant + -0.5 / variance * x * x
             else:
                 total[present] += term[encoded.codes[present, index]]
         return total

@@ -22,10 +22,9 @@ import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
-from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.joint_tables import project_to_simplex
 from aggregator.models.postprocess import simplex_prior
-from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import missing_code
@@ -150,7 +149,7 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
     prior = simplex_prior(statistics)
-    numbers = statistics.schema.numeric if statistics.fit.family == GAUSSIAN else ()
+    numbers = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()
     there = [_there(statistics, index, prior) for index in range(len(statistics.schema.observed))]
     seen = [
         _of_number(statistics, index, prior * there[index])
@@ -239,7 +238,7 @@ def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Con
     contrasts = []
     for power in (1, SQUARE):
         joint = np.nan_to_num(moments(found, schema, power)[row]) / total
-        error = np.nan_to_num(moments(noise, schema, power)[row], nan=1.0) / total**2
+        error = np.nan_to_num(moments(noise, schema, power)[row], nan=1.0, posinf=1.0) / total**2
         most = (4.0 if power == 1 else 1.0) * float(weights @ weights)
         contrasts.append(_Contrast.of(joint[None], error[None], None, weights, most))
     return contrasts

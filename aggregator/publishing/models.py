@@ -14,14 +14,21 @@ import numpy as np
 from aggregator.estimates.source import campaign_of, joined_card, newest_origin
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
-from aggregator.models.gaussian import NormalParameters
+from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.published import interval_card
 from aggregator.publishing.lifetimes import header_for
 from protocol.document import DAY_SECONDS
-from protocol.documents.campaign import EVALUATION, GAUSSIAN
+from protocol.documents.campaign import EVALUATION
 from protocol.documents.envelope import read_envelope
-from protocol.documents.model import DiscreteModel, GaussianModel, Model, Normal, build_payload
+from protocol.documents.model import (
+    TRUNCATED_GAUSSIAN,
+    DiscreteModel,
+    GaussianModel,
+    Model,
+    Normal,
+    build_payload,
+)
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,7 +176,7 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
     groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
-    if statistics.fit.family == GAUSSIAN:
+    if statistics.fit.family in NORMAL_FAMILIES:
         gaussian = fit_gaussian(statistics, postprocess)
         terms = tuple(
             Normal(tuple(term.mean.tolist()), tuple(term.variance.tolist()))
@@ -177,7 +184,10 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
             else _rows(expanded(term, group))
             for term, group in zip(gaussian.terms, groups, strict=True)
         )
-        return GaussianModel(log_prior=tuple(gaussian.log_prior.tolist()), terms=terms, **common)
+        is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
+        return GaussianModel(
+            log_prior=tuple(gaussian.log_prior.tolist()), terms=terms, is_truncated=is_truncated, **common
+        )
     log_prior, log_likelihood = fit(statistics, postprocess)
     tables = tuple(_rows(expanded(table, group)) for table, group in zip(log_likelihood, groups, strict=True))
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)

@@ -44,10 +44,6 @@ if TYPE_CHECKING:
 
 _REASON = "invalid_campaign"
 DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
-TRUNCATED_GAUSSIAN = "truncated-gaussian"
-"""Family of models with normal distributions that are cut to [−1, 1]. No campaign has it; a curator's fit may."""
-NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
-"""Families with a normal distribution per number and class."""
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
 MAX_REPORT_BYTES = 18 << 16

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from math import isfinite
+from math import erf, isfinite, log, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _REASON = "invalid_model"
+TRUNCATED_GAUSSIAN = "truncated-gaussian"
+"""Family of models with normal distributions that are cut to [−1, 1]. No campaign has it; a curator's fit may."""
 _DIGEST_BYTES = 32
 UNDERSTOOD = frozenset(
     (
@@ -41,6 +43,18 @@ class Normal(NamedTuple):
 
     mean: tuple[float, ...]
     variance: tuple[float, ...]
+
+
+def log_mass(mean: float, variance: float) -> float:
+    """Ln Z, Z the mass in [−1, 1] of the normal distribution with this mean in [−1, 1] and variance σ² > 0.
+
+        Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
+
+    Z is at least ½ erf(2/√(2σ²)) > 0, so the logarithm is finite. Device and aggregator use this function for models of
+    the family ``truncated-gaussian``.
+    """
+    scale = sqrt(2 * variance)
+    return log(erf((1 - mean) / scale) / 2 + erf((1 + mean) / scale) / 2)
 
 
 class DiscreteModel(NamedTuple):
@@ -72,6 +86,8 @@ class GaussianModel(NamedTuple):
 
     Attributes:
         terms: per observed feature a :class:`Normal`, or a table as in ``DiscreteModel.log_likelihood``.
+        is_truncated: whether the normal distributions are cut to [−1, 1] (:func:`log_mass`): the family
+            ``truncated-gaussian``.
 
     The other attributes are those of :class:`DiscreteModel`.
     """
@@ -84,6 +100,7 @@ class GaussianModel(NamedTuple):
     statistics_id: bytes
     previous: bytes | None
     card: dict[str, Any]
+    is_truncated: bool = False
 
 
 Model = DiscreteModel | GaussianModel
@@ -157,7 +174,7 @@ def _parameters(model: Model) -> tuple[str, dict[str, Any]]:
     if isinstance(model, DiscreteModel):
         return "discrete", {"log_likelihood": [_table(rows, classes) for rows in model.log_likelihood]}
     normals = [term if isinstance(term, Normal) else None for term in model.terms]
-    return "gaussian", {
+    return TRUNCATED_GAUSSIAN if model.is_truncated else "gaussian", {
         "log_likelihood": [None if isinstance(term, Normal) else _table(term, classes) for term in model.terms],
         "mean": [None if normal is None else float_array(normal.mean, [classes]) for normal in normals],
         "variance": [None if normal is None else float_array(normal.variance, [classes]) for normal in normals],
@@ -180,7 +197,7 @@ def parse_model(payload: bytes) -> Model:
     body, header = read_payload(payload)
     schema = parse_schema(body, _REASON)
     family = read_text(body, "family", _REASON)
-    if family not in ("discrete", "gaussian"):
+    if family not in ("discrete", "gaussian", TRUNCATED_GAUSSIAN):
         raise DocumentError(_REASON, "its family is not one that this software knows")
     parameters = read_field(body, "parameters", dict, _REASON)
     prior = read_float_array(parameters.get("log_prior"), [len(schema.label.classes)])
@@ -195,7 +212,11 @@ def parse_model(payload: bytes) -> Model:
     }
     if family == "discrete":
         return DiscreteModel(log_likelihood=_read_tables(parameters, schema), **common)
-    return GaussianModel(terms=_read_terms(parameters, schema), **common)
+    is_truncated = family == TRUNCATED_GAUSSIAN
+    terms = _read_terms(parameters, schema)
+    if is_truncated and any(abs(mean) > 1 for term in terms if isinstance(term, Normal) for mean in term.mean):
+        raise DocumentError(_REASON, "a truncated normal distribution has its mean outside [−1, 1]")
+    return GaussianModel(terms=terms, is_truncated=is_truncated, **common)
 
 
 def _entries(parameters: dict[str, Any], key: str, schema: Schema) -> list[Any]:

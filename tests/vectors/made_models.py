@@ -8,6 +8,7 @@ from typing import Any
 from protocol import canonical
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import float_array
+from protocol.features import Categorical, Numeric
 from vectors.makers import PUBLISHER, Collection
 
 GOOD = PUBLISHER.model()
@@ -44,6 +45,38 @@ def make(cases: Collection) -> None:
     without = {key: value for key, value in BODY.items() if key != "previous"}
     cases.add("previous_absent", _signed(without), role="model", reason="invalid_model")
     cases.add("previous_is_a_digest", _signed({**BODY, "previous": bytes(32)}), role="model")
+    _normal_families(cases)
+
+
+def _normal_families(cases: Collection) -> None:
+    """Models with normal distributions, and with distributions that are cut to [−1, 1]."""
+    mean, variance = float_array([-1, 0.5], [2]), float_array([0.25, 0.01], [2])
+    table = float_array([-0.5, -1.5, -1, -0.25], [2, 2])
+    good = {"log_prior": BODY["parameters"]["log_prior"], "log_likelihood": [None, table]}
+    good |= {"mean": [mean, None], "variance": [variance, None]}
+    features = [Numeric("width", "0", "10", [0]).to_dict(), Categorical("ring", ["o", "p"], substitute=0).to_dict()]
+    body = {**BODY, "features": features, "parameters": good}
+    cut = {**body, "family": "truncated-gaussian"}
+    cases.add("gaussian", _signed({**body, "family": "gaussian"}), role="model")
+    cases.add("truncated_gaussian", _signed(cut), role="model")
+    wide = float_array([-1, 1.5], [2])
+    cases.add(
+        "gaussian_of_any_mean",
+        _signed({**body, "family": "gaussian", "parameters": {**good, "mean": [wide, None]}}),
+        role="model",
+    )
+    for name, changes in {
+        "truncated_mean_outside": {"mean": [wide, None]},
+        "truncated_variance_zero": {"variance": [float_array([0.25, 0], [2]), None]},
+        "truncated_table_for_a_number": {"log_likelihood": [table, table]},
+        "truncated_mean_of_a_category": {"mean": [mean, mean]},
+        "truncated_mean_absent": {"mean": [None, None]},
+    }.items():
+        wrong = {**cut, "parameters": {**good, **changes}}
+        cases.add(name, _signed(wrong), role="model", reason="invalid_model")
+    cases.add(
+        "truncated_spelled_otherwise", _signed({**cut, "family": "truncated"}), role="model", reason="invalid_model"
+    )
 
 
 def _signed(body: dict[str, Any]) -> bytes:
