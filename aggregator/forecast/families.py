@@ -135,7 +135,9 @@ def choose_family(
         best = found.ranked[0].design
         return Chosen(best.family, best.mechanism, best.approach, best.answers, found)
     if pilot is not None:
-        raise InputError("plan_invalid", "a pilot is for --family auto --mechanism auto and a schema with numbers")
+        raise InputError(
+            "plan_invalid", "a pilot is for --family auto --mechanism auto, with numbers and the class question"
+        )
     return asked._replace(family=family)
 
 
