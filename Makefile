@@ -35,6 +35,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/cluster.py --reports 4000000
 	$(BIN)/python benchmarks/variance.py
 	$(BIN)/python benchmarks/averaging.py
+	$(BIN)/python benchmarks/smooth.py
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
