@@ -10,7 +10,9 @@ series, ε = 1 by default, mechanism ``auto``, no question about the class alone
 estimates and fits are real: the counts are drawn from their law (``asking_drawn.py``).
 
 The columns are the mean, its standard error over repetitions, the mean minus two of these, the mean number of features
-of the model, and the mean part of the fleet that evaluated. Standard errors are of repeated splits of one data set.
+of the model, the mean part of the fleet that evaluated, the number of repetitions, and the mean difference to the
+design ``all`` on the same divisions with its standard error, where ``all`` was measured before. Standard errors are of
+repeated splits of one data set.
 """
 
 from __future__ import annotations
@@ -112,12 +114,18 @@ def measure(name: str, devices: int, design: str, repeats: int, options: argpars
     return Row(name, devices, design, accuracies, sizes, evaluated, time.perf_counter() - began)
 
 
-def show(row: Row) -> None:
-    """One line of the table."""
+def show(row: Row, everything: Row | None) -> None:
+    """One line of the table. ``everything``: the row of the design ``all``, with the same divisions."""
     mean = float(np.mean(row.accuracies))
+    versus = ""
+    if everything is not None and row.design != ALL and len(row.accuracies) > 1:
+        differences = np.subtract(row.accuracies, everything.accuracies)
+        error = float(np.std(differences, ddof=1)) / sqrt(len(differences))
+        versus = f"{np.mean(differences):+.1f} ± {error:3.1f}"
     print(
         f"{row.data:<12}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
-        f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s",
+        f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s"
+        f"{versus:>13}".rstrip(),
         flush=True,
     )
 
@@ -140,17 +148,21 @@ def main() -> int:
     if options.drawn and set(options.design) - {ALL, REFINE}:
         parser.error("--drawn is for the designs all and refine")
     if not options.json:
-        head = f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}"
+        head = (
+            f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}{'− all':>27}"
+        )
         print(f"{machine()}\n\n{head}", flush=True)
-    rows = []
+    rows: list[Row] = []
     for name in options.data:
         for devices in options.devices:
+            everything = None
             for each in options.design:
                 design = PILOTS.get(name, "pilot:300") if each == PILOT else each
                 repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
                 rows.append(measure(name, devices, design, repeats, options))
+                everything = rows[-1] if design == ALL else everything
                 if not options.json:
-                    show(rows[-1])
+                    show(rows[-1], everything)
     if options.json:
         json.dump({"title": "Asking", "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout)
         print()
