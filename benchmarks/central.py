@@ -2,6 +2,8 @@
 
     python benchmarks/central.py [--data adult …] [--methods sums …] [--repeats 5] [--as-reference] [--json]
     python benchmarks/central.py --targets          adult and skin at a total ε of 0.1 with sums
+    python benchmarks/central.py --vary noise cauchy gamma4 … --method smooth --epsilon 0.5 2 10 --data seeds
+                                                    accuracies by one of the terms: division, family, postprocess, noise
 
 Ten folds, repeated. A row holds if its mean is not more than 2 points plus three standard errors below the
 reference's; ``=`` says that it is not above it by more than that either. The adjacency is ``change-features``, which
@@ -19,6 +21,7 @@ import json
 import os
 import sys
 import time
+from fractions import Fraction
 from math import sqrt
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,7 +35,7 @@ from aggregator.central.methods import smooth
 from aggregator.central.methods.bun_steinke import BunSteinke
 from aggregator.central.noise.calibrating import published
 from aggregator.central.records import Records, read_records
-from aggregator.central.terms import CHANGE, CHANGE_FEATURES, EQUAL, FitTerms
+from aggregator.central.terms import CHANGE, CHANGE_FEATURES, EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
@@ -54,6 +57,8 @@ FOLDS = 10
 TOLERANCE, STANDARD_ERRORS = 0.02, 3
 TARGETS = {"adult": 0.77, "skin": 0.915}
 LOW_FLOOR_MICRO = 300
+NEEDS_DELTA = ("laplace", "gaussian", "laplace-log-normal")
+DELTA = Fraction(1, 10**6)
 
 
 class Row(NamedTuple):
@@ -127,7 +132,7 @@ def measured(case: Case, data: Data, options: argparse.Namespace) -> Row:
         method,
         micro_epsilon(case.epsilon_total),
         adjacency=CHANGE_FEATURES,
-        division=options.division,
+        division=options.division or (EQUAL if options.as_reference else TWO_TO_ONE),
         noise=noise,
         family=data.family,
         postprocess="add-one" if options.as_reference else options.postprocess,
@@ -155,7 +160,11 @@ def targets(options: argparse.Namespace) -> bool:
         data = Data.load(name)
         for adjacency in (CHANGE, CHANGE_FEATURES):
             terms = FitTerms(
-                "sums", 100_000, adjacency=adjacency, division=options.division, postprocess=options.postprocess
+                "sums",
+                100_000,
+                adjacency=adjacency,
+                division=options.division or TWO_TO_ONE,
+                postprocess=options.postprocess,
             )
             found = data.accuracies(terms, options.repeats, options.seed)
             reached &= fmean(found) >= needed
@@ -166,6 +175,33 @@ def targets(options: argparse.Namespace) -> bool:
                 flush=True,
             )
     return reached
+
+
+def vary(options: argparse.Namespace) -> None:
+    """Accuracies of one method by the values of one of the terms. Noise that needs δ gets δ = 10⁻⁶."""
+    term, *values = options.vary
+    for name in options.data or ["adult", "seeds"]:
+        data = Data.load(name)
+        for epsilon in options.epsilon:
+            for value in values:
+                terms = FitTerms(
+                    options.method,
+                    micro_epsilon(epsilon),
+                    adjacency=options.adjacency,
+                    division=options.division or TWO_TO_ONE,
+                    noise=NOISE.get(options.method),
+                    family=data.family,
+                    postprocess=options.postprocess,
+                )._replace(**{term: value})
+                if terms.noise in NEEDS_DELTA:
+                    terms = terms._replace(delta=DELTA)
+                found = data.accuracies(terms, options.repeats, options.seed)
+                error = stdev(found) / sqrt(len(found))
+                print(
+                    f"{name:10} {options.method:14} {options.adjacency:15} ε = {epsilon:<4} {term} {value:18}"
+                    f" {100 * fmean(found):5.1f} ± {100 * error:3.1f}",
+                    flush=True,
+                )
 
 
 def use_published_constants() -> None:
@@ -180,7 +216,11 @@ def main() -> int:
     parser.add_argument("--data", nargs="+", default=[])
     parser.add_argument("--methods", nargs="+", default=list(METHODS.values()))
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of the ten folds")
-    parser.add_argument("--division", default=EQUAL)
+    parser.add_argument("--division", help="default: 2:1, and equal with --as-reference")
+    parser.add_argument("--vary", nargs="+", help="one of the terms, and its values")
+    parser.add_argument("--method", default="sums", help="with --vary")
+    parser.add_argument("--adjacency", default=CHANGE_FEATURES, help="with --vary")
+    parser.add_argument("--epsilon", nargs="+", default=["0.5", "2", "10"], help="with --vary")
     parser.add_argument("--postprocess", default="posterior")
     parser.add_argument("--as-reference", action="store_true", help="low floor, published constants, add-one")
     parser.add_argument("--targets", action="store_true", help="adult and skin at a total ε of 0.1")
@@ -188,6 +228,9 @@ def main() -> int:
     options = parser.parse_args()
     if not available():
         print("the reference data sets are not here; set HEARSAY_REFERENCE to their folder", file=sys.stderr)
+        return 0
+    if options.vary:
+        vary(options)
         return 0
     if options.targets:
         return 0 if targets(options) else 1

@@ -12,6 +12,7 @@ docs/smooth.md.
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from aggregator.central.accounting import Cost, cost_of
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.central.accounting import Budget
+    from aggregator.central.noise.calibrating import Calibration
     from aggregator.central.terms import FitTerms
     from protocol.schema import Schema
     from protocol.stream import Stream
@@ -87,7 +89,7 @@ class Smooth(PerClass):
         found = [cost_of([budget.epsilon_micro]) for subject, budget in parts.items() if subject.kind != MOMENT]
         for subject, budget in parts.items():
             if subject.kind == MOMENT:
-                noise = calibrate(str(terms.noise), budget.epsilon, budget.delta)
+                noise = calibrated(str(terms.noise), budget)
                 found.append(Cost(budget.epsilon_micro, noise.delta, noise.rho))
         rhos = [one.rho for one in found if one.rho is not None]
         return Cost(
@@ -115,9 +117,19 @@ class Smooth(PerClass):
         return 0
 
 
+@lru_cache(maxsize=256)
+def calibrated(noise: str, budget: Budget) -> Calibration:
+    """The constants of a noise for one vector's budget. They are cached: the proof of their cost takes milliseconds.
+
+    Raises:
+        InputError: the reasons of :func:`aggregator.central.noise.calibrating.calibrate`.
+    """
+    return calibrate(noise, budget.epsilon, budget.delta)
+
+
 def noisy_mean(data: BoundedValues, trim: int, budget: Budget, terms: FitTerms, stream: Stream) -> Released:
     """A trimmed mean with noise for its smooth sensitivity; ``trim`` values are left out at either end."""
-    noise = calibrate(str(terms.noise), budget.epsilon, budget.delta)
+    noise = calibrated(str(terms.noise), budget)
     largest = global_sensitivity_of_mean(data.n, data.width, trim)
     sensitivity = smooth_sensitivity_of_mean(data, noise.beta, trim)
     grid = largest / GRID
@@ -127,7 +139,7 @@ def noisy_mean(data: BoundedValues, trim: int, budget: Budget, terms: FitTerms, 
 
 def noisy_variance(data: BoundedValues, budget: Budget, terms: FitTerms, stream: Stream) -> Released:
     """A variance with noise for its smooth sensitivity."""
-    noise = calibrate(str(terms.noise), budget.epsilon, budget.delta)
+    noise = calibrated(str(terms.noise), budget)
     largest = global_sensitivity_of_variance(data.n, data.width)
     grid = largest / GRID
     found = release(variance(data), smooth_sensitivity_of_variance(data, noise.beta), noise, grid, stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,9 @@ import pytest
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.records import read_records
 from aggregator.central.terms import ADJACENCIES, DIVISIONS, FAMILIES, FitTerms, terms_id
+from aggregator.estimates.joining import join
 from aggregator.estimates.source import campaign_of
-from protocol import SCALE
+from protocol import SCALE, canonical
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -80,6 +82,44 @@ def test_the_source_names_the_terms_and_no_campaign():
     assert len(found.frame()) == 14
     with pytest.raises(InputError, match="no_campaign"):
         campaign_of(found.source)
+
+
+def test_the_digest_of_terms_is_fixed_and_is_the_models_campaign():
+    """formats.md 5, "A curator's fit": computed here from the bytes that the page names."""
+    terms = FitTerms("sums", 500_000)
+    entries = {
+        "method": "sums",
+        "epsilon_total": "0.5",
+        "delta": "0",
+        "adjacency": "change",
+        "division": "2:1",
+        "noise": "discrete-laplace",
+        "family": "gaussian",
+        "postprocess": "posterior",
+        "variance_floor_micro": 10000,
+        "trim_micro": 50000,
+    }
+    features = [feature.to_dict() for feature in SCHEMA.features]
+    body = {"terms": entries, "label": SCHEMA.label.to_dict(), "features": features, "projection": None, "groups": []}
+    wanted = sha256(b"hearsay terms of a curator's fit v1" + canonical.pack(body)).digest()
+    found = fit(RECORDS, terms, SEED).statistics
+    assert terms_id(terms, SCHEMA) == found.source.origin.id == wanted
+    numbers = [[str(number) for number in found.source.counts(place)] for place in range(len(found.questions))]
+    noisy = sha256(b"hearsay curator's noisy numbers v1" + canonical.pack([wanted, 2000, numbers])).digest()
+    assert found.statistics_id == noisy
+
+
+def test_values_in_groups_are_counted_by_group():
+    grouped = SCHEMA._replace(groups=((0, 1, 1), None))
+    found = fit(read_records(people(), grouped), FitTerms("sums", 8_000_000), SEED)
+    assert found.statistics.questions[1].subject.size == 4
+    assert found.model.accuracy(people(seed=2)) > 0.85
+
+
+def test_a_curators_statistics_are_not_joined_with_those_of_campaigns():
+    one, other = (fit(RECORDS, FitTerms("sums", 500_000), seed).statistics for seed in (SEED, bytes(32)))
+    with pytest.raises(InputError, match="no_campaign"):
+        join([one, other], one_population=True)
 
 
 def test_an_unknown_number_of_records_is_estimated_from_noisy_counts():
