@@ -1,39 +1,16 @@
-"""The settings of a simulation, and the preparation before the first answer: schema, parameters, division, warnings."""
+"""The settings of a simulation, and checks of their types and ranges."""
 
 from __future__ import annotations
 
 from math import inf
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from aggregator.ask_table import resolve
-from aggregator.forecast.families import best_of_families, only_family, reason_of
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
-from aggregator.planning.by_variance import choose
-from aggregator.planning.choice import AUTO
-from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
-from aggregator.schema_doubts import doubts
-from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES, draft_schema
-from aggregator.schema_file import parse_schema_text
-from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
-from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
+from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.errors import InputError
 from simulation.asking import Asking
-from simulation.design import PILOT_SHARE, Design, parse_reduction
 from simulation.experiment import ENGINES
-from simulation.running import SIMULATED_NOW, run_simulation, summarise
-from simulation.splits import Division
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
-    from aggregator.ask_table import Ask
-    from protocol.schema import Schema
-    from simulation.experiment import Trial
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
@@ -113,121 +90,6 @@ class Settings(NamedTuple):
     asking: str | None = None
 
 
-class Prepared(NamedTuple):
-    """A simulation that is ready to run.
-
-    Attributes:
-        settings: the settings.
-        frame: the records, with the value types of the schema (:func:`aggregator.tables.typed`).
-        design: how to make the schema.
-        parameters: of the campaign.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
-    """
-
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    parameters: CampaignParameters
-    division: Division
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def run(
-        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary (:func:`simulation.running.summarise`) and all trials.
-
-        Args:
-            split_seed: seed of the random choice of test people, pilots and fleets, if the settings have no seed; None
-                for entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
-
-        Raises:
-            InputError, PolicyError: the records can not be divided, or a trial fails
-                (:func:`simulation.running.run_simulation`).
-        """
-        settings = self.settings
-        evaluation_micro = min(self.parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None
-        trials = run_simulation(
-            self.frame,
-            self.design,
-            self.parameters,
-            self.division,
-            postprocess=settings.postprocess,
-            devices=settings.devices,
-            engine=settings.engine,
-            repeats=settings.repeats,
-            seed=settings.seed,
-            split_seed=split_seed,
-            evaluation_micro=evaluation_micro,
-            asking=None if settings.asking is None else Asking.parse(settings.asking),
-            progress=progress,
-        )
-        summary = summarise(
-            trials, self.parameters, settings.engine, settings.repeats, evaluation_micro=evaluation_micro
-        )
-        return summary, trials
-
-
-def prepare(
-    settings: Settings,
-    table: pd.DataFrame,
-    label: str,
-    *,
-    schema: Schema | None = None,
-    ask: Ask | None = None,
-    test: pd.DataFrame | None = None,
-) -> Prepared:
-    """Check settings and records, and prepare the simulation. No device answers yet.
-
-    Args:
-        settings: all settings.
-        table: records as a table of text from :func:`aggregator.tables.read_table`.
-        label: name of the column to predict.
-        schema: of the records; None drafts a schema from the records.
-        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features.
-        test: a table of test records; None takes a part of the records.
-
-    Raises:
-        InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see ``docs/reasons.md``.
-    """
-    settings = checked(settings)
-    check_text(table)
-    check_label(table, label)
-    if sum(given is not None for given in (test, settings.folds, settings.test_share)) > 1:
-        raise InputError("split_invalid", "give one of folds, test and test_share")
-    if test is not None:
-        check_text(test)
-    method, components = parse_reduction(settings.reduce)
-    drafted = schema is None
-    if schema is None:
-        draft = draft_schema(
-            table, label, name="simulation", bins=settings.bins, max_values=settings.max_values, drop=settings.drop
-        )
-        schema = parse_schema_text(draft).schema
-    if schema.label.name != label:
-        raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
-    design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
-    share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
-    tested = None if test is None else _test_records(test, schema)
-    division = Division(tested, settings.folds, share)
-    settings, used, notes = _settled(settings, table, design, division, ask or {})
-    parameters, of_variance = _parameters(settings, design.template_schema(), ask or {})
-    build_campaign(
-        design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
-    )  # The result is not needed: the call raises if these settings make no valid campaign.
-    frame = typed(used, schema)
-    warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
-    if tested is not None:
-        warnings += [f"test records: {text}" for text in without_meaning(tested, schema)]
-    if design.needs_pilot and settings.reduce_fit == "train":
-        warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
-    if parameters.warning:
-        warnings.append(parameters.warning)
-    return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
-
-
 def checked(settings: Settings) -> Settings:
     """Check types and ranges that no later step checks. Integers of other types, such as numpy's, become int.
 
@@ -297,99 +159,3 @@ def _numbers(settings: Settings) -> dict[str, Any]:
 def _as_whole(value: object) -> int | None:
     """An integer of any type, for example numpy's, as int; None for anything else, also for a truth value."""
     return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
-
-
-def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
-    """Test records as typed values. Nothing is learned from these records, so one class is enough.
-
-    Raises:
-        InputError: ``label_missing``: the column of the label is missing; ``no_labels``: no record has a class as its
-            label.
-    """
-    name = schema.label.name
-    if name not in test.columns:
-        raise InputError(
-            "label_missing", f"the test records have no column '{name}'; their columns are {shorten(test.columns)}"
-        )
-    found = typed(test, schema)
-    if not any(schema.label.known_code(cell) is not None for cell in set(found[name])):
-        raise InputError("no_labels", f"no test record has one of the classes in its column '{name}'")
-    return found
-
-
-def _settled(
-    settings: Settings, table: pd.DataFrame, design: Design, division: Division, ask: Ask
-) -> tuple[Settings, pd.DataFrame, list[str]]:
-    """Settings with a family and a mechanism, the records that take part, and a note about what ``auto`` chose.
-
-    A tenth of the records, :data:`LEAST_PILOT` or a third of them if that is less, is the pilot by which ``auto``
-    chooses. The other records take part in the simulation.
-
-    Args:
-        settings: all settings.
-        table: all records as text.
-        design: how to make the schema.
-        division: how to choose the test people.
-        ask: what devices are asked about.
-    """
-    mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
-    described = resolve(design.template_schema(), ask).schema
-    family = only_family(described, settings.family, mechanism, class_question=settings.class_question)
-    if family is not None:
-        return settings._replace(family=family, mechanism=mechanism), table, []
-    order = np.random.default_rng(settings.seed).permutation(len(table))
-    count = max(round(PILOT_SHARE * len(table)), min(LEAST_PILOT, len(table) // 3))
-    pilot, used = table.iloc[np.sort(order[:count])], table.iloc[np.sort(order[count:])]
-    found = best_of_families(
-        resolve(design.schema, ask).schema if design.method == "none" else design.schema,
-        epsilon=settings.epsilon,
-        devices=settings.devices or division.learners(len(used)),
-        pilot=pilot,
-        answers=settings.answers,
-        postprocess=settings.postprocess,
-        ask=ask if design.method == "none" else {},
-        coding="schema" if design.method == "none" else settings.reduce,
-        fixed=(settings.theta, settings.approach),
-        seed=settings.seed or 0,
-    )
-    best = found.ranked[0].design
-    chosen = settings._replace(
-        family=best.family, mechanism=best.mechanism, approach=best.approach, answers=str(best.answers)
-    )
-    return chosen, used, [f"{reason_of(found)}, which take no further part"]
-
-
-def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance.
-
-    Args:
-        settings: all settings, with a mechanism.
-        described: schema of all features, or of a substitute of each component.
-        ask: what devices are asked about.
-    """
-    assert settings.mechanism is not None
-    notes = []
-    schema = resolve(described, ask).schema
-    joint = len(schema.numeric) == len(described.numeric)
-    parameters = CampaignParameters(
-        "simulation",
-        micro_epsilon(settings.epsilon),
-        settings.mechanism,
-        options={} if settings.theta is None else {"theta": settings.theta},
-        family=settings.family,
-        approach=settings.approach,
-        class_question=settings.class_question,
-        ask=ask,
-    )
-    chosen = choose(
-        schema, parameters.family, settings.mechanism, settings.approach, parameters.epsilon_micro, joint=joint
-    )
-    if chosen is not None:
-        parameters = parameters._replace(family=chosen.family, mechanism=chosen.mechanism, approach=chosen.approach)
-        notes.append(
-            f"{chosen.family} by {chosen.mechanism}: the smallest variance that theory gives for this schema and ε"
-        )
-    family, mechanism, approach = parameters.family, parameters.mechanism, parameters.approach
-    subjects = campaign_subjects(schema, family, mechanism, approach, class_question=settings.class_question)
-    answers = parse_answers(str(settings.answers), len(subjects), parameters.epsilon_micro)
-    return parameters._replace(answers=answers), notes

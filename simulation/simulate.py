@@ -16,7 +16,8 @@ from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
 from simulation.experiment import ENGINES
-from simulation.settings import DEFAULT_TEST_SHARE, Settings, prepare
+from simulation.preparing import prepare
+from simulation.settings import DEFAULT_TEST_SHARE, Settings
 from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.experiment import Trial
-    from simulation.settings import Prepared
+    from simulation.preparing import Prepared
     from simulation.sweep import Point
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}

@@ -16,7 +16,8 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from simulation.settings import Prepared, Settings
+    from simulation.preparing import Prepared
+    from simulation.settings import Settings
 
 MOST_POINTS = 200
 MOST_LINES = 6

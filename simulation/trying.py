@@ -13,7 +13,8 @@ from aggregator.ask_table import ask_of
 from aggregator.notebooks import facts
 from aggregator.schema_file import SchemaFile, load_schema
 from aggregator.tables import read_table
-from simulation.settings import Settings, prepare
+from simulation.preparing import prepare
+from simulation.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -175,7 +175,7 @@ def test_a_sweep_over_names_is_drawn_as_bars(records, tmp_path):
     ],
 )
 def test_a_wrong_sweep_is_refused_before_anything_runs(records, tmp_path, monkeypatch, arguments, reason):
-    monkeypatch.setattr("simulation.settings.run_simulation", None)
+    monkeypatch.setattr("simulation.preparing.run_simulation", None)
     refused = simulate(records, *(str(each).format(tmp_path) for each in arguments))
     assert refused.exit_code == 1, refused.output
     assert refused.stderr.startswith(f"{reason}: ")
