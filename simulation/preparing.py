@@ -15,12 +15,14 @@ from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import draft_schema
 from aggregator.schema_file import parse_schema_text
 from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
+from protocol.documents.campaign import DISCRETE
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
 from simulation.asking import Asking
+from simulation.curator import PreparedFit, fit_terms
 from simulation.design import PILOT_SHARE, Design, parse_reduction
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
-from simulation.settings import DEFAULT_MECHANISM, DEFAULT_TEST_SHARE, LEAST_PILOT, checked
+from simulation.settings import CENTRAL, DEFAULT_MECHANISM, DEFAULT_TEST_SHARE, LEAST_PILOT, checked
 from simulation.splits import Division
 
 if TYPE_CHECKING:
@@ -99,15 +101,15 @@ def prepare(
     schema: Schema | None = None,
     ask: Ask | None = None,
     test: pd.DataFrame | None = None,
-) -> Prepared:
-    """Check settings and records, and prepare the simulation. No device answers yet.
+) -> Prepared | PreparedFit:
+    """Check settings and records, and prepare the simulation. No device answers yet, and no curator fits.
 
     Args:
         settings: all settings.
         table: records as a table of text from :func:`aggregator.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
-        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features.
+        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features. Not with a curator.
         test: a table of test records; None takes a part of the records.
 
     Raises:
@@ -133,20 +135,35 @@ def prepare(
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     tested = None if test is None else _test_records(test, schema)
     division = Division(tested, settings.folds, share)
+    if settings.trust == CENTRAL:
+        if ask:
+            raise InputError("setting_invalid", "ask does not go with central trust; give a schema of these features")
+        frame = typed(table, schema)
+        warnings = _warnings(settings, table, design, frame, tested)
+        return PreparedFit(settings, frame, design, fit_terms(settings, design), division, warnings=tuple(warnings))
     settings, used, notes = _settled(settings, table, design, division, ask or {})
     parameters, of_variance = _parameters(settings, design.template_schema(), ask or {})
     build_campaign(
         design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
     )  # The result is not needed: the call raises if these settings make no valid campaign.
     frame = typed(used, schema)
-    warnings = doubts(table, label, MISSING_TOKENS, settings.drop) if drafted else without_meaning(frame, schema)
-    if tested is not None:
-        warnings += [f"test records: {text}" for text in without_meaning(tested, schema)]
-    if design.needs_pilot and settings.reduce_fit == "train":
-        warnings.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
+    warnings = _warnings(settings, table, design, frame, tested)
     if parameters.warning:
         warnings.append(parameters.warning)
     return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
+
+
+def _warnings(
+    settings: Settings, table: pd.DataFrame, design: Design, frame: pd.DataFrame, tested: pd.DataFrame | None
+) -> list[str]:
+    """Warnings about records and schema, for every kind of trust. ``frame`` and ``tested`` hold typed values."""
+    schema, label = design.schema, design.schema.label.name
+    found = doubts(table, label, MISSING_TOKENS, settings.drop) if design.fit_bounds else without_meaning(frame, schema)
+    if tested is not None:
+        found += [f"test records: {text}" for text in without_meaning(tested, schema)]
+    if design.needs_pilot and settings.reduce_fit == "train":
+        found.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
+    return found
 
 
 def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
@@ -184,7 +201,7 @@ def _settled(
     """
     mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
     described = resolve(design.template_schema(), ask).schema
-    family = only_family(described, settings.family, mechanism, class_question=settings.class_question)
+    family = only_family(described, settings.family or DISCRETE, mechanism, class_question=settings.class_question)
     if family is not None:
         return settings._replace(family=family, mechanism=mechanism), table, []
     order = np.random.default_rng(settings.seed).permutation(len(table))
@@ -226,7 +243,7 @@ def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[Campai
         micro_epsilon(settings.epsilon),
         settings.mechanism,
         options={} if settings.theta is None else {"theta": settings.theta},
-        family=settings.family,
+        family=settings.family or DISCRETE,
         approach=settings.approach,
         class_question=settings.class_question,
         ask=ask,

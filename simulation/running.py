@@ -134,23 +134,14 @@ def summarise(
     all simulations if these means are near normal. It says nothing about other records. ``test_records`` is the number
     of labelled test records of the first trial. ``epsilon_evaluation`` is the ε of the private evaluations.
     """
-    accuracies = [trial.accuracy for trial in trials]
     rejected: dict[str, int] = {}
     for trial in trials:
         for reason, count in trial.rejected.items():
             rejected[reason] = rejected.get(reason, 0) + count
-    interval = mean_interval(_by_repetition(accuracies, repeats))
-    majority = fmean(trial.accuracy_majority for trial in trials)
     return {
         **_private(trials),
         **({} if evaluation_micro is None else {"epsilon_evaluation": evaluation_micro / MICRO}),
-        "accuracy": fmean(accuracies),
-        "accuracy_sd": stdev(accuracies) if len(accuracies) > 1 else None,
-        "accuracy_low": None if interval is None else max(0.0, interval[0]),
-        "accuracy_high": None if interval is None else min(1.0, interval[1]),
-        "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
-        "accuracy_majority": majority,
-        "below_majority": fmean(accuracies) < majority,
+        **accuracies(trials, repeats),
         "epsilon_total": parameters.epsilon_micro / MICRO,
         "epsilon_per_answer": (parameters.epsilon_micro // parameters.answers) / MICRO,
         "devices": trials[0].devices,
@@ -164,6 +155,27 @@ def summarise(
         "reports": sum(trial.reports for trial in trials),
         "rejected": rejected,
         **({"steps": [list(trial.steps) for trial in trials]} if any(trial.steps for trial in trials) else {}),
+    }
+
+
+def accuracies(trials: Sequence[Trial], repeats: int) -> dict[str, Any]:
+    """The entries of a summary that every kind of trust has: means of the accuracies, and a confidence interval.
+
+    Args:
+        trials: all trials, in the order of repetitions.
+        repeats: number of repetitions.
+    """
+    found = [trial.accuracy for trial in trials]
+    interval = mean_interval(_by_repetition(found, repeats))
+    majority = fmean(trial.accuracy_majority for trial in trials)
+    return {
+        "accuracy": fmean(found),
+        "accuracy_sd": stdev(found) if len(found) > 1 else None,
+        "accuracy_low": None if interval is None else max(0.0, interval[0]),
+        "accuracy_high": None if interval is None else min(1.0, interval[1]),
+        "accuracy_nonprivate": fmean(trial.accuracy_nonprivate for trial in trials),
+        "accuracy_majority": majority,
+        "below_majority": fmean(found) < majority,
     }
 
 

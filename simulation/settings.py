@@ -8,12 +8,17 @@ from typing import Any, NamedTuple
 
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
+from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from simulation.asking import Asking
 from simulation.experiment import ENGINES
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
+LOCAL, CENTRAL = "local", "central"
+TRUSTS = (LOCAL, CENTRAL)
+LOCAL_ONLY = ("answers", "approach", "theta", "class_question", "devices", "engine", "evaluate", "asking")
+CENTRAL_ONLY = ("delta", "adjacency", "division", "noise", "trim")
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
 """Records of the pilot by which the family ``auto`` chooses, if a third of all records are as many."""
@@ -40,12 +45,14 @@ class Settings(NamedTuple):
     """All settings of a simulation except its records.
 
     Attributes:
-        epsilon: total ε per device, as text or number.
+        epsilon: total ε per device, or of a curator's fit, as text or number.
         mechanism: name of the campaign's mechanism, or ``auto``; None for ``direct``, with the family ``auto`` for
-            ``auto``.
+            ``auto``. With a curator the name of a method; None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
         family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
-            pilot (:func:`aggregator.forecast.families.best_of_families`), whose people take no further part.
+            pilot (:func:`aggregator.forecast.families.best_of_families`), whose people take no further part. None for
+            ``discrete``. With a curator a family of :data:`aggregator.central.terms.FAMILIES`; None for ``gaussian`` if
+            the schema has a number, else for ``discrete``.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.
@@ -64,12 +71,20 @@ class Settings(NamedTuple):
         seed: seed of all randomness; None for entropy of the operating system.
         evaluate: whether the devices of the test people also evaluate the model privately.
         asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
+        trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`).
+            The settings of :data:`LOCAL_ONLY` go with ``local`` only, those of :data:`CENTRAL_ONLY`, which follow here,
+            with ``central`` only.
+        delta: δ of a curator's fit, as text or number.
+        adjacency: which records are neighbours; None for ``change``, or what the method covers.
+        division: how ε is divided; None for the default of :class:`aggregator.central.terms.FitTerms`.
+        noise: kind of noise; None for the method's first.
+        trim: share that trimmed means leave out at either end; None for the default.
     """
 
     epsilon: str | float
     mechanism: str | None = None
     answers: str | int = "one"
-    family: str = "discrete"
+    family: str | None = None
     approach: int | None = None
     theta: str | None = None
     bins: int = DEFAULT_BINS
@@ -88,6 +103,12 @@ class Settings(NamedTuple):
     seed: int | None = None
     evaluate: bool = False
     asking: str | None = None
+    trust: str = LOCAL
+    delta: str | float = "0"
+    adjacency: str | None = None
+    division: str | None = None
+    noise: str | None = None
+    trim: float | None = None
 
 
 def checked(settings: Settings) -> Settings:
@@ -96,13 +117,19 @@ def checked(settings: Settings) -> Settings:
     Raises:
         InputError: ``setting_invalid``, with the name of the first wrong setting.
     """
-    for name, choices in (("engine", ENGINES), ("reduce_fit", REDUCE_FITS)):
+    for name, choices in (("trust", TRUSTS), ("engine", ENGINES), ("reduce_fit", REDUCE_FITS)):
         if getattr(settings, name) not in choices:
             raise InputError("setting_invalid", f"{name} is one of {', '.join(choices)}")
     for name, kinds, said in _KINDS:
         if not isinstance(getattr(settings, name), kinds):
             raise InputError("setting_invalid", f"{name} is {said}")
     settings = settings._replace(**_numbers(settings))
+    for name in LOCAL_ONLY if settings.trust == CENTRAL else CENTRAL_ONLY:
+        if getattr(settings, name) != Settings._field_defaults[name]:
+            raise InputError("setting_invalid", f"{name} does not go with {settings.trust} trust; leave it out")
+    if settings.trust == CENTRAL:
+        return settings
+    settings = settings._replace(family=settings.family or DISCRETE)
     if settings.asking is not None:
         _check_asking(settings)
     return settings

@@ -8,6 +8,9 @@ import click
 from click.core import ParameterSource
 
 from aggregator.ask_table import ask_of
+from aggregator.central.methods.table import DEFAULT as DEFAULT_METHOD
+from aggregator.central.methods.table import METHODS
+from aggregator.central.terms import ADJACENCIES, DIVISIONS, FitTerms
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.estimates.showing import as_range, as_share
@@ -17,13 +20,14 @@ from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare
-from simulation.settings import DEFAULT_TEST_SHARE, Settings
+from simulation.settings import CENTRAL, CENTRAL_ONLY, DEFAULT_TEST_SHARE, LOCAL, LOCAL_ONLY, TRUSTS, Settings
 from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from simulation.curator import PreparedFit
     from simulation.experiment import Trial
     from simulation.preparing import Prepared
     from simulation.sweep import Point
@@ -36,15 +40,34 @@ _NO_INTERVAL = "not known"
 @click.command()
 @click.argument("data", type=PATH)
 @click.option("--label", required=True, help="Column to predict.")
-@click.option("--epsilon", help="Total that each device spends, summed over its answers.")
-@click.option("--mechanism", help="A mechanism for values or numbers, or auto; default: direct, or auto if family is.")
+@click.option("--epsilon", help="Total that each device spends, summed over its answers; or of a curator's fit.")
+@click.option(
+    "--trust",
+    type=click.Choice(TRUSTS),
+    default=LOCAL,
+    show_default=True,
+    help="local: devices answer with noise; central: a curator who sees the records fits them, as hearsay fit does.",
+)
+@click.option(
+    "--mechanism",
+    help="A mechanism for values or numbers, or auto; default: direct, or auto if family is. "
+    f"Central: {', '.join(METHODS)}; default: {DEFAULT_METHOD}.",
+)
+@click.option("--delta", default="0", show_default=True, help="Central: δ of the fit.")
+@click.option("--adjacency", type=click.Choice(ADJACENCIES), help="Central: default change, or what the method covers.")
+@click.option("--division", type=click.Choice(DIVISIONS), help=f"Central: default {FitTerms('', 1).division}.")
+@click.option("--noise", help="Central: noise of a method with smooth sensitivity; default: its first.")
+@click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), help="Central: trimmed share; default 0.05.")
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, auto, a number.")
 @click.option("--schema", "schema_file", type=PATH, help="Schema; default: drafted from the data.")
 @click.option("--ask", help="Features to ask about, like odor,gill-size; default: as the schema says, or all.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature in a drafted schema.")
 @click.option("--max-values", type=int, default=12, show_default=True, help="Whole numbers with more become numeric.")
 @click.option("--drop", multiple=True, help="Column to leave out of a drafted schema; repeatable.")
-@click.option("--family", default="discrete", show_default=True, help="discrete, gaussian, or auto: see hearsay plan.")
+@click.option(
+    "--family",
+    help="discrete, the default, gaussian, or auto: see hearsay plan. Central: see hearsay fit.",
+)
 @click.option("--approach", type=int, help="How laplace asks for moments: 1 all at once, 3 one.")
 @click.option("--reduce", "reduction", default="none", show_default=True, help="none, pca:K or dca:K.")
 @click.option(
@@ -119,9 +142,12 @@ def simulate(
     By default every person of the learning part becomes a device that answers one question; another
     device verifies the signed model and classifies the test part with it.
 
+    With --trust central a curator fits the learning part instead, at ε in all, and a device classifies the test part.
+
     \b
     Example:
       hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
+      hearsay simulate adult.csv --label income --epsilon 0.5 --trust central --mechanism sums --folds 10
       hearsay simulate mushroom.csv --label class --repeats 5 \\
           --sweep epsilon=0.5,1,2 --sweep mechanism=direct,oue --plot sweep.svg
     """  # noqa: D301
@@ -165,6 +191,11 @@ def _check_usage(
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
+    alien = [*LOCAL_ONLY, "ask"] if others["trust"] == CENTRAL else CENTRAL_ONLY
+    for name in alien:
+        option = {"asking": "design", "class_question": "no-class-question"}.get(name, name)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE or option in swept:
+            raise click.UsageError(f"--{option} does not go with --trust {others['trust']}", context)
     if others["epsilon"] is None and "epsilon" not in swept:
         raise click.UsageError("give --epsilon, or --sweep epsilon=V1,V2…", context)
     if sum(others[name] is not None for name in ("folds", "test", "test_share")) > 1:
@@ -189,7 +220,7 @@ def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
     return places
 
 
-def _print_notes(prepared: Sequence[Prepared]) -> None:
+def _print_notes(prepared: Sequence[Prepared | PreparedFit]) -> None:
     """Print the notes and warnings of all simulations, each text once."""
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
         note(text)
@@ -239,6 +270,7 @@ def _print_steps(trials: Sequence[Sequence[Mapping[str, Any]]]) -> None:
 
 
 def _facts(result: dict[str, Any]) -> dict[str, str]:
+    """The lines that are printed of one simulation."""
     spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
     interval = {}
     if result["accuracy_low"] is not None:
@@ -262,10 +294,27 @@ def _facts(result: dict[str, Any]) -> dict[str, str]:
         **private,
         "not private": f"{result['accuracy_nonprivate']:.1%}",
         "largest class": f"{result['accuracy_majority']:.1%}",
+        **(_central_facts(result) if result.get("trust") == CENTRAL else _local_facts(result)),
+    }
+
+
+def _local_facts(result: dict[str, Any]) -> dict[str, str]:
+    return {
         "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
         "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
         "tested on": f"{result['test_records']} records",
         "trials": f"{result['trials']}, {result['reports']} reports in all",
+    }
+
+
+def _central_facts(result: dict[str, Any]) -> dict[str, str]:
+    return {
+        "ε": f"{result['epsilon_paid']:g} of {result['epsilon_total']:g} in all, δ = {result['delta']:g}",
+        "hides": f"neighbours by '{result['adjacency']}'",
+        "method": f"{result['mechanism']}, {result['noise']} noise, ε divided {result['division']}, {result['family']}",
+        "records": f"{result['records']} of a curator",
+        "tested on": f"{result['test_records']} records",
+        "trials": str(result["trials"]),
     }
 
 

@@ -16,6 +16,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from simulation.curator import PreparedFit
     from simulation.preparing import Prepared
     from simulation.settings import Settings
 
@@ -37,6 +38,11 @@ SWEPT: Mapping[str, Callable[[str], Any]] = {
     "rho": float,
     "postprocess": str,
     "devices": int,
+    "delta": str,
+    "adjacency": str,
+    "division": str,
+    "noise": str,
+    "trim": float,
 }
 """Option → type of its value, for the options that may be swept."""
 
@@ -115,7 +121,9 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 
 
 def run_sweep(
-    prepared: Sequence[tuple[dict[str, str], Prepared]], *, progress: Callable[[int, int], None] | None = None
+    prepared: Sequence[tuple[dict[str, str], Prepared | PreparedFit]],
+    *,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Point]:
     """Run all simulations of a sweep, and return one point for each, in their order.
 

@@ -152,6 +152,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
     most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
+    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn.
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
@@ -169,7 +170,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
     assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     share = (float(prior[largest]), low, high)
-    if high - low > WIDEST_SHARE:
+    unbounded = any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
+    if high - low > WIDEST_SHARE or unbounded:
         _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
         return Foresight(None, *share, None, None, None, assumes)
     right, more = _tried(statistics, postprocess)

@@ -24,6 +24,16 @@ METHODS: Mapping[str, Method] = {
 DEFAULT = "sums"
 
 
+def default_noise(name: str) -> str | None:
+    """The noise that a method takes if none is named: the first that it offers; None for discrete Laplace noise.
+
+    Raises:
+        InputError: ``method_unknown``: there is no such method.
+    """
+    method = method_of(name)
+    return method.noises[0] if isinstance(method, Smooth) else None
+
+
 def method_of(name: str) -> Method:
     """The method of this name.
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.central.methods.table import DEFAULT, METHODS
+from aggregator.central.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, TWO_TO_ONE, FitTerms
 from aggregator.cli.options import (
     PATH,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 @click.option("--budget", "budget_file", type=PATH, required=True, help="Budget file that pays; says the adjacency.")
 @click.option("--division", type=click.Choice(DIVISIONS), default=TWO_TO_ONE, show_default=True,
               help="How ε is divided among the released numbers.")  # fmt: skip
-@click.option("--noise", help="Noise of the methods with smooth sensitivity.")
+@click.option("--noise", help="Noise of the methods with smooth sensitivity; default: the method's first.")
 @click.option("--family", type=click.Choice(FAMILIES),
               help="Default: gaussian, or discrete if the schema has no number.")  # fmt: skip
 @click.option("--postprocess", default=POSTPROCESS, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
@@ -126,7 +126,7 @@ def fit(
             exact_delta,
             budget.adjacency,
             division,
-            noise,
+            noise or default_noise(method),
             family or (GAUSSIAN if described.schema.numeric else DISCRETE),
             postprocess,
             round(variance_floor * MICRO),

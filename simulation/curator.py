@@ -1,0 +1,195 @@
+"""Simulations of a trusted curator: the learning part is fitted with noise, and a device classifies the test part.
+
+A trial runs what ``hearsay fit`` runs: records are read with the schema's bounds, released by a method with noise, and
+signed (:mod:`aggregator.central.fitting`, :mod:`aggregator.publishing.models`). A device verifies the model. There is
+no budget file, since an analyst may try as often as she likes: no result of a simulation is private.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.central.composition import parse_delta
+from aggregator.central.curating import SEED_BYTES
+from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.methods.table import DEFAULT, default_noise, method_of
+from aggregator.central.records import read_records
+from aggregator.central.terms import CHANGE, FitTerms
+from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
+from aggregator.models.encoding import MISSING, label_codes
+from aggregator.models.foresight import foresee
+from aggregator.models.scoring import Model
+from aggregator.publishing.models import sign_statistics
+from aggregator.publishing.workspace import create_workspace
+from edge_sdk import Device
+from edge_sdk.entropy import system_entropy
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.epsilon import MICRO, micro_epsilon
+from protocol.errors import InputError
+from simulation.experiment import Signed, Trial, seeded_entropy
+from simulation.running import SIMULATED_NOW, accuracies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
+    from simulation.design import Design
+    from simulation.settings import Settings
+    from simulation.splits import Division, Split
+
+
+class PreparedFit(NamedTuple):
+    """A simulation of a curator that is ready to run.
+
+    Attributes:
+        settings: the settings.
+        frame: the records, with the value types of the schema.
+        design: how to make the schema.
+        terms: terms of the fit.
+        division: how to choose the test people.
+        notes, warnings: texts for the analyst, to be read before the results.
+    """
+
+    settings: Settings
+    frame: pd.DataFrame
+    design: Design
+    terms: FitTerms
+    division: Division
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def run(
+        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[dict[str, Any], list[Trial]]:
+        """Run the simulation. Returns the summary and all trials; only the first one has its model.
+
+        With equal seeds the test people and pilots are those of simulations of local trust.
+
+        Args:
+            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
+                entropy of the operating system.
+            progress: called with (repetitions done, repetitions).
+
+        Raises:
+            InputError: the records can not be divided, or a fit fails (:func:`aggregator.central.fitting.fit`).
+        """
+        settings, seed = self.settings, self.settings.seed
+        now = int(time.time()) if seed is None else SIMULATED_NOW
+        division_seed = np.random.SeedSequence(seed).spawn(2)[0]
+        if seed is None and split_seed is not None:
+            division_seed = np.random.SeedSequence(split_seed)
+        splitting = np.random.default_rng(division_seed)
+        choosing = np.random.default_rng(division_seed.spawn(2)[0])
+        entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
+        trials: list[Trial] = []
+        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+            workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
+            for repeat in range(settings.repeats):
+                for split in self.division.splits(self.frame, splitting):
+                    schema, people = self.design.for_people(split.people, choosing)
+                    trial = _trial(
+                        workspace, schema, self.terms, split._replace(people=people), now, entropy, first=not trials
+                    )
+                    trials.append(trial)
+                if progress is not None:
+                    progress(repeat + 1, settings.repeats)
+        return self._summary(trials), trials
+
+    def _summary(self, trials: list[Trial]) -> dict[str, Any]:
+        """Means of the accuracies, the cost of one fit, and the terms."""
+        terms = self.terms
+        cost = cost_of_fit(self.design.template_schema(), terms)
+        return {
+            "trust": "central",
+            **accuracies(trials, self.settings.repeats),
+            "epsilon_total": terms.epsilon_micro / MICRO,
+            "epsilon_paid": cost.epsilon_micro / MICRO,
+            "delta": float(cost.delta),
+            "rho": None if cost.rho is None else float(cost.rho),
+            "mechanism": terms.method,
+            "adjacency": terms.adjacency,
+            "division": terms.division,
+            "noise": terms.to_dict()["noise"],
+            "family": terms.family,
+            "records": trials[0].devices,
+            "test_records": trials[0].test_records,
+            "repeats": self.settings.repeats,
+            "trials": len(trials),
+        }
+
+
+def fit_terms(settings: Settings, design: Design) -> FitTerms:
+    """The terms of the fits, from checked settings. The design gives a schema of the right kind.
+
+    Raises:
+        InputError: ``method_unknown`` and all reasons of :func:`aggregator.central.fitting.cost_of_fit`;
+            ``epsilon_invalid``, ``delta_invalid``; ``setting_invalid``: the trimmed share is no number.
+    """
+    schema = design.template_schema()
+    method = method_of(settings.mechanism or DEFAULT)
+    given: dict[str, Any] = {"division": settings.division, "trim_micro": _micro(settings.trim)}
+    terms = FitTerms(
+        method.name,
+        micro_epsilon(settings.epsilon),
+        parse_delta(str(settings.delta)),
+        settings.adjacency or (CHANGE if CHANGE in method.adjacencies else method.adjacencies[0]),
+        noise=settings.noise or default_noise(method.name),
+        family=settings.family or (GAUSSIAN if schema.numeric else DISCRETE),
+        postprocess=settings.postprocess,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    cost_of_fit(schema, terms)
+    return terms
+
+
+def _micro(share: float | None) -> int | None:
+    if share is None:
+        return None
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
+        raise InputError("setting_invalid", "trim is a number from 0 to below 0.5")
+    return round(share * MICRO)
+
+
+def _trial(
+    workspace: Workspace,
+    schema: Schema,
+    terms: FitTerms,
+    split: Split,
+    now: int,
+    entropy: Callable[[int], bytes],
+    *,
+    first: bool,
+) -> Trial:
+    """Fit one learning part, sign the model, and let a device classify the test part.
+
+    Only the ``first`` trial keeps its model, whose card then says the expected accuracy.
+
+    Raises:
+        InputError: ``no_labels``: no test record has a known label; or the fit fails.
+    """
+    records = read_records(split.people, schema)
+    released = fit(records, terms, entropy(SEED_BYTES)).statistics
+    raw = sign_statistics(workspace, released, now, name="simulation", foretell=foresee if first else None)
+    with Device.open(None, trust=workspace.root_bytes, clock=lambda: now, entropy=entropy) as device:
+        accuracy = Model.of(device.install(raw).model).accuracy(split.test)
+    plain = fit_plain(split.people, schema)
+    if terms.family != DISCRETE:
+        plain = fit_plain_gaussian(split.people, schema, terms.variance_floor_micro / MICRO)
+    return Trial(
+        accuracy=accuracy,
+        accuracy_nonprivate=plain.accuracy(split.test),
+        accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
+        devices=records.rows,
+        reports=0,
+        rejected={},
+        signed=Signed(raw, workspace.root_bytes) if first else None,
+        test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
+    )

@@ -1,0 +1,149 @@
+"""``hearsay simulate --trust central``: every method learns, flags of the other trust are refused, seeds repeat."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from support.failures import reason
+
+from aggregator.central.methods.table import METHODS
+from aggregator.cli.app import hearsay
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from simulation import simulate_campaign
+from simulation.settings import CENTRAL_ONLY, LOCAL_ONLY, Settings
+
+ROWS = 600
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    generator = np.random.default_rng(1)
+    kind = generator.integers(0, 2, ROWS)
+    odor = np.array(["n", "f"])[np.where(generator.random(ROWS) < 0.9, kind, 1 - kind)]
+    width = np.clip(generator.normal(3 + 4 * kind, 1), 0.1, 9.9).round(2)
+    path = tmp_path_factory.mktemp("data") / "a.csv"
+    pd.DataFrame({"odor": odor, "width": width, "label": np.array(["e", "p"])[kind]}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory):
+    path = tmp_path_factory.mktemp("schema") / "s.toml"
+    path.write_text(
+        'name = "a"\n[label]\nname = "label"\nclasses = ["e", "p"]\n'
+        '[[features]]\nname = "odor"\nkind = "categorical"\nvalues = ["n", "f"]\nmissing = "n"\n'
+        '[[features]]\nname = "width"\nkind = "numeric"\nlow = 0\nhigh = 10\nbins = 4\n'
+    )
+    return path
+
+
+def simulate(data, *arguments):
+    return CliRunner().invoke(hearsay, ["simulate", str(data), "--label", "label", *map(str, arguments)])
+
+
+def result_of(data, *arguments):
+    result = simulate(data, "--trust", "central", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_learns(records, schema, method):
+    found = result_of(records, "--schema", schema, "--epsilon", 60, "--mechanism", method, "--seed", 1)
+    assert found["accuracy"] > 0.9
+    assert found["trust"] == "central"
+    assert found["adjacency"] == ("change" if method == "sums" else "change-features")
+    assert 59.99 < found["epsilon_paid"] <= 60
+    assert (found["delta"], found["records"], found["test_records"]) == (0, 480, 120)
+
+
+def test_a_seed_repeats_and_without_one_noise_differs(records, schema):
+    runs = [result_of(records, "--schema", schema, "--epsilon", 0.05, "--folds", 2, *seed)
+            for seed in (("--seed", 3), ("--seed", 3), ("--seed", 4))]  # fmt: skip
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_the_kept_model_is_a_curators_and_verifies(records, schema, tmp_path):
+    result_of(records, "--schema", schema, "--epsilon", 1, "--out", tmp_path / "m.hsm")
+    card = parse_model(read_envelope((tmp_path / "m.hsm").read_bytes(), "model").payload).card
+    assert (card["trust"], card["method"], card["reports"]) == ("central", "sums", 480)
+    verified = CliRunner().invoke(
+        hearsay, ["verify", str(tmp_path / "m.hsm"), "--trust", str(tmp_path / "m.hst")]
+    )  # fmt: skip
+    assert verified.exit_code == 0, verified.output
+
+
+def test_sweeps_compare_methods_on_the_same_people(records, schema):
+    found = result_of(records, "--schema", schema, "--sweep", "mechanism=sums,global-var", "--sweep", "epsilon=1,50",
+                      "--adjacency", "change-features", "--folds", 2)  # fmt: skip
+    assert [point["setting"]["mechanism"] for point in found["points"]] == ["sums"] * 2 + ["global-var"] * 2
+    assert len({point["accuracy_nonprivate"] for point in found["points"]}) == 1
+
+
+def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
+    found = result_of(records, "--epsilon", 8, "--seed", 1)
+    assert found["records"] == 432  # a tenth of 480 is the pilot
+    assert found["family"] == "gaussian"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"),
+    [
+        (("--trust", "central", "--answers", "all"), "--answers"),
+        (("--trust", "central", "--engine", "vector"), "--engine"),
+        (("--trust", "central", "--theta", "0.3"), "--theta"),
+        (("--trust", "central", "--devices", "100"), "--devices"),
+        (("--trust", "central", "--design", "all"), "--design"),
+        (("--trust", "central", "--evaluate"), "--evaluate"),
+        (("--trust", "central", "--approach", "3"), "--approach"),
+        (("--trust", "central", "--no-class-question"), "--no-class-question"),
+        (("--trust", "central", "--ask", "odor"), "--ask"),
+        (("--trust", "central", "--sweep", "devices=10,20"), "--devices"),
+        (("--noise", "cauchy"), "--noise"),
+        (("--delta", "1e-6"), "--delta"),
+        (("--adjacency", "change"), "--adjacency"),
+        (("--division", "equal"), "--division"),
+        (("--trim", "0.1"), "--trim"),
+        (("--sweep", "noise=cauchy,gamma4"), "--noise"),
+        (("--trust", "federated"), "--trust"),
+    ],
+)
+def test_flags_of_the_other_trust_are_refused(records, arguments, option):
+    found = simulate(records, "--epsilon", 1, *arguments)
+    assert found.exit_code == 2
+    assert option in found.stderr
+
+
+def test_python_refuses_settings_of_the_other_trust(records):
+    others = {"answers": "all", "theta": "0.3", "class_question": False, "engine": "vector", "evaluate": True,
+              "asking": "all", "approach": 3, "devices": 10, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
+              "division": "equal", "trim": 0.1}  # fmt: skip
+    assert set(others) == {*LOCAL_ONLY, *CENTRAL_ONLY} <= set(Settings._fields)
+    for name, value in others.items():
+        trust = "central" if name in LOCAL_ONLY else "local"
+        settings = {"epsilon": 1, "trust": trust, name: value}
+        assert reason(lambda given=settings: simulate_campaign(records, "label", **given)) == "setting_invalid", name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--mechanism", "oue"), "method_unknown"),
+        (("--mechanism", "smooth", "--adjacency", "change"), "adjacency_uncovered"),
+        (("--mechanism", "smooth", "--noise", "gaussian"), "noise_unfit"),
+        (("--mechanism", "sums", "--noise", "gaussian"), "noise_unknown"),
+        (("--delta", "few"), "delta_invalid"),
+        (("--epsilon", "0.000001"), "epsilon_invalid"),
+        (("--family", "auto"), "family_unknown"),
+        (("--postprocess", "none"), "postprocess_unknown"),
+    ],
+)
+def test_terms_that_fit_refuses_are_refused(records, schema, arguments, expected):
+    found = simulate(records, "--trust", "central", "--schema", schema, "--epsilon", 1, *arguments)
+    assert found.stderr.splitlines()[-1].startswith(f"{expected}: "), found.stderr
+    assert found.exit_code == 1
