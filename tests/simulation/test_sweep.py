@@ -74,7 +74,9 @@ def test_a_private_evaluation_is_shown_with_its_epsilon(records):
     """An evaluation is one answer, so its ε is at most 16."""
     shown = simulate(records, "--epsilon", 20, "--answers", 2, "--evaluate", "--seed", 1).stdout
     assert "of the population), at ε = 16" in shown
-    header, *rows = simulate(records, "--sweep", "epsilon=2,20", "--answers", 2, "--evaluate").stdout.splitlines()
+    header, *rows = simulate(
+        records, "--sweep", "epsilon=2,20", "--answers", 2, "--evaluate", "--seed", 1
+    ).stdout.splitlines()
     assert "as devices told it" in header
     assert [row.split()[-1] for row in rows] == ["2", "16"]
 
