@@ -39,6 +39,10 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
+	mkdir -p build
+	$(BIN)/python benchmarks/central_figures.py time --quick --folder build
+	-$(BIN)/python benchmarks/central_figures.py weights --quick --folder build
+	-$(BIN)/python benchmarks/central_figures.py methods --quick --folder build
 	-$(BIN)/python benchmarks/estimators.py budgets --repeats 10 --big-repeats 2
 	-$(BIN)/python benchmarks/estimators.py devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 

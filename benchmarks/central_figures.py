@@ -17,6 +17,7 @@ fit on synthetic records. ``noise``: sizes of the noise of means and variances, 
 
 from __future__ import annotations
 
+import argparse
 import csv
 import os
 import sys
@@ -30,7 +31,7 @@ from unittest.mock import patch
 
 from central import METHODS, NOISE, Data
 from central_data import CATEGORICAL, NUMERIC, census, synthetic
-from harness import arguments, interleaved_seconds, machine
+from harness import interleaved_seconds, machine
 from panels import panels
 from reference import available
 
@@ -53,10 +54,10 @@ from aggregator.models.encoding import recognise
 from aggregator.plots import Line, line_chart
 from protocol import SCALE
 from protocol.epsilon import MICRO, micro_epsilon
+from protocol.errors import InputError
 from protocol.questions import MOMENT, PRESENT, Subject
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
@@ -113,7 +114,7 @@ def data_of(name: str, options: argparse.Namespace) -> Data:
 
 def compared(options: argparse.Namespace) -> Iterator[Job]:
     """The rows of ``methods``."""
-    for name in [*options.data, *(f"census {state}" for state in options.states if options.census)]:
+    for name in options.data:
         data = data_of(name, options)
         ways = [(method, CHANGE_FEATURES) for method in METHODS.values()] + [("sums", CHANGE)]
         jobs = [("sums", CHANGE_FEATURES, NO_NOISE), *((*way, epsilon) for epsilon in options.epsilons for way in ways)]
@@ -360,9 +361,10 @@ def set_sizes(options: argparse.Namespace) -> None:
     )
     budgets = WEIGHT_EPSILONS if options.command == "weights" else EPSILONS
     quick: bool = options.quick
-    options.data = options.data or list(
-        (default[1:] if options.command == "weights" else default[-2:]) if quick else default
-    )
+    if options.census:
+        options.data += [f"census {state}" for state in options.states]
+    elif not options.data:
+        options.data = list(default[-2:] if quick else default)
     options.epsilons = options.epsilons or list(budgets[1:2] if quick else budgets)
     options.weights = list(WEIGHTS[::4] if quick else WEIGHTS)
     options.rows = options.rows or list(ROWS[:2] if quick else ROWS)
@@ -372,7 +374,7 @@ def set_sizes(options: argparse.Namespace) -> None:
 
 def main() -> int:
     """Measure and draw."""
-    parser = arguments("figures of a curator's fits")
+    parser = argparse.ArgumentParser(description="figures of a curator's fits")
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument("--data", nargs="+", default=[])
     parser.add_argument("--epsilons", nargs="+", default=[])
@@ -389,13 +391,19 @@ def main() -> int:
     jobs, draw = COMMANDS[options.command]
     folder = options.folder or (Path() if options.quick else None)
     table = (folder or RESULTS) / f"central-{options.command}.csv"
+    if bool(options.census) != bool(options.states):
+        parser.error("--census and --states go together")
     set_sizes(options)
-    known = not options.census and any(name not in MIXED[1:] for name in options.data)
-    if options.command != "time" and known and not options.draw and not available():
+    is_uci = options.command != "time" and any(name in DATA for name in options.data)
+    if is_uci and not options.draw and not available():
         print("the reference data sets are not here; set HEARSAY_REFERENCE to their folder", file=sys.stderr)
         return 2
     began = time.perf_counter()
-    rows = read_rows(table) if options.draw else measured(jobs(options), table)
+    try:
+        rows = read_rows(table) if options.draw else measured(jobs(options), table)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return 2
     if draw is not None:
         (folder or PLOTS).joinpath(f"central-{options.command}.svg").write_text(draw(rows), encoding="utf-8")
     print(f"{len(rows)} rows, {time.perf_counter() - began:.0f} s; {machine()}")
