@@ -49,6 +49,20 @@ def test_sums_tell_the_classes_apart_at_a_large_epsilon(adjacency, family, divis
     assert found.cost.rho <= Fraction(8**2, 2)
 
 
+def test_intervals_of_the_records_contain_the_exact_counts_as_often_as_they_say():
+    """200 intervals; outside 91 to 99 % with probability below 2e-2 if 95.5 % are right (the seeds are fixed)."""
+    few = read_records(people(200), SCHEMA)
+    exact = np.bincount(few.labels, minlength=2)
+    terms = FitTerms("sums", 100_000, family="discrete")
+    inside = []
+    for seed in range(100):
+        counts = fit(few, terms, seed.to_bytes(32, "big")).statistics.questions[0]
+        inside.append((counts.devices_interval.low <= exact) & (exact <= counts.devices_interval.high))
+    assert 0.91 < np.mean(inside) < 0.99
+    wrong = [abs(draw) < 1.2 for draw in np.random.default_rng(1).laplace(0, 0.5**0.5, 200)]
+    assert not 0.91 < np.mean(wrong) < 0.99
+
+
 def test_one_seed_gives_one_release_and_another_seed_another():
     terms = FitTerms("sums", 1_000_000)
     one, same, other = (fit(RECORDS, terms, seed).statistics for seed in (SEED, SEED, bytes(32)))

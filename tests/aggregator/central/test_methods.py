@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.methods.table import METHODS
 from aggregator.central.records import read_records
 from aggregator.central.terms import FitTerms
 from aggregator.estimates.spread import moments
@@ -136,6 +137,10 @@ def test_numbers_that_may_be_missing_need_a_substitute(method):
     with pytest.raises(InputError, match="substitute_needed"):
         cost_of_fit(schema, terms_of(method))
     assert cost_of_fit(schema, terms_of(method, family="discrete")).epsilon_micro
+
+
+def test_every_method_is_tested_here():
+    assert {"sums", *NOISES} == set(METHODS)
 
 
 def test_noise_grows_as_the_classes_shrink_and_std_loses_to_var():
