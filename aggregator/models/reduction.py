@@ -19,6 +19,8 @@ from protocol.projection import MAX_COMPONENTS, MAX_SHIFT, Component, Projection
 from protocol.schema import build_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pandas as pd
     from numpy.typing import NDArray
 
@@ -32,6 +34,20 @@ DEFAULT_RIDGE = 1e-3
 _WEIGHT_LIMIT = (1 << 31) - 1
 _SUM_LIMIT = (1 << 62) - 1
 _LEAST_PRECISION = 1 / 4096
+
+
+class Moments(NamedTuple):
+    """Moments of n inputs, all that PCA and DCA need of records.
+
+    Attributes:
+        mean: shape (n,) float64.
+        total: shape (n, n) float64, S̄: the covariance.
+        between: shape (n, n) float64, S_B: the scatter of the class means, divided by the number of records.
+    """
+
+    mean: Floats
+    total: Floats
+    between: Floats
 
 
 class Directions(NamedTuple):
@@ -67,6 +83,18 @@ class Reduction(NamedTuple):
     worst_error: float
 
 
+def numeric_inputs(schema: Schema) -> tuple[int, ...]:
+    """Indices of the numeric features, which a projection replaces.
+
+    Raises:
+        InputError: ``no_numbers``: the schema has none.
+    """
+    inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
+    if not inputs:
+        raise InputError("no_numbers", "a projection needs numeric features; this schema has none")
+    return inputs
+
+
 def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], Integers]:
     """Indices of the n numeric features, and their scaled integers: shape (rows, n) int64.
 
@@ -78,9 +106,7 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
             without a substitute; ``columns_missing``, ``duplicate_column``, ``value_refused``: see
             :func:`aggregator.models.encoding.observe`.
     """
-    inputs = tuple(index for index, feature in enumerate(schema.features) if isinstance(feature, Numeric))
-    if not inputs:
-        raise InputError("no_numbers", "a projection needs numeric features; this schema has none")
+    inputs = numeric_inputs(schema)
     numbers = observe(frame, schema._replace(projection=None)).numbers[:, list(inputs)]
     rows = (numbers != NO_NUMBER).all(axis=1)
     if not rows.any():
@@ -89,37 +115,58 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 
 
 def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
-    """PCA: eigenvectors of the covariance S̄. DCA: W maximising tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
+    """Directions of PCA or DCA from the records of a pilot (:func:`directions_of` of their moments).
 
     Args:
         x: shape (rows, n) float64, inputs in [−1, 1].
         labels: shape (rows,) int64, class codes; DCA only.
         method: ``pca`` or ``dca``.
-        components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart; K may be
-            larger.
+        components: K, at most n.
         ridge: ρ ≥ 0, in units of variance; checked for both methods, used by DCA only.
 
     Raises:
-        InputError: ``method_unknown``; ``components_invalid``; ``pilot_too_small``, not more rows than inputs;
-            ``ridge_invalid``; for DCA ``one_class``, fewer than two classes, and ``scatter_singular``, S̄ + ρI has no
-            inverse.
+        InputError: the reasons of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more
+            rows than inputs; for DCA ``one_class``, fewer than two classes.
     """
     rows, n = x.shape
+    check_directions(n, method, components, ridge)
+    if rows <= n:
+        raise InputError("pilot_too_small", f"a pilot of {rows} rows can not tell {n} dimensions apart; it needs more")
+    if method == "dca" and len(np.unique(labels)) < 2:
+        raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
+    return directions_of(moments_of(x, labels), method, components, ridge)
+
+
+def check_directions(n: int, method: str, components: int, ridge: float) -> None:
+    """Refuse arguments of a PCA or DCA fit of ``n`` inputs, without a look at records.
+
+    Raises:
+        InputError: ``method_unknown``; ``components_invalid``; ``ridge_invalid``.
+    """
     if method not in METHODS:
         raise InputError("method_unknown", f"a method is {' or '.join(METHODS)}")
     if type(components) is not int or not 1 <= components <= min(n, MAX_COMPONENTS):
         raise InputError("components_invalid", f"there are 1 to {min(n, MAX_COMPONENTS)} components of {n} numbers")
-    if rows <= n:
-        raise InputError("pilot_too_small", f"a pilot of {rows} rows can not tell {n} dimensions apart; it needs more")
     if not 0 <= ridge < np.inf:
         raise InputError("ridge_invalid", "ρ is a number that is not negative")
-    mean = x.mean(axis=0)
-    total = np.cov(x, rowvar=False, bias=True).reshape(n, n)
-    between = _between(x, labels, mean)
+
+
+def directions_of(moments: Moments, method: str, components: int, ridge: float) -> Directions:
+    """PCA: eigenvectors of the covariance S̄. DCA: W maximising tr(WᵀS_B W) with Wᵀ(S̄ + ρI)W = I.
+
+    Args:
+        moments: exact or noisy moments of n inputs; S̄ and S_B are positive semidefinite.
+        method: ``pca`` or ``dca``.
+        components: K, at most n. Of k classes, at most k − 1 directions of DCA tell the classes apart; K may be
+            larger.
+        ridge: ρ ≥ 0, in units of variance; used by DCA only.
+
+    Raises:
+        InputError: ``scatter_singular``, for DCA: S̄ + ρI has no inverse.
+    """
+    mean, total, between = moments
     weights = _principal(total, components)
     if method == "dca":
-        if len(np.unique(labels)) < 2:
-            raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
         weights = _discriminant(total, between, components, ridge)
     spread = np.einsum("ik,ij,jk->k", weights, total, weights)
     apart = np.einsum("ik,ij,jk->k", weights, between, weights)
@@ -130,14 +177,16 @@ def fit_directions(x: Floats, labels: Integers, method: str, components: int, ri
     return Directions(weights, mean, explained, discriminant)
 
 
-def _between(x: Floats, labels: Integers, mean: Floats) -> Floats:
-    """S_B, the scatter of the class means, divided by the number of rows: shape (n, n) float64."""
-    scatter = np.zeros((x.shape[1], x.shape[1]))
+def moments_of(x: Floats, labels: Integers) -> Moments:
+    """Exact moments of records: ``x`` of shape (rows, n) float64, class codes ``labels`` of shape (rows,) int64."""
+    rows, n = x.shape
+    mean = x.mean(axis=0)
+    between = np.zeros((n, n))
     for label in np.unique(labels):
         members = x[labels == label]
         away = members.mean(axis=0) - mean
-        scatter += len(members) / len(x) * np.outer(away, away)
-    return scatter
+        between += len(members) / rows * np.outer(away, away)
+    return Moments(mean, np.cov(x, rowvar=False, bias=True).reshape(n, n), between)
 
 
 def _principal(total: Floats, components: int) -> Floats:
@@ -199,27 +248,48 @@ def fit_projection(
             ``projection_invalid``; ``projection_overflow``, the bounds are too narrow; ``schema_invalid``, a
             component has too many values for one question.
     """
-    inputs, numbers = pilot_inputs(frame, schema)
+    _, numbers = pilot_inputs(frame, schema)
     rows = (numbers != NO_NUMBER).all(axis=1)
-    if not 2 <= bins <= 65536:
-        raise InputError("bins_invalid", "a component has 2 to 65536 bins")
+    check_bins(bins)
     labels = label_codes(frame, schema.label, substitute=True)
     x = numbers[rows] / SCALE
     directions = fit_directions(x, labels[rows], method, components, ridge)
     outputs = (x - directions.mean) @ directions.weights
     low, high = _bounds(directions, outputs, bounds, quantile)
-    matrix, offsets, shift = _integers(directions, low, high)
-    has_missing = any(schema.features[index].substitute is None for index in inputs)
     real = 2 * SCALE * (outputs - low) / (high - low) - SCALE
-    parts = [
-        Component(f"{method}{index + 1}", -SCALE, SCALE, edges, has_missing=has_missing)
-        for index, edges in enumerate(_edges(real, bins, equal_frequency=equal_frequency))
-    ]
-    projection = Projection(inputs, matrix, offsets, shift, parts)
-    exact = np.array([projection.apply(row) for row in numbers[rows].tolist()])
+    edges = _quantile_edges(real, bins) if equal_frequency else [equal_width_edges(bins)] * components
+    projected = with_projection(schema, method, directions, (low, high), edges)
+    assert projected.projection is not None
+    exact = np.array([projected.projection.apply(row) for row in numbers[rows].tolist()])
     worst = float(np.abs(exact - np.clip(real, -SCALE, SCALE)).max()) / (2 * SCALE)
     clipped = ((real < -SCALE) | (real > SCALE)).mean(axis=0)
-    return Reduction(build_schema(schema.label, schema.features, projection), directions, clipped, worst)
+    return Reduction(projected, directions, clipped, worst)
+
+
+def with_projection(
+    schema: Schema, method: str, directions: Directions, bounds: tuple[Floats, Floats], edges: Sequence[Sequence[int]]
+) -> Schema:
+    """The schema with an integer projection of its numeric features. The records of a pilot take no part.
+
+    Args:
+        schema: a schema without a projection; all numeric features are inputs, n of them.
+        method: names the components: ``pca1``, ``pca2`` and so on.
+        directions: K directions of n inputs.
+        bounds: the real outputs that the integer outputs −S and S represent: two arrays of shape (K,) float64.
+        edges: inner edges of the bins of each component, in integer outputs.
+
+    Raises:
+        InputError: ``projection_overflow``, the bounds are too narrow; ``projection_invalid``; ``schema_invalid``, a
+            component has too many values for one question.
+    """
+    inputs = numeric_inputs(schema)
+    matrix, offsets, shift = _integers(directions, *bounds)
+    has_missing = any(schema.features[index].substitute is None for index in inputs)
+    parts = [
+        Component(f"{method}{index + 1}", -SCALE, SCALE, each, has_missing=has_missing)
+        for index, each in enumerate(edges)
+    ]
+    return build_schema(schema.label, schema.features, Projection(inputs, matrix, offsets, shift, parts))
 
 
 def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: float) -> tuple[Floats, Floats]:
@@ -227,9 +297,7 @@ def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: floa
     if bounds == "inputs":
         if quantile:
             raise InputError("quantile_invalid", "a quantile is for bounds from the pilot; say --bounds pilot")
-        reach = np.abs(directions.weights).sum(axis=0)
-        centre = directions.mean @ directions.weights
-        return -reach - centre, reach - centre
+        return bounds_of_inputs(directions)
     if bounds != "pilot":
         raise InputError("bounds_invalid", "bounds come from inputs or from pilot")
     if not 0 <= quantile < 0.5:
@@ -238,6 +306,13 @@ def _bounds(directions: Directions, outputs: Floats, bounds: str, quantile: floa
     if (high <= low).any():
         raise InputError("scatter_singular", "the pilot does not vary along a component; ask for fewer")
     return low, high
+
+
+def bounds_of_inputs(directions: Directions) -> tuple[Floats, Floats]:
+    """The least and the largest output w·(x − mean) of any input x in [−1, 1]ⁿ: shape (K,) float64 each."""
+    reach = np.abs(directions.weights).sum(axis=0)
+    centre = directions.mean @ directions.weights
+    return -reach - centre, reach - centre
 
 
 def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[list[int]], list[int], int]:
@@ -264,13 +339,26 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
     return matrix, offsets, shift
 
 
-def _edges(real: Floats, bins: int, *, equal_frequency: bool) -> list[list[int]]:
-    """Integer edges of every component's bins: of equal width, or at the quantiles of the pilot's outputs.
+def check_bins(bins: int) -> None:
+    """Refuse a number of bins outside 2 … 65536.
+
+    Raises:
+        InputError: ``bins_invalid``.
+    """
+    if not 2 <= bins <= 65536:
+        raise InputError("bins_invalid", "a component has 2 to 65536 bins")
+
+
+def equal_width_edges(bins: int) -> list[int]:
+    """Inner edges of ``bins`` bins of equal width between −S and S."""
+    return [round(-SCALE + 2 * SCALE * j / bins) for j in range(1, bins)]
+
+
+def _quantile_edges(real: Floats, bins: int) -> list[list[int]]:
+    """Integer edges of every component's bins at the quantiles of the pilot's outputs.
 
     ``real``: shape (rows, K) float64, outputs scaled to [−S, S].
     """
-    if not equal_frequency:
-        return [[round(-SCALE + 2 * SCALE * j / bins) for j in range(1, bins)]] * real.shape[1]
     found = []
     for column in np.clip(real, -SCALE, SCALE).T:
         cuts = np.unique(np.ceil(np.quantile(column, np.arange(1, bins) / bins)).astype(np.int64))
