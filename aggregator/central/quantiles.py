@@ -134,7 +134,7 @@ def private_edges(
 def _below_and_above(
     ordered: Integers, bins: int, bounds: tuple[int, int], share: Fraction, adjacency: str, stream: Stream
 ) -> Iterator[int | None]:
-    """The edges of sorted numbers within ``bounds`` (both included), in rising order; None for edges without a place."""
+    """The edges of sorted numbers from ``bounds[0]`` to ``bounds[1]``, rising; None for edges without a place."""
     if bins < 2:
         return
     left = (bins + 1) // 2

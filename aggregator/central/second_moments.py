@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
-MAX_INPUTS = 256
-"""Most numbers of a private projection: the sums of products are d(d + 1)/2 vectors of the length of the records."""
 
 
 class MomentTerms(NamedTuple):
@@ -133,12 +131,12 @@ class NoisyMoments(NamedTuple):
 
     Attributes:
         moments: of the numbers in [−1, 1]; S̄ and S_B are positive semidefinite.
-        count: number of records with all numbers, with noise; at least 1.
+        records: number of records with all numbers, with noise unless it is public; at least 1.
         noise: the noise that was added.
     """
 
     moments: Moments
-    count: float
+    records: float
     noise: MomentNoise
 
 
@@ -148,11 +146,8 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
     ε is divided ∝ Δ^(2/3), ρ of Gaussian noise ∝ Δ₂: both minimise the sum of the variances of one entry per vector.
 
     Raises:
-        InputError: ``too_many_numbers``, more than :data:`MAX_INPUTS`; ``epsilon_invalid``, ε is too small to be
-            divided; ``adjacency_unknown``.
+        InputError: ``epsilon_invalid``, ε is too small to be divided; ``adjacency_unknown``.
     """
-    if not 1 <= terms.inputs <= MAX_INPUTS:
-        raise InputError("too_many_numbers", f"a private projection takes at most {MAX_INPUTS} numbers")
     first, squares = _sensitivities(terms)
     pure = _laplace(first, terms)
     if not terms.delta:
@@ -232,10 +227,9 @@ def _sensitivities(terms: MomentTerms) -> tuple[tuple[int, int, int], tuple[int,
 
 def _laplace(sensitivities: Sequence[int], terms: MomentTerms) -> MomentNoise:
     units = [1, SCALE, SCALE]
-    weights = [
-        round(MICRO * (delta / unit) ** (2 / 3)) for delta, unit in zip(sensitivities, units, strict=True)
-    ]
+    weights = [round(MICRO * (delta / unit) ** (2 / 3)) for delta, unit in zip(sensitivities, units, strict=True)]
     shares = [terms.epsilon_micro * weight // sum(weights) for weight in weights]
+    shares[-1] += terms.epsilon_micro - sum(shares)
     if any(delta and share < 1 for delta, share in zip(sensitivities, shares, strict=True)):
         raise InputError("epsilon_invalid", "ε is too small to be divided among counts, sums and products")
     counts, sums, products = (Noise(delta, share, 0) for delta, share in zip(sensitivities, shares, strict=True))
@@ -247,9 +241,7 @@ def _gaussian(sensitivities: Sequence[int], squares: Sequence[int], terms: Momen
     units = [1, SCALE**2, SCALE**2]
     weights = [isqrt(MICRO**2 * square // unit) for square, unit in zip(squares, units, strict=True)]
     parts = [rho * weight / sum(weights) for weight in weights]
-    variances = [
-        -(-square // (2 * part)) if square else 0 for square, part in zip(squares, parts, strict=True)
-    ]
+    variances = [-(-square // (2 * part)) if square else 0 for square, part in zip(squares, parts, strict=True)]
     counts, sums, products = (
         Noise(delta, 0, variance) for delta, variance in zip(sensitivities, variances, strict=True)
     )
@@ -260,7 +252,7 @@ def _rho_below(epsilon: Fraction, delta: Fraction) -> Fraction:
     """A ρ close to the largest for which ρ-zero-concentrated privacy is (ε, δ): ρ + 2√(ρ ln(1/δ)) ≤ ε."""
     inverse = log_above(1 / delta)
     root = root_above(inverse)
-    # ρ = (√(L + ε) − √L)² solves the equality; ε/(√(L + ε) + √L) is the root of it, and rounding up its divisor is safe.
+    # √ρ = √(L + ε) − √L = ε/(√(L + ε) + √L) solves the equality. A divisor that is rounded up is on the safe side.
     slope = epsilon / (root_above(inverse + epsilon) + root)
     rho = slope * slope * (1 - Fraction(1, 10**12))
     rho = Fraction(rho.numerator * 10**18 // rho.denominator, 10**18)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from protocol.projection import Projection
     from protocol.schema import Schema
 
     Codes = NDArray[np.int64]
@@ -144,17 +145,31 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
     codes, numbers = encoded
     inputs = numbers[:, projection.inputs]
     complete = (inputs != NO_NUMBER).all(axis=1)
-    sums = np.where(complete[:, None], inputs, 0) @ np.array(projection.matrix, np.int64).T
-    outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
+    outputs = projected_numbers(projection, np.where(complete[:, None], inputs, 0))
     part_codes = np.empty_like(outputs)
     for index, part in enumerate(projection.components):
-        outputs[:, index] = np.clip(outputs[:, index], part.low, part.high)
         part_codes[:, index] = np.searchsorted(np.array(part.edges), outputs[:, index], side="right")
         part_codes[~complete, index] = part.size - 1 if missing is None else missing
     outputs[~complete] = NO_NUMBER
     kept = list(schema.kept)
     observed = np.hstack([codes[:, kept], part_codes])
     return EncodedFrame(in_groups(observed, schema), np.hstack([numbers[:, kept], outputs]))
+
+
+def projected_numbers(projection: Projection, inputs: Codes) -> Codes:
+    """Outputs of a projection, equal to :meth:`protocol.projection.Projection.apply` of each row.
+
+    Args:
+        projection: n inputs, K components.
+        inputs: shape (rows, n) int64, scaled numbers of records that lack none of these.
+
+    Returns:
+        Shape (rows, K) int64.
+    """
+    sums = inputs @ np.array(projection.matrix, np.int64).T
+    outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
+    bounds = np.array([(part.low, part.high) for part in projection.components], np.int64).T
+    return np.asarray(np.clip(outputs, *bounds), np.int64)
 
 
 def in_groups(codes: Codes, schema: Schema) -> Codes:

@@ -57,16 +57,25 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
             schema refuses such labels; ``one_class``: the table has fewer than two classes of the schema, with the
             substitute in place of other labels.
     """
+    frame = read_pilot(table, schema, missing)
+    if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:
+        raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
+    return frame
+
+
+def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
+    """Like :func:`check_pilot`, but with any number of classes: the result does not tell which classes there are.
+
+    Raises:
+        InputError: ``columns_missing``, ``value_invalid``.
+    """
     names = [feature.name for feature in schema.features if isinstance(feature, Numeric)]
     absent = [name for name in names if name not in table.columns]
     if absent:
         raise InputError("columns_missing", f"the pilot has no column for the numeric features {shorten(absent)}")
     for name in names:
         _check_numbers(table[name], missing)
-    frame = typed(table, schema, missing)
-    if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:
-        raise InputError("one_class", "the pilot has one class, so nothing tells classes apart")
-    return frame
+    return typed(table, schema, missing)
 
 
 def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from aggregator.cli.curator.paying import private_options
 from aggregator.cli.options import (
     PATH,
     equal_frequency_option,
@@ -18,11 +20,25 @@ from aggregator.cli.output import note, print_facts, print_json, print_table, wo
 from aggregator.files import check_output, write_output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from aggregator.cli.curator.paying import Payment
     from aggregator.models.pilot import Outside
+    from protocol.schema import Schema
 
 DEFAULT_BINS = 4
+_SHOWN = (
+    "method", "rho", "pilot_rows", "records", "bounds", "worst_error",
+    "epsilon", "delta", "adjacency", "noise", "budget",
+)  # fmt: skip
+"""Facts that are printed before the components."""
+_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "explained": ("explained %", lambda share: f"{100 * share:.2f}"),
+    "discriminant": ("discriminant power", lambda power: f"{power:.4f}"),
+    "clipped": ("clipped %", lambda share: f"{100 * share:.2f}"),
+}
+"""Fact about the components → title of its column, and how a value is shown."""
 
 
 @click.command()
@@ -33,12 +49,15 @@ DEFAULT_BINS = 4
 @output_option
 @click.option("--rho", type=float, help="Ridge of dca, in units of variance; default 0.001.")
 @click.option(
-    "--bounds", default="pilot", show_default=True, help="Bounds of the outputs: from the inputs or the pilot."
+    "--bounds",
+    help="Bounds of the outputs: from the inputs, or from the pilot; with --private from inputs or moments. Default: "
+    "pilot, with --private moments.",
 )
-@click.option("--quantile", type=float, default=0.0, show_default=True, help="Share of the pilot to clip on each side.")
+@click.option("--quantile", type=float, help="Share of the pilot to clip on each side; default 0. Not with --private.")
 @click.option("--bins", type=int, default=DEFAULT_BINS, show_default=True, help="Bins of a component.")
 @equal_frequency_option
 @missing_option
+@private_options
 @click.option("--plot", type=PATH, help="SVG file to draw the components' power into.")
 @force_option
 @json_option
@@ -49,12 +68,13 @@ def projection(
     components: int,
     output: Path,
     rho: float | None,
-    bounds: str,
-    quantile: float,
+    bounds: str | None,
+    quantile: float | None,
     bins: int,
     equal_frequency: bool,  # noqa: FBT001 - click passes options by name
     missing: tuple[str, ...],
     plot: Path | None,
+    payment: Payment | None,
     *,
     force: bool,
     as_json: bool,
@@ -63,44 +83,111 @@ def projection(
 
     The output holds integers, for hearsay campaign --projection.
 
+    With --private the projection is differentially private: it tells nobody whether or how one person is in the pilot.
+    The cost is paid from a budget file to which the records were assigned. Every number in the output and on the
+    screen is public or has noise. --equal-frequency then takes half of ε.
+
     \b
     Example:
       hearsay projection pilot.csv --schema s.toml --method dca --components 1 -o p.json
+      hearsay projection patients.csv --schema s.toml --method dca --components 1 -o p.json \\
+          --private --epsilon 1 --budget ward.hsb
     """  # noqa: D301
-    from aggregator.models.pilot import check_pilot, outside
-    from aggregator.models.reduction import DEFAULT_RIDGE, fit_projection
-    from aggregator.publishing.projection_file import projection_text, reduction_facts
+    from aggregator.models.reduction import DEFAULT_RIDGE
+    from aggregator.publishing.projection_file import projection_text
     from aggregator.schema_file import load_schema
-    from aggregator.tables import MISSING_TOKENS, read_table
 
+    if payment is not None and quantile is not None:
+        raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
     for path in (output, plot):
         if path is not None:
             check_output(path, force=force)
+    wanted = _Wanted(
+        method,
+        components,
+        DEFAULT_RIDGE if rho is None else rho,
+        bounds,
+        quantile or 0.0,
+        bins,
+        equal_frequency,
+    )
     schema = load_schema(schema_file).schema
     with working("fitting the projection"):
-        frame = check_pilot(read_table(pilot), schema, missing or MISSING_TOKENS)
-        fitted = fit_projection(
-            frame,
-            schema,
-            method,
-            components,
-            bins=bins,
-            ridge=DEFAULT_RIDGE if rho is None else rho,
-            bounds=bounds,
-            quantile=quantile,
-            equal_frequency=equal_frequency,
-        )
-    facts = reduction_facts(fitted, method, len(frame))
-    facts["bounds"] = bounds
-    facts["quantile"] = quantile
-    if method == "dca":
-        facts["rho"] = DEFAULT_RIDGE if rho is None else rho
-    write_output(output, projection_text(fitted.schema, facts).encode(), force=force)
+        fitted = (_exactly if payment is None else partial(_privately, payment))(pilot, schema, wanted, missing)
+    write_output(output, projection_text(fitted.schema, fitted.facts).encode(), force=force)
     if plot is not None:
-        write_output(plot, _drawing(facts).encode(), force=force)
+        write_output(plot, _drawing(fitted.facts).encode(), force=force)
     assert fitted.schema.projection is not None
     names = [component.name for component in fitted.schema.projection.components]
-    _print_fit(output, facts, names, outside(frame, schema), as_json=as_json)
+    _print_fit(output, fitted, names, as_json=as_json)
+
+
+class _Wanted(NamedTuple):
+    """The options of a projection; ``bounds`` is None for the default."""
+
+    method: str
+    components: int
+    ridge: float
+    bounds: str | None
+    quantile: float
+    bins: int
+    equal_frequency: bool
+
+
+class _Fitted(NamedTuple):
+    """The schema with its projection, facts for file and screen, and counts outside the bounds (None if private)."""
+
+    schema: Schema
+    facts: dict[str, Any]
+    beyond: list[Outside] | None
+
+
+def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
+    """A projection of the records as they are."""
+    from aggregator.models.pilot import check_pilot, outside
+    from aggregator.models.reduction import fit_projection
+    from aggregator.publishing.projection_file import reduction_facts
+    from aggregator.tables import MISSING_TOKENS, read_table
+
+    bounds = wanted.bounds or "pilot"
+    frame = check_pilot(read_table(pilot), schema, missing or MISSING_TOKENS)
+    fitted = fit_projection(
+        frame,
+        schema,
+        wanted.method,
+        wanted.components,
+        bins=wanted.bins,
+        ridge=wanted.ridge,
+        bounds=bounds,
+        quantile=wanted.quantile,
+        equal_frequency=wanted.equal_frequency,
+    )
+    facts = reduction_facts(fitted, wanted.method, len(frame)) | {"bounds": bounds, "quantile": wanted.quantile}
+    if wanted.method == "dca":
+        facts["rho"] = wanted.ridge
+    return _Fitted(fitted.schema, facts, outside(frame, schema))
+
+
+def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
+    """A differentially private projection, paid from a budget."""
+    from aggregator.central.budget import BudgetFile
+    from aggregator.central.pilots.projecting import MOMENTS, ProjectionTerms, project_records
+    from aggregator.tables import MISSING_TOKENS, read_table
+
+    with BudgetFile.open(payment.budget) as budget:
+        terms = ProjectionTerms(
+            wanted.method,
+            wanted.components,
+            payment.epsilon_micro,
+            payment.delta,
+            budget.adjacency,
+            wanted.ridge,
+            wanted.bins,
+            wanted.equal_frequency,
+            wanted.bounds or MOMENTS,
+        )
+        made = project_records(read_table(pilot), schema, terms, budget, missing=missing or MISSING_TOKENS)
+    return _Fitted(made.schema, made.facts, None)
 
 
 def _drawing(facts: dict[str, Any]) -> str:
@@ -108,20 +195,26 @@ def _drawing(facts: dict[str, Any]) -> str:
     from aggregator.plots import Bars, bar_chart
 
     names = [str(index + 1) for index in range(len(facts["explained"]))]
-    series = [Bars("explained variance", facts["explained"]), Bars("discriminant power", facts["discriminant"])]
+    shown = {"explained variance": "explained", "discriminant power": "discriminant"}
+    series = [Bars(text, facts[key]) for text, key in shown.items() if key in facts]
     return bar_chart(f"Components of {facts['method'].upper()}", names, series, x_label="component", y_label="share")
 
 
-def _print_fit(output: Path, facts: dict[str, Any], names: list[str], beyond: list[Outside], *, as_json: bool) -> None:
+def _print_fit(output: Path, fitted: _Fitted, names: list[str], *, as_json: bool) -> None:
+    """Print facts and a table of the components; of an exact fit also the numbers outside the bounds."""
+    facts, beyond = fitted.facts, fitted.beyond
     if as_json:
-        print_json({"projection": str(output), **facts, "components": names, "inputs": [b._asdict() for b in beyond]})
+        inputs = {} if beyond is None else {"inputs": [one._asdict() for one in beyond]}
+        print_json({"projection": str(output), **facts, "components": names, **inputs})
         return
-    shown = ("method", "rho", "pilot_rows", "bounds", "worst_error")
-    print_facts({"projection": output, **{name.replace("_", " "): facts[name] for name in shown if name in facts}})
-    rows = zip(names, facts["explained"], facts["discriminant"], facts["clipped"], strict=True)
-    columns = ("component", "explained %", "discriminant power", "clipped %")
-    table = [(name, f"{100 * a:.2f}", f"{b:.4f}", f"{100 * c:.2f}") for name, a, b, c in rows]
-    print_table(columns, table, numeric=columns[1:])
+    print_facts({"projection": output, **{name.replace("_", " "): facts[name] for name in _SHOWN if name in facts}})
+    columns = [key for key in ("explained", "discriminant", "clipped") if key in facts]
+    rows = zip(names, *([_COLUMNS[key][1](value) for value in facts[key]] for key in columns), strict=True)
+    titles = ["component", *(_COLUMNS[key][0] for key in columns)]
+    print_table(titles, list(rows), numeric=titles[1:])
+    if beyond is None:
+        note("every number here is public or has noise; the projection may be published")
+        return
     print_table(("input", "below", "above", "missing"), beyond, numeric=("below", "above", "missing"))
     if any(one.below or one.above for one in beyond):
         note("numbers outside the bounds of their feature count as the bound; reports do not tell how many there are")

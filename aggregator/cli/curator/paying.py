@@ -1,0 +1,61 @@
+"""Options of commands whose result may be private and is then paid from a curator's budget."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from aggregator.cli.options import PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+    from pathlib import Path
+
+
+class Payment(NamedTuple):
+    """What a private result may cost, and who pays.
+
+    Attributes:
+        epsilon_micro: ε in millionths.
+        delta: δ.
+        budget: path of the budget file.
+    """
+
+    epsilon_micro: int
+    delta: Fraction
+    budget: Path
+
+
+def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--private``, ``--epsilon``, ``--delta`` and ``--budget``. They give ``payment``, or None.
+
+    ``--private`` without ε or a budget file is wrong usage, and so are the others without ``--private``.
+    """
+
+    @wraps(command)
+    def checked(
+        *args: Any, private: bool, epsilon: str | None, delta: str | None, budget: Path | None, **rest: Any
+    ) -> Any:
+        from aggregator.central.composition import parse_delta
+        from protocol.epsilon import micro_epsilon
+
+        payment = None
+        if private:
+            if epsilon is None or budget is None:
+                raise click.UsageError("--private needs --epsilon and --budget", click.get_current_context())
+            payment = Payment(micro_epsilon(epsilon), parse_delta(delta or "0"), budget)
+        elif any(given is not None for given in (epsilon, delta, budget)):
+            raise click.UsageError("--epsilon, --delta and --budget go with --private", click.get_current_context())
+        return command(*args, payment=payment, **rest)
+
+    for option in (
+        click.option("--budget", type=PATH, help="With --private: the budget file that pays; says the adjacency."),
+        click.option("--delta", help="With --private: δ of the result; default 0."),
+        click.option("--epsilon", help="With --private: ε of the result, in all."),
+        click.option("--private", is_flag=True, help="Make a differentially private result, paid from a budget."),
+    ):
+        checked = option(checked)
+    return checked
