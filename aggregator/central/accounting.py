@@ -136,8 +136,8 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
         if not is_sensitive:
             weights.append(Fraction(0))
         elif division == EQUAL:
-            fellows = sum(other == owner and needs for other, needs in zip(owners, sensitive, strict=True))
-            weights.append(Fraction(1, fellows))
+            of_feature = sum(other == owner and needs for other, needs in zip(owners, sensitive, strict=True))
+            weights.append(Fraction(1, of_feature))
         else:
             weights.append(Fraction(1) if division == TWO_TO_ONE else _worth(one, classes, adjacency))
     total = sum(weights, Fraction(0))

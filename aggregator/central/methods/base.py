@@ -116,11 +116,11 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
         cost: cost of the fit, for the card.
     """
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
-    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _above(cost.rho)}
+    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
     released = tuple(one.released for one in sums)
     return curated(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))
 
 
-def _above(number: Fraction) -> str:
+def _rounded_up(number: Fraction) -> str:
     """The number as decimal text with nine places, rounded up."""
     return f"{ceil(number * 10**9) / 10**9:.9f}"
