@@ -1,4 +1,4 @@
-"""Exact privacy of the integer methods, by enumeration of all small data sets and all their neighbours."""
+"""Privacy by enumeration of all small data sets and all their neighbours: exact for integers, numeric for densities."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pytest
 from aggregator.central import accounting
 from aggregator.central.accounting import Budget, Vector, privacy_loss, with_noise
 from aggregator.central.fitting import cost_of_fit
-from aggregator.central.methods import global_std, global_var
+from aggregator.central.methods import global_std, global_var, smooth
 from aggregator.central.methods.sums import vectors
+from aggregator.central.methods.table import METHODS
 from aggregator.central.records import Records
 from aggregator.central.terms import ADJACENCIES, DIVISIONS, FitTerms
 from aggregator.models.encoding import NO_NUMBER
@@ -173,3 +174,60 @@ def test_a_division_spends_nearly_all_and_never_more(adjacency, division, epsilo
 def test_means_per_class_cover_no_changed_label_and_no_unknown_size(method, adjacency):
     with pytest.raises(InputError, match="adjacency_uncovered"):
         cost_of_fit(SCHEMA, FitTerms(method, MICRO, adjacency=adjacency))
+
+
+DENSITIES = {
+    "cauchy": lambda z: 1 / (1 + z**2),
+    "gamma4": lambda z: 1 / (1 + z**4),
+    "student-t": lambda z: (3 + z**2) ** -2,
+}
+"""Densities up to a constant, which cancels in a ratio."""
+GRID_OF_VALUES = (-SCALE, -SCALE // 3, SCALE)
+
+
+def released_by(method, noise, values, monkeypatch, epsilon_micro):
+    """Statistic, scale k·S and noise's name of both numbers that a method releases of one class."""
+    found = []
+
+    def note(statistic, sensitivity, calibration, grid, stream):
+        assert sensitivity.beta <= calibration.beta
+        found.append((float(statistic), float(calibration.multiplier * sensitivity.value)))
+        return grid
+
+    monkeypatch.setattr(smooth, "release", note)
+    terms = FitTerms(method, MICRO, adjacency="change-features", noise=noise, trim_micro=250_000)
+    budgets = (Budget(epsilon_micro), Budget(epsilon_micro))
+    METHODS[method].moments(np.array(values), budgets, terms, Stream(bytes(32), b"test"))
+    return found
+
+
+def largest_log_ratio(one, other, density):
+    """Largest |ln| ratio of the densities of two releases (f, k·S), over a grid of outputs around both."""
+    centre, width = (one[0] + other[0]) / 2, max(one[1], other[1]) + abs(one[0] - other[0])
+    y = centre + width * np.concatenate([np.linspace(-6, 6, 1201), [-1e6, -1e3, 1e3, 1e6]])
+    first, second = (np.log(density((y - f) / scale) / scale) for f, scale in (one, other))
+    return float(np.abs(first - second).max())
+
+
+@pytest.mark.parametrize(
+    ("method", "noise"),
+    [("smooth", "cauchy"), ("smooth", "gamma4"), ("smooth-trimmed", "student-t"), ("bun-steinke", "student-t")],
+)
+def test_densities_of_smooth_methods_differ_by_at_most_epsilon_on_all_neighbours(method, noise, monkeypatch):
+    epsilon = 0.7
+    known = {
+        values: released_by(method, noise, values, monkeypatch, round(epsilon * MICRO))
+        for values in combinations_with_replacement(sorted(GRID_OF_VALUES), 4)
+    }
+    worst = [0.0, 0.0]
+    too_thin = [0.0, 0.0]
+    for values, ours in known.items():
+        for replaced, new in product(range(4), GRID_OF_VALUES):
+            theirs = known[tuple(sorted([*values[:replaced], new, *values[replaced + 1 :]]))]
+            for place in (0, 1):
+                one, other = ours[place], theirs[place]
+                worst[place] = max(worst[place], largest_log_ratio(one, other, DENSITIES[noise]))
+                thin = [(f, scale / 4) for f, scale in (one, other)]
+                too_thin[place] = max(too_thin[place], largest_log_ratio(*thin, DENSITIES[noise]))
+    assert max(worst) <= epsilon * (1 + 1e-9)
+    assert min(too_thin) > epsilon  # a quarter of the noise is seen as too little
