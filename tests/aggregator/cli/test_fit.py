@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -136,3 +139,67 @@ def test_refusals_cost_nothing(folder, more, reason):
     found = fit(*more.pop("more", ()), **more, status=1).stderr
     assert found.startswith(f"{reason}: "), found
     assert queries() == []
+
+
+# The page for curators ---------------------------------------------------------------------------------
+
+PAGE = (Path(__file__).parents[3] / "docs" / "curator.md").read_text("utf-8")
+WARD = """name = "ward 7"
+[label]
+name = "outcome"
+classes = ["home", "intensive care"]
+[[features]]
+name = "lactate"
+kind = "numeric"
+low = 0
+high = 10
+bins = 4
+substitute = 2
+"""
+
+
+@pytest.fixture
+def hospital(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ward.toml").write_text(WARD)
+    rows = [f"{('home', 'intensive care')[n % 2]},{2 + 4 * (n % 2)}.{n % 7}\n" for n in range(200)]
+    for name in ("patients.csv", "others.csv"):
+        (tmp_path / name).write_text("outcome,lactate\n" + "".join(rows))
+
+
+def blocks(kind):
+    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_the_commands_and_the_program_of_the_page_work(hospital):
+    first, *rest = blocks("")[0].splitlines()
+    run(*shlex.split(first)[1:], "--no-passphrase")
+    for line in rest:
+        shown = run(*shlex.split(line)[1:]).stdout
+    for told in blocks("")[1].splitlines():
+        if told.startswith(("hides", "left", "records")):
+            assert told in shown
+    (program,) = blocks("python")
+    exec(compile(program, "docs/curator.md", "exec"), {})
+    assert len(json.loads(run("budget", "show", "ward7.hsb", "--json").stdout)["queries"]) == 2
+
+
+def test_the_page_names_every_method_adjacency_and_reason_that_exists():
+    from aggregator.central.methods.table import METHODS
+    from aggregator.central.terms import ADJACENCIES
+
+    rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])}
+    assert named == {*METHODS, *ADJACENCIES}
+    reasons = (Path(__file__).parents[3] / "docs" / "reasons.md").read_text("utf-8")
+    for reason in ("budget_exceeded", "data_unknown", "budget_damaged", "outside_bounds", "class_too_small"):
+        assert f"`{reason}`" in PAGE
+        assert f"| `{reason}` |" in reasons
+
+
+def test_noise_without_a_variance_foretells_no_accuracy(folder):
+    run("budget", "new", "f.hsb", "--name", "f", "--epsilon", "8", "--adjacency", "change-features")
+    run("budget", "assign", "f.hsb", "a.csv")
+    found = json.loads(fit("--method", "smooth", "--budget", "f.hsb", "--json", epsilon="8").stdout)
+    assert found["noise"] == "cauchy"
+    assert found["expected_accuracy"] is None
