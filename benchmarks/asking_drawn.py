@@ -67,19 +67,23 @@ class DrawnFleet:
             self.answers[feature] += n
             self._counts[feature] += self._laws[feature].counts(n, self._rng)
 
-    def tables(self) -> Tables:
-        """P(class) and P(value | class) from all answers so far."""
+    def tables(self, summed: int | None = None) -> Tables:
+        """P(class) and P(value | class) from all answers so far, for a model of ``summed`` features; None: of all."""
         counts = tuple(tuple(each.tolist()) for each in self._counts)
         statistics = estimate(self._campaign, Tally(self._campaign.id, tuple(self.answers), counts))
-        return posterior_tables(statistics, range(self.features))
+        return posterior_tables(statistics, range(self.features), summed)
 
-    def evaluate(self, tables: Tables, step: Step) -> Evaluated:
-        """The devices of a share tell of one candidate each whether it is right, by randomised response."""
+    def evaluate(self, step: Step) -> Evaluated:
+        """The devices of a share tell of one candidate each whether it is right, by randomised response.
+
+        Candidates are made of the answers so far: no campaign asks about features between evaluations.
+        """
         assert step.share is not None
         keep = 1 / (1 + exp(-self._fleet.epsilon_micro / MICRO))
         n = round(step.share.part * self._fleet.devices / len(step.models))
         heard = {}
         for features in step.models:
+            tables = self.tables(len(features))
             right = float((predicted(tables, features, self._codes) == self._labels).mean())
             said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
             heard[features] = Heard(n, (said - 1 + keep) / (2 * keep - 1))
@@ -111,12 +115,12 @@ def drawn_trial(
     tables = crowd.tables()
     while asked[-1].share.high < 1 << 32 and (found := next_evaluation(tables, fleet, asked, waves, 1)) is not None:
         assert found.kind == EVALUATE
-        waves.append(crowd.evaluate(tables, found))
+        waves.append(crowd.evaluate(found))
         evaluated += waves[-1].share.part
     shares = [each.share for each in asked] + [each.share for each in waves]
     end = conclusion(crowd.features, fleet, crowd.answers, waves, shares)
     for each in end.asks:
         crowd.ask(each)
     assert end.features is not None
-    right = predicted(crowd.tables(), end.features, data.codes[test]) == data.labels[test]
+    right = predicted(crowd.tables(len(end.features)), end.features, data.codes[test]) == data.labels[test]
     return 100 * float(right.mean()), len(end.features), evaluated

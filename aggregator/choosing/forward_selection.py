@@ -219,7 +219,7 @@ def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
         def scores(number: int, rng: np.random.Generator) -> Scores:
             # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
             statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
-            tables = posterior_tables(statistics, range(len(laws)))
+            tables = posterior_tables(statistics, range(len(laws)), number)
             prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
             return _scores(part, prior, tables.likelihood)
 

@@ -72,8 +72,13 @@ _NEAR = 3
 _LEAST = 1e-12
 
 
-def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
+def posterior_tables(statistics: Statistics, features: Sequence[int], summed: int | None = None) -> Tables:
     """Post-processing ``posterior``: P(class), and P(value | class) of the given observed features.
+
+    Args:
+        statistics: estimates of a campaign, or of several joined ones.
+        features: indices of observed features.
+        summed: F, the number of features of a model; None means all that ``statistics`` has.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
@@ -81,7 +86,12 @@ def posterior_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
     joints = [joint_table(statistics, feature) for feature in features]
-    return Tables(prior, _likelihoods(joints, prior, weights / weights.sum(), _Caution.of(statistics)))
+    return Tables(
+        prior,
+        _likelihoods(
+            joints, prior, weights / weights.sum(), _Caution.of(statistics, summed or len(statistics.schema.observed))
+        ),
+    )
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -136,8 +146,8 @@ class _Caution(NamedTuple):
     other: float
 
     @classmethod
-    def of(cls, statistics: Statistics) -> _Caution:
-        features, odds = len(statistics.schema.observed), stakes(statistics)
+    def of(cls, statistics: Statistics, features: int) -> _Caution:
+        odds = stakes(statistics)
         zeros = SHARP * max(1.0, features * odds / CALM) ** 0.5
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 

@@ -293,3 +293,13 @@ def test_a_table_of_many_zeros_needs_no_less_noise_among_many_features():
     found = estimate(LARGE, Tally(LARGE.id, tuple(map(sum, counts)), tuple(counts)))
     exact, ours = (POSTPROCESSES[name](found, [0]).likelihood[0] for name in ("simplex", "posterior"))
     np.testing.assert_array_equal(exact, ours)
+
+
+def test_a_model_of_few_of_the_features_needs_no_less_noise():
+    """A model sums five features, so the noise of the others does not enter it: its tables are those of ``simplex``."""
+    found = weak_features(100_000, np.random.default_rng(1))
+    exact = POSTPROCESSES["simplex"](found, range(5)).likelihood
+    for one, other in zip(exact, posterior_tables.posterior_tables(found, range(5), 5).likelihood, strict=True):
+        np.testing.assert_array_equal(one, other)
+    of_all = posterior_tables.posterior_tables(found, range(5)).likelihood
+    assert any(not np.array_equal(one, other) for one, other in zip(exact, of_all, strict=True))
