@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.methods.base import subjects_of
+from aggregator.central.methods.sums import exact_sums
 from aggregator.central.records import read_records
 from aggregator.central.terms import ADJACENCIES, DIVISIONS, FAMILIES, FitTerms, terms_id
 from aggregator.estimates.joining import join
@@ -17,6 +19,7 @@ from aggregator.estimates.source import campaign_of
 from protocol import SCALE, canonical
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.questions import Question
 from protocol.schema import Label, build_schema
 
 SEED = bytes(range(32))
@@ -174,3 +177,22 @@ def test_numbers_outside_the_bounds_are_clipped_and_counted_or_refused():
     assert read_records(frame[1:].assign(size=[0.0, *[10.0] * 48]), SCHEMA, strict=True).at_bounds == ("size",)
     with pytest.raises(InputError, match="empty_file"):
         read_records(frame[:0], SCHEMA)
+
+
+def test_exact_sums_add_up_what_devices_would_be_asked():
+    """Inputs by the device's rules, one record at a time; some numbers and categories are missing."""
+    schema = build_schema(SCHEMA.label, [SCHEMA.features[0], Numeric("size", "0", "10", [0], substitute=None)])
+    frame = people(60).astype(object)
+    frame.loc[::7, "size"] = None
+    frame.loc[::11, "colour"] = None
+    rows = frame.to_dict("records")
+    for family in ("discrete", "gaussian"):
+        subjects = subjects_of(schema, FitTerms("sums", 1, family=family))
+        found = exact_sums(read_records(frame, schema), subjects)
+        for subject, sums in zip(subjects, found, strict=True):
+            expected = np.zeros(subject.size, np.int64)
+            for row in rows:
+                observed = schema.observe({**row, "size": None if row["size"] is None else float(row["size"])})
+                given = Question(subject, 0, 0, None).input_of(observed, schema.label.code(row["label"]), 2)
+                expected += given if subject.kind == "moment" else np.arange(subject.size) == given
+            assert list(sums) == expected.tolist(), subject
