@@ -28,6 +28,7 @@ from aggregator.models.pilot import check_pilot
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import rehearse_signing, sign_statistics
 from aggregator.publishing.workspace import Workspace, open_workspace
+from aggregator.tables import MISSING_TOKENS
 from protocol import SCALE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
@@ -36,7 +37,7 @@ from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Collection, Iterator
     from pathlib import Path
 
     import pandas as pd
@@ -82,6 +83,7 @@ def fit_records(
     budget: BudgetFile,
     *,
     name: str,
+    missing: Collection[str] = MISSING_TOKENS,
     strict: bool = False,
     days: int = 365,
     now: int | None = None,
@@ -101,6 +103,7 @@ def fit_records(
         terms: terms of the fit, with the budget's adjacency.
         budget: the open budget file, to which the records are assigned.
         name: of the model.
+        missing: texts of a missing value.
         strict: refuse numbers outside the bounds, in place of clipping them.
         days: lifetime of the model.
         now: seconds since 1970; None asks the clock.
@@ -122,7 +125,7 @@ def fit_records(
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
     rehearse_signing(signer, named(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
-    records = read_records(check_pilot(table, schema), schema, strict=strict)
+    records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
     digest = budget.digest(record_bytes(table))
     query = budget.spend(digest, query_of(terms, name), cost)

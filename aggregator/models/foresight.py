@@ -126,16 +126,17 @@ class Foresight(NamedTuple):
     @property
     def warning(self) -> str | None:
         """A warning unless the model is expected to beat always predicting the largest class; None if it is."""
-        if self.beats:
-            return None
+        return None if self.beats else f"{self.doubt}; gather more reports, or ask fewer questions"
+
+    @property
+    def doubt(self) -> str:
+        """What the warning says of a model that is not expected to beat the largest class, without any advice."""
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
         if self.beats is None:
             said = f"it can not be told yet whether the model{found} is right more often than who"
         else:
             said = f"by its own statistics the model{found} is right no more often than who"
-        return (
-            f"{said} always says the largest class: {self.largest_shown}; gather more reports, or ask fewer questions"
-        )
+        return f"{said} always says the largest class: {self.largest_shown}"
 
 
 def _said(share: float | None) -> str:

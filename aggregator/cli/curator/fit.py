@@ -13,6 +13,7 @@ from aggregator.cli.options import (
     force_option,
     json_option,
     life_option,
+    missing_option,
     output_option,
     passphrase_option,
     workspace_option,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
               show_default=True, help="Share of the values that trimmed means leave out at either end.")  # fmt: skip
 @click.option("--variance-floor", type=click.FloatRange(0, 1, min_open=True), default=DEFAULT_FLOOR_MICRO / MICRO,
               show_default=True, help="Smallest variance of a number, with its bounds scaled to -1 and 1.")  # fmt: skip
+@missing_option
 @click.option("--strict", is_flag=True, help="Refuse numbers outside the bounds; default: count them as the bound.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
 @workspace_option
@@ -80,6 +82,7 @@ def fit(
     postprocess: str,
     trim: float,
     variance_floor: float,
+    missing: tuple[str, ...],
     name: str | None,
     workspace: Path,
     output: Path,
@@ -112,7 +115,7 @@ def fit(
     from aggregator.central.curating import fit_records
     from aggregator.publishing.workspace import open_workspace
     from aggregator.schema_file import load_schema
-    from aggregator.tables import read_table
+    from aggregator.tables import MISSING_TOKENS, read_table
 
     check_output(output, force=force)
     described = load_schema(schema_file)
@@ -140,6 +143,7 @@ def fit(
                 terms,
                 budget,
                 name=described.name if name is None else name,
+                missing=missing or MISSING_TOKENS,
                 strict=strict,
                 days=days,
             )
@@ -183,8 +187,8 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         "expires": document.header.expires if as_json else when(document.header.expires),
     }
     say(facts, as_json=as_json)
-    if expected.warning is not None:
-        warn(expected.warning)
+    if not expected.beats:
+        warn(f"{expected.doubt}; take a larger ε, fewer features, or the method {DEFAULT}")
     for doubt in made.doubts:
         warn(doubt)
     if made.doubts:

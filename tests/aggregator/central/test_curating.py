@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
 import numpy as np
 import pandas as pd
 import pytest
 from support.failures import reason
+from support.killed import every_death
 
 from aggregator.central import curating
 from aggregator.central.budget import BudgetFile
@@ -15,9 +17,9 @@ from aggregator.central.curating import doubts_of, fit_records, made_up_records
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.methods.table import METHODS
 from aggregator.central.records import read_records
-from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES, FitTerms
+from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES, FAMILIES, FitTerms
 from aggregator.publishing import keys
-from aggregator.publishing.workspace import create_workspace
+from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol.features import Categorical, Numeric
@@ -96,7 +98,7 @@ def test_a_device_verifies_the_model_and_classifies_with_it(tmp_path, workspace,
     assert (card["noise"], card["division"]) == (NOISES.get(method, "discrete-laplace"), "2:1")
 
 
-@pytest.mark.parametrize("family", ["discrete", "gaussian"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_all_families_are_signed_and_installed(tmp_path, workspace, family):
     with made(tmp_path, ADD_REMOVE) as budget:
         found = fitted(workspace, budget, terms=FitTerms("sums", 2_000_000, adjacency=ADD_REMOVE, family=family))
@@ -135,6 +137,28 @@ def test_the_payment_is_in_the_file_before_the_noise_is_drawn(tmp_path, workspac
         fitted(workspace, budget, random_bytes=random_bytes)
     assert seen == [1]
     assert budget.state().queries[0].query == "fit 'ward': sums, gaussian, ε = 1 divided 2:1"
+
+
+@pytest.mark.slow
+def test_a_fit_that_is_killed_anywhere_has_paid_for_what_left(tmp_path, workspace):
+    """Killed before each change of a file that Python makes, no model is in the workspace that was not paid."""
+    deaths = 0
+    work = shutil.copytree(workspace.path, tmp_path / "work")
+    start = len(list(work.glob("published/*.hsm")))
+    with made(tmp_path, micro=900_000_000) as budget:
+        pass
+    opened = open_workspace(work)
+
+    def fit_once():
+        with BudgetFile.open(tmp_path / "w.hsb") as budget:
+            fitted(opened, budget)
+
+    for deaths in every_death(fit_once):
+        with BudgetFile.open(tmp_path / "w.hsb") as budget:
+            assert len(list(work.glob("published/*.hsm"))) - start <= len(budget.state().queries), deaths
+    assert deaths >= 4
+    with BudgetFile.open(tmp_path / "w.hsb") as budget:
+        assert len(budget.state().queries) > len(list(work.glob("published/*.hsm"))) - start > 0
 
 
 @pytest.mark.parametrize(
@@ -232,6 +256,14 @@ def test_the_number_of_records_leaves_with_noise_where_it_is_not_public(workspac
             found = fitted(workspace, budget, micro=200_000)
         totals.add(found.signed.document.card["reports"])
     assert totals != {len(TABLE)}
+
+
+def test_texts_of_missing_values_are_the_callers(workspace, tmp_path):
+    table = TABLE.copy()
+    table.loc[:9, "size"] = "n/a"
+    with made(tmp_path, table=table) as budget:
+        assert reason(fitted, workspace, budget, table) == "value_invalid"
+        assert fitted(workspace, budget, table, missing=("n/a",)).query == 1
 
 
 @pytest.mark.parametrize(
