@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, log
+from numbers import Integral
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,14 +79,14 @@ class BoundedValues:
             low, high: bounds that were chosen without looking at the values.
 
         Raises:
-            InputError: ``range_invalid``: ``low`` is not below ``high``, or n·(high − low) is above 2⁶¹;
+            InputError: ``range_invalid``: the bounds are no integers or not in order, or n·(high − low) is above 2⁶¹;
                 ``values_invalid``: a value is no integer; ``outside_bounds``: a value is outside the bounds.
         """
         given = np.asarray(values)
         if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
             raise InputError("values_invalid", "values are integers in one dimension: round them to a grid first")
-        if not low < high:
-            raise InputError("range_invalid", "the lower bound must be below the upper bound")
+        if not (_is_whole(low) and _is_whole(high) and low < high):
+            raise InputError("range_invalid", "bounds are two integers, the lower below the upper")
         if given.size and not (low <= int(given.min()) and int(given.max()) <= high):
             raise InputError("outside_bounds", "a value is outside the bounds: clip it, or take wider bounds")
         self.n, self.low, self.high, self.width = given.size, int(low), int(high), int(high) - int(low)
@@ -317,9 +318,14 @@ def _sum_of_squares(values: Integers) -> int:
     return int(values @ values)
 
 
+def _is_whole(number: object) -> bool:
+    """Whether a number is an integer of any type, for example numpy's."""
+    return isinstance(number, Integral)
+
+
 def _check_trim(n: int, trim: int) -> None:
-    if not 0 <= trim <= (n - 1) // 2 or n < 1:
-        raise InputError("trim_invalid", "trimming leaves at least one value: take a smaller trim")
+    if not (_is_whole(trim) and 0 <= trim <= (n - 1) // 2) or n < 1:
+        raise InputError("trim_invalid", "trim is a whole number, and trimming leaves at least one value")
 
 
 def _check_two(n: int) -> None:

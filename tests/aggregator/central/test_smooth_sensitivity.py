@@ -269,6 +269,8 @@ def test_large_numbers_stay_exact():
         ("range_invalid", lambda: BoundedValues([1], 1, 1)),
         ("range_invalid", lambda: BoundedValues([1, 1, 1], 0, 1 << 60)),
         ("range_invalid", lambda: BoundedValues([1 << 62], 1 << 62, (1 << 62) + 1)),
+        ("range_invalid", lambda: BoundedValues([], 0.2, 0.9)),
+        ("trim_invalid", lambda: trimmed_mean(BoundedValues([1, 1, 1], 0, 1), 0.5)),
         ("trim_invalid", lambda: trimmed_mean(BoundedValues([1, 1], 0, 1), 1)),
         ("trim_invalid", lambda: trimmed_mean(BoundedValues([1, 1], 0, 1), -1)),
         ("trim_invalid", lambda: smooth_sensitivity_of_mean(BoundedValues([], 0, 1), Fraction(1))),
