@@ -18,6 +18,7 @@ Source: docs/decisions/0062.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -110,7 +111,8 @@ def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
     """What to ask, from the argument ``ask`` of a caller and the schema file's own table.
 
     Args:
-        given: names separated by commas, a list of names, or a table; None or the empty text for the file's table.
+        given: names separated by commas, with double quotes around a name that has a comma (:func:`listed`); a list of
+            names, or a table; None for the file's table.
         ask: the schema file's table.
 
     Raises:
@@ -120,10 +122,25 @@ def ask_of(given: str | Iterable[str] | Ask | None, ask: Ask) -> Ask:
         return ask
     if isinstance(given, Mapping):
         return given
-    names = [name.strip() for name in given.split(",")] if isinstance(given, str) else list(given)
+    names = _split(given) if isinstance(given, str) else list(given)
     if not names or not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
         raise InputError("ask_invalid", "name each feature to ask about once, for example: odor,gill-size")
     return {name: AskedFeature() for name in names}
+
+
+def _split(given: str) -> list[str]:
+    """The names of a text, without the spaces around them; no name if quotes are not closed."""
+    try:
+        return [name.strip() for row in csv.reader([given], skipinitialspace=True, strict=True) for name in row]
+    except csv.Error:
+        return []
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names as one text that :func:`ask_of` reads: separated by commas, in double quotes where a name has a comma."""
+    return ", ".join(
+        '"' + name.replace('"', '""') + '"' if "," in name or name.startswith('"') else name for name in names
+    )
 
 
 def resolve(schema: Schema, ask: Ask) -> Asked:

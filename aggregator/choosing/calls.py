@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
 
+MOST_DEVICES = 10**15
+"""Largest size of a fleet."""
+
 
 def design(
     pilot: str | Path | pd.DataFrame,
@@ -55,15 +58,15 @@ def design(
         pilot: a CSV file of records with their label, or a table of text from :func:`aggregator.read_table`.
         schema: a schema file, its path, or a schema; what a file says in ``[ask]`` is replaced.
         epsilon: ε of the one answer of a device.
-        devices: size of the fleet, at least 1.
+        devices: size of the fleet, 1 to 10¹⁵.
         missing: cells of the pilot that stand for a missing value.
         seed: of the simulated answers.
         judge: whether the accuracies of the whole procedure and of the pilot alone are measured. It takes most of the
             time.
 
     Raises:
-        InputError: ``argument_invalid``: ``devices`` is no positive number; ``epsilon_invalid``; the schema or the
-            pilot can not be read (:func:`aggregator.schema_file.load_schema`, :func:`check_pilot`);
+        InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
+            the pilot can not be read (:func:`aggregator.schema_file.load_schema`, :func:`check_pilot`);
             ``pilot_too_small``, ``schema_invalid`` (:func:`aggregator.choosing.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon)
@@ -92,7 +95,7 @@ def refine(
         stores: stores of the campaigns that asked about features, open or their folders, in any order; none for the
             first step.
         evaluations: stores of the evaluations of the series, in any order.
-        devices: size of the fleet, at least 1; the same at each step.
+        devices: size of the fleet, 1 to 10¹⁵; the same at each step.
         epsilon: ε of the one answer of a device in the series.
         schema: only for the first step: a schema file, its path, or a schema. The table ``[ask]`` of a file says which
             features the series may ask about, and their groups.
@@ -100,8 +103,8 @@ def refine(
 
     Raises:
         InputError: ``argument_invalid``: neither stores nor a schema, or both; a schema without the name of a series;
-            ``devices`` is no positive number; ``epsilon_invalid``; the schema can not be read; ``refine_invalid`` and
-            the other reasons of :func:`aggregator.choosing.from_answers.refine`.
+            ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
+            ``refine_invalid`` and the other reasons of :func:`aggregator.choosing.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """
@@ -149,8 +152,8 @@ def _fleet(devices: int, epsilon: str | float) -> Fleet:
     Raises:
         InputError: ``argument_invalid``, ``epsilon_invalid``.
     """
-    if devices < 1:
-        raise InputError("argument_invalid", "devices is a positive number")
+    if not 1 <= devices <= MOST_DEVICES:
+        raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
     micro = micro_epsilon(epsilon)
     check_answer_micro(micro)
     return Fleet(devices, micro)

@@ -26,6 +26,7 @@ from aggregator.choosing.steps import (
 )
 from aggregator.estimates.joining import join
 from aggregator.models.posterior.tables import posterior_tables
+from aggregator.publishing.series import check_series_name
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped
@@ -157,7 +158,11 @@ def first_step(schema: Schema, series: str, fleet: Fleet) -> Refined:
         schema: the features that the series may ask about, with their groups.
         series: name of the series.
         fleet: devices and ε.
+
+    Raises:
+        InputError: ``series_invalid``: the series has a name that no campaign can state.
     """
+    check_series_name(series)
     step = next_round(len(schema.observed), fleet, [], None)
     assert step is not None
     return Refined(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)
@@ -237,6 +242,10 @@ def _check(stores: Sequence[Statistics], everything: Sequence[Statistics], fleet
     shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
+    for before, after in pairwise([Share(0, 0), *shares]):
+        if before.high < after.low:
+            gap = Share(before.high, after.low).shown
+            raise InputError("refine_invalid", f"no store asked the devices {gap}; give all stores of the series")
     found = {one.campaign.series.name for one in everything if one.campaign.series is not None}
     if len(found) != 1:
         raise InputError("refine_invalid", f"the campaigns are of {len(found)} series; refine one series at a time")

@@ -25,6 +25,7 @@ from aggregator.choosing.forward_selection import (
 )
 from aggregator.forecast.population import Population
 from aggregator.forecast.rehearsal import Z95
+from aggregator.models.pilot import check_columns
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Grouped, Numeric
 from protocol.schema import build_schema
@@ -80,6 +81,9 @@ class Designed(NamedTuple):
         fleet: accuracy of the whole procedure on records that it has not seen; None if it was not asked for.
         alone: accuracy of Naive Bayes on the pilot's records alone, with features chosen for that; None likewise.
         lead: accuracy of the fleet minus that of the pilot alone, and its standard error; None likewise.
+        used: number of records that all of this was measured on, at most :data:`MOST_RECORDS`.
+        records: number of the pilot's records with a class.
+        unlabelled: number of the other records, which are left out.
     """
 
     file: SchemaFile
@@ -89,6 +93,16 @@ class Designed(NamedTuple):
     fleet: Judged | None = None
     alone: Judged | None = None
     lead: tuple[float, float] | None = None
+    used: int = 0
+    records: int = 0
+    unlabelled: int = 0
+
+    @property
+    def source(self) -> str:
+        """The records that were used, in words: all of the pilot, or a random part of a large one."""
+        if self.used == self.records:
+            return "the pilot alone"
+        return f"a random part of the pilot ({self.used} of {self.records} records)"
 
     @property
     def verdict(self) -> str:
@@ -97,12 +111,19 @@ class Designed(NamedTuple):
             return ""
         gain, error = self.lead
         said = f"{100 * gain:+.1f} ± {100 * error:.1f} points"
+        alone = self.source
+        if gain < -error:
+            said = f"{-100 * gain:.1f} ± {100 * error:.1f} points"
+            return (
+                f"{alone} would be better than the fleet by {said}: the fleet would add only that its model is about "
+                "all of its people, and not about those who joined the pilot"
+            )
         if gain <= error:
             return (
-                f"the pilot alone is as good as the fleet would be ({said}): the fleet would add only that its model "
+                f"{alone} is as good as the fleet would be ({said}): the fleet would add only that its model "
                 "is about all of its people, and not about those who joined the pilot"
             )
-        return f"the fleet would be better than the pilot alone by {said}"
+        return f"the fleet would be better than {alone} by {said}"
 
 
 def design(
@@ -120,11 +141,13 @@ def design(
 
     Raises:
         InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
-            schema has a projection; the reasons of :meth:`Population.of_frame`.
+            schema has a projection; ``columns_missing``: the pilot lacks a feature; the reasons of
+            :meth:`Population.of_frame`.
     """
     schema = file.schema._replace(groups=())
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted on the pilot already; design a schema without one")
+    check_columns(pilot, schema)
     records = Population.of_frame(pilot, schema)
     rng = np.random.default_rng(seed)
     rows = np.flatnonzero(records.known)
@@ -132,7 +155,8 @@ def design(
         raise InputError(
             "pilot_too_small", f"the pilot has {len(rows)} records with a class; a design needs {LEAST_RECORDS}"
         )
-    if len(rows) > MOST_RECORDS:
+    size = len(rows)
+    if size > MOST_RECORDS:
         rows = np.sort(rng.choice(rows, MOST_RECORDS, replace=False))
     tabled = fleet_scores(devices, epsilon_micro)
     path = select(records, schema, rows, tabled, DRAWS, rng)
@@ -140,7 +164,7 @@ def design(
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
     asked, features = _asked(cuts, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
-    found = Designed(made, cuts, tuple(path), best)
+    found = Designed(made, cuts, tuple(path), best, used=len(rows), records=size, unlabelled=len(pilot) - size)
     if not judge:
         return found
     fleet = _right_on_unseen(records, schema, rows, tabled, np.random.default_rng([seed, 1]))
@@ -242,6 +266,9 @@ def as_json(found: Designed) -> dict[str, Any]:
             for each in found.path
         ],
         "accuracy_fleet": None if found.fleet is None else found.fleet._asdict(),
+        "records": found.records,
+        "used": found.used,
+        "unlabelled": found.unlabelled,
         "accuracy_pilot_alone": None if found.alone is None else found.alone._asdict(),
         "verdict": found.verdict,
     }  # fmt: skip

@@ -53,18 +53,24 @@ class Asked(NamedTuple):
 def after(low: int, part: float) -> Share:
     """The share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
 
-    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down.
+    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down, and is at least one such
+    part.
     """
-    end = max(round((low / WHOLE + part) * GRID), low * GRID // WHOLE + 1)
+    end = max(round((low / WHOLE + part) * GRID), _nearest(low) + 1)
     return Share(low, min(WHOLE, end * WHOLE // GRID))
 
 
 def _shown(place: int) -> str:
     """A place as a decimal of the fleet, or as a fraction if no short decimal gives it."""
-    nearest = -(-place * GRID // WHOLE)
+    nearest = _nearest(place)
     if nearest * WHOLE // GRID == place:
         return f"{nearest / GRID:g}"
     return f"{place}/{WHOLE}"
+
+
+def _nearest(place: int) -> int:
+    """The smallest g with g·2³²/:data:`GRID`, rounded down, at ``place`` or above."""
+    return -(-place * GRID // WHOLE)
 
 
 def used(shares: Iterable[Share]) -> int:

@@ -10,15 +10,20 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from aggregator.choosing.fewer_features import of_features
+from aggregator.estimates.source import newest_origin
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model
 from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.choosing.from_answers import Refined
     from aggregator.publishing.workspace import Workspace
+    from protocol.documents.model import Model
 
 
 def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[bytes], now: int) -> dict[str, bytes]:
@@ -35,6 +40,7 @@ def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[
         Name of each candidate → the bytes of its ``.hsm`` file, in the order in which they are evaluated.
 
     Raises:
+        InputError: ``refine_invalid``: the workspace has another model of a candidate's name.
         InputError, PolicyError, DocumentError, StorageError: a model can not be made or signed
             (:func:`aggregator.publishing.models.publish_model`).
     """
@@ -46,7 +52,27 @@ def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[
     for name, features in refined.candidates.items():
         if name in known:
             found[name] = workspace.copy(known[name])
+            _check_candidate(parse_model(read_envelope(found[name], "model").payload), refined, features)
         else:
             chosen = of_features(refined.statistics, features)
             found[name] = publish_model(workspace, chosen, files, now, name=name, foretell=None)
     return found
+
+
+def _check_candidate(model: Model, refined: Refined, features: Sequence[str]) -> None:
+    """Refuse a model that bears a candidate's name and was not made by :func:`sign_candidates` for this series.
+
+    A second version is refused too: devices may have answered about the first.
+
+    Raises:
+        InputError: ``refine_invalid``.
+    """
+    assert refined.statistics is not None
+    read = {feature.name for feature in model.schema.observed}
+    origin = newest_origin(refined.statistics.sources).id
+    if model.header.version != 1 or read != set(features) or model.campaign != origin:
+        raise InputError(
+            "refine_invalid",
+            f"the workspace has another model named {quoted(model.header.name)}, so this candidate can not have that "
+            "name; begin the series anew under another name",
+        )

@@ -9,7 +9,7 @@ import numpy as np
 from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.population import ASSUMED_RECORDS, Population, assumed
 from aggregator.forecast.rehearsal import Fold, Rehearsal, plain_accuracy
-from aggregator.tables import shorten
+from aggregator.models.pilot import check_columns
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ class Study:
         if pilot is None:
             self.records, folds = ASSUMED_RECORDS, 2
         else:
-            absent = [feature.name for feature in schema.features if feature.name not in pilot.columns]
-            if absent:
-                raise InputError("columns_missing", f"the pilot has no column for the features {shorten(absent)}")
+            check_columns(pilot, schema)
             labelled = int(Population.of_frame(pilot, schema).known.sum())
             if labelled < LEAST_RECORDS:
                 raise InputError(

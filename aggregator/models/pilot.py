@@ -39,6 +39,17 @@ class Outside(NamedTuple):
     missing: int
 
 
+def check_columns(pilot: pd.DataFrame, schema: Schema) -> None:
+    """Refuse a pilot without a column for a feature, which would count as missing in every record.
+
+    Raises:
+        InputError: ``columns_missing``.
+    """
+    absent = [feature.name for feature in schema.features if feature.name not in pilot.columns]
+    if absent:
+        raise InputError("columns_missing", f"the pilot has no column for the features {shorten(absent)}")
+
+
 def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """Check a pilot table of text and convert it to typed values.
 

@@ -62,8 +62,7 @@ def series_share(name: str | None, share: str | None) -> SeriesShare | None:
         return None
     if name is None:
         raise InputError("series_invalid", "a share is a share of a series; name the series too")
-    if not is_text(name) or not is_seen(name):
-        raise InputError("series_invalid", "a series has a name of 1 to 1024 bytes, of characters that can be seen")
+    check_series_name(name)
     ends = ["0", "1"] if share is None else share.split(":")
     if len(ends) != 2 or not all(_NUMBER.fullmatch(end) for end in ends):
         raise InputError("series_invalid", _EXAMPLE)
@@ -71,6 +70,16 @@ def series_share(name: str | None, share: str | None) -> SeriesShare | None:
     if not 0 <= low < high <= WHOLE:
         raise InputError("series_invalid", f"the share ends before it begins, is empty or more than all; {_EXAMPLE}")
     return SeriesShare(name, low, high)
+
+
+def check_series_name(name: str) -> None:
+    """Refuse a name that a campaign can not state.
+
+    Raises:
+        InputError: ``series_invalid``.
+    """
+    if not is_text(name) or not is_seen(name):
+        raise InputError("series_invalid", "a series has a name of 1 to 1024 bytes, of characters that can be seen")
 
 
 def _place(text: str) -> int:

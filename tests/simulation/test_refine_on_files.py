@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,14 @@ from support.commands import invoke, run
 
 import aggregator
 from aggregator.choosing.shares import WHOLE
+from aggregator.cli.reports.refine import _signed
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
+from aggregator.store.store import open_store
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
+from protocol.errors import InputError
 from simulation.experiment import SimulationConfig, vector_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refine")]  # the series is run once
@@ -155,6 +159,29 @@ def test_python_gives_the_steps_and_the_candidates_of_the_command(followed):
         assert list(signed.values()) == [Path(each).read_bytes() for each in said["models"]]
 
 
+def test_another_model_of_a_candidates_name_is_not_handed_out(followed, tmp_path):
+    work = tmp_path / "work"
+    shutil.copytree(followed.folder / "work", work)
+    stores, evaluations, said = next(each for each in followed.steps if each[2]["step"] == "evaluate")
+    name, features = next(item for item in said["candidates"].items() if len(item[1]) > 1)
+    given = [part for store in stores for part in ("--store", store)]
+    run("publish", *given, "--features", features[0], "--name", name, "--workspace", work, "-o", tmp_path / "m.hsm")
+    found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
+    with pytest.raises(InputError, match="refine_invalid: the workspace has another model named"):
+        aggregator.sign_candidates(work, found, stores)
+
+
+def test_candidates_stay_in_their_folder_whatever_the_series_is_called(followed, tmp_path):
+    shutil.copytree(followed.folder / "work", tmp_path / "work")
+    stores, evaluations, said = next(each for each in followed.steps if each[2]["step"] == "evaluate")
+    found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
+    found = found._replace(candidates={"../out-1": next(iter(said["candidates"].values()))})
+    opened = [open_store(store) for store in stores]
+    (file,) = _signed(found, tmp_path / "work", tmp_path / "here", opened, None, force=False)
+    assert file.resolve().parent == tmp_path / "here"
+    assert [each.name for each in tmp_path.iterdir() if each.suffix == ".hsm"] == []
+
+
 def test_candidates_are_the_same_files_in_every_evaluation(followed):
     campaigns = [
         parse_campaign(read_envelope(store.with_suffix(".hsc").read_bytes(), "campaign").payload)
@@ -186,7 +213,7 @@ def test_stores_that_are_of_no_series_or_of_another_epsilon_are_refused(followed
     ran = refused(followed, "--store", followed.stores[0], "--store", followed.stores[0])
     assert ran.stderr.startswith("refine_invalid")
     ran = refused(followed, "--store", followed.stores[1])
-    assert ran.exit_code == 0 or ran.stderr.startswith("refine_invalid")
+    assert ran.stderr.startswith("refine_invalid: no store asked the devices 0:0.25; give all stores of the series")
     ran = refused(followed, "--store", first, "--evaluation", followed.stores[1])
     assert ran.stderr.startswith("refine_invalid")
     assert refused(followed).exit_code == 2
@@ -200,7 +227,7 @@ def test_models_that_refine_did_not_name_are_refused(followed, tmp_path):
             "-o", tmp_path / f"{name}.hsm")  # fmt: skip
         names.append(tmp_path / f"{name}.hsm")
     run("evaluate", "ask", *names, "--workspace", followed.folder / "work", "--epsilon", EPSILON, "--series", "notes",
-        "--share", "0.99:1", "-o", tmp_path / "e.hsc")  # fmt: skip
+        "--share", "0.25:0.3", "-o", tmp_path / "e.hsc")  # fmt: skip
     crowd = people()
     store, _ = answer(followed.folder, tmp_path / "e.hsc", names, crowd, np.random.default_rng(1))
     ran = refused(followed, "--store", followed.stores[0], "--evaluation", store)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.ask_table import listed
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
 from aggregator.files import check_output, write_output
@@ -39,10 +40,12 @@ def design(
     """Choose what a campaign asks, from the records of a few hundred people who agreed to be seen.
 
     Features, groups of their values and bins of numbers are chosen by the accuracy that the answers of so many
-    devices at this ε will give, on records of the pilot that the model was not made of. The output is a schema file
+    devices at this ε will give, on records of the pilot that the model was not made of. Of a pilot of more than 2,000
+    records a random part of 2,000 is used. The output is a schema file
     with a table [ask], for hearsay campaign. It also says how good a model of the pilot's records alone is.
 
-    What is chosen becomes public with the campaign, and it depends on the pilot's records.
+    What is chosen becomes public with the campaign, and it depends on the pilot's records. Give one record per person:
+    accuracies are measured on other records of the pilot, and a copy of a record is no other record.
 
     \b
     Example:
@@ -70,9 +73,11 @@ def design(
     print_facts(
         {
             "schema": output,
-            "asked": ", ".join(found.file.ask),
+            "asked": listed(found.file.ask),
             "accuracy of the fleet's model": f"{found.fleet.shown}, on records that chose nothing",
-            "accuracy of the pilot alone": f"{found.alone.shown}, on records that chose nothing",
+            f"accuracy of {found.source}": f"{found.alone.shown}, on records that chose nothing",
         }
     )
+    if found.unlabelled:
+        note(f"{found.unlabelled} records were left out: they have no class that the schema lists")
     note(found.verdict)

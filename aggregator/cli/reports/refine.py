@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import PurePath
 from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.ask_table import listed
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -118,7 +120,7 @@ def next_text(found: Refined, name: str, stated: Schema) -> str:
 
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]
-    head += [] if share is None else [f"# --series {found.series} --share {share.shown}"]
+    head += [] if share is None else [f"# --series {quote(found.series)} --share {share.shown}"]
     if found.ask:
         return "\n".join(head) + "\n\n" + schema_text(SchemaFile(name, stated._replace(groups=()), found.ask))
     lines = [*head, "", f"step = {toml_text(found.step.kind)}", f"series = {toml_text(found.series)}"]
@@ -143,6 +145,7 @@ def _signed(
 ) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
     from aggregator.choosing.calls import sign_candidates
+    from aggregator.publishing.tree import file_name
     from aggregator.publishing.workspace import open_workspace
 
     if workspace is None or not found.candidates:
@@ -154,7 +157,7 @@ def _signed(
     folder.mkdir(exist_ok=True)
     files = []
     for name, raw in signed.items():
-        file = folder / f"{name}.hsm"
+        file = folder / PurePath(file_name("model", name)).name
         if not file.exists() or file.read_bytes() != raw:
             write_output(file, raw, force=force)
         files.append(file)
@@ -171,11 +174,11 @@ def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str, nu
     if found.ask:
         facts["ask"] = ", ".join(name + (f" ×{one.share}" if one.share > 1 else "") for name, one in found.ask.items())
     if found.step.features is not None:
-        facts["features of the model"] = ", ".join(found.named(found.step.features))
+        facts["features of the model"] = listed(found.named(found.step.features))
     print_facts({**facts, "written": output})
     if found.candidates:
         click.echo()
-        print_table(["candidate", "features"], [(name, ", ".join(each)) for name, each in found.candidates.items()])
+        print_table(["candidate", "features"], [(name, listed(each)) for name, each in found.candidates.items()])
     if share is None:
         note("no device is left; publish the model of these features: hearsay publish --store … --features …")
         return

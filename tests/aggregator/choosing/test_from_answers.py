@@ -9,7 +9,7 @@ import pytest
 from support.commands import invoke, run
 
 import aggregator
-from aggregator.ask_table import resolve
+from aggregator.ask_table import ask_of, listed, resolve
 from aggregator.choosing.from_answers import _features_of, candidate_name, first_step
 from aggregator.choosing.shares import Asked, Share
 from aggregator.choosing.steps import Fleet
@@ -113,6 +113,21 @@ def test_arguments_that_do_not_fit_are_refused(schema_file, given):
     named = {"devices": 9, "epsilon": 1, **given, **({"schema": schema_file} if "schema" in given else {})}
     with pytest.raises(InputError, match="argument_invalid"):
         aggregator.refine(**named)
+
+
+@pytest.mark.parametrize("series", ["", 'a\nname = "x"', "x" * 2000])
+def test_a_name_that_no_campaign_can_state_is_refused(schema_file, series):
+    with pytest.raises(InputError, match="series_invalid"):
+        aggregator.refine(devices=9, epsilon=1, schema=schema_file, series=series)
+
+
+def test_names_with_commas_are_written_as_they_are_read():
+    names = ["age, years", 'a "quoted" one', '"', "plain", "a,b"]
+    assert list(ask_of(listed(names), {})) == names
+    assert list(ask_of('"age, years",fever , odor', {})) == ["age, years", "fever", "odor"]
+    for broken in ('"age, years', "", ","):
+        with pytest.raises(InputError, match="ask_invalid"):
+            ask_of(broken, {})
 
 
 def test_names_of_candidates_say_their_features():

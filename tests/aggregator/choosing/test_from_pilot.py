@@ -87,26 +87,46 @@ def test_few_devices_ask_about_the_strong_feature_in_groups(files):
     assert json.loads(again.stdout) == said
 
 
-def test_the_pilot_that_is_as_good_as_the_fleet_is_named(files):
+def test_the_pilot_that_is_better_than_the_fleet_is_named(files):
     found = ran(files, "--devices", "100")
     assert found.exit_code == 0, found.output
     assert "all, as the schema states them" in found.stdout
     assert "accuracy of the pilot alone" in found.stdout
-    assert "the pilot alone is as good as the fleet would be" in found.stderr
+    assert "the pilot alone would be better than the fleet by" in found.stderr
     of_table = {"pilot": read_table(files / "p.csv"), "schema": load_schema(files / "s.toml"), "epsilon": 1.0}
     for given in ({"pilot": files / "p.csv", "schema": str(files / "s.toml"), "epsilon": "1"}, of_table):
         made = aggregator.design(**given, devices=100, judge=False)
         assert schema_text(made.file) == (files / "o.toml").read_text("utf-8")
 
 
-def test_a_fleet_without_devices_is_refused(files):
+@pytest.mark.parametrize("devices", [0, 10**15 + 1, 10**30])
+def test_a_fleet_without_devices_or_with_too_many_is_refused(files, devices):
     with pytest.raises(InputError, match="argument_invalid"):
-        aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=0)
+        aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=devices)
 
 
-def test_a_clear_gain_of_the_fleet_is_named():
+def test_a_clear_gain_of_the_fleet_or_of_the_pilot_is_named():
     lead = from_pilot.Designed(None, (), (), None, lead=(0.05, 0.01))
     assert "better than the pilot alone by +5.0 ± 1.0 points" in lead.verdict
+    assert "the pilot alone is as good as the fleet would be" in lead._replace(lead=(0.01, 0.02)).verdict
+    behind = lead._replace(lead=(-0.48, 0.027))
+    assert "the pilot alone would be better than the fleet by 48.0 ± 2.7 points" in behind.verdict
+
+
+def test_a_part_of_a_large_pilot_is_not_called_the_pilot(files, monkeypatch):
+    monkeypatch.setattr(from_pilot, "MOST_RECORDS", 60)
+    found = ran(files, "--devices", "100")
+    assert "the pilot alone" not in found.output
+    assert "accuracy of a random part of the pilot (60 of 90 records)" in found.stdout
+    assert "a random part of the pilot (60 of 90 records)" in found.stderr
+
+
+def test_what_is_left_out_of_a_pilot_is_named(files):
+    pilot = pd.read_csv(files / "p.csv", dtype=str, keep_default_na=False)
+    pilot.assign(**{"class": pilot["class"].where(pilot.index > 2, "")}).to_csv(files / "p.csv", index=False)
+    assert "3 records were left out" in ran(files, "--devices", "100").stderr
+    pilot.drop(columns="noise").to_csv(files / "p.csv", index=False)
+    assert ran(files, "--devices", "100", "--force").stderr.startswith("columns_missing")
 
 
 def test_too_few_records_are_refused(files):

@@ -157,6 +157,9 @@ def test_a_share_ends_with_the_fleet():
     assert after(0, 0.25).shown == "0:0.25"
     assert after(after(0, 0.25).high, 0.08).shown == "0.25:0.33"
     assert after(WHOLE // 3, 1e-9).high > WHOLE // 3
+    for place in range(9_999):
+        low = place * WHOLE // 10_000
+        assert after(low, 1e-9) == Share(low, (place + 1) * WHOLE // 10_000)
 
 
 @given(st.integers(0, 9999), st.floats(0.0001, 1))
