@@ -37,7 +37,7 @@ from aggregator.publishing.evaluations import EvaluationParameters, publish_eval
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.naming import document_bytes, opened, save_document
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
-from aggregator.publishing.projection_file import load_projection
+from aggregator.publishing.projection_file import load_pilots, load_projection
 from aggregator.publishing.series import overlap_warning, series_share
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
@@ -228,6 +228,7 @@ def plan_campaign(
         approach=approach,
         series=series_share(series, share),
         ask=table,
+        pilots=file.pilots + (() if projection is None else load_pilots(projection)),
         **gaussian_fields(family, variance_floor, split),
     )
     pace = _pace(parameters)

@@ -43,7 +43,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.ask_table import Ask, parse_ask
 from aggregator.files import read_file
 from protocol.document import is_text
-from protocol.errors import InputError
+from protocol.documents.pilots import PilotCost, parse_pilots
+from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
 from protocol.values import as_text, parse_bound
@@ -62,11 +63,13 @@ class SchemaFile(NamedTuple):
         name: name of campaigns made from it.
         schema: label and all features.
         ask: what campaigns made from it ask about; empty for all features.
+        pilots: private results of pilots that are part of it, with their cost; campaigns state them.
     """
 
     name: str
     schema: Schema
     ask: Ask = MappingProxyType({})
+    pilots: tuple[PilotCost, ...] = ()
 
 
 def load_schema(path: str | Path) -> SchemaFile:
@@ -104,13 +107,23 @@ def parse_schema_text(text: str) -> SchemaFile:
     if problem:
         raise InputError("schema_invalid", problem)
     where = "the schema"
-    _check_keys(body, {"name", "label", "features", "ask"}, where)
+    _check_keys(body, {"name", "label", "features", "ask", "pilots"}, where)
     features = _field(body, "features", list, where)
     if not all(isinstance(entry, dict) for entry in features):
         raise InputError("schema_invalid", "each feature is a table: [[features]]")
     label = _label(_field(body, "label", dict, where))
     ask = parse_ask(_field(body, "ask", dict, where)) if "ask" in body else {}
-    return SchemaFile(_name(body, where), build_schema(label, [_feature(entry) for entry in features]), ask)
+    schema = build_schema(label, [_feature(entry) for entry in features])
+    return SchemaFile(_name(body, where), schema, ask, _pilots(body))
+
+
+def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
+    """The tables ``[[pilots]]``."""
+    try:
+        return parse_pilots(body)
+    except DocumentError as error:
+        problem = error.detail
+    raise InputError("schema_invalid", problem)
 
 
 def equal_width_edges(name: str, low: str, high: str, bins: int) -> list[int]:

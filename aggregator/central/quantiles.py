@@ -92,6 +92,18 @@ def levels(edges: int) -> int:
     return edges.bit_length()
 
 
+def check_edges(bins: int, epsilon_micro: int) -> None:
+    """Refuse a number of bins, or an ε in millionths, for which no edges can be drawn.
+
+    Raises:
+        InputError: ``bins_invalid``; ``epsilon_invalid``.
+    """
+    if not 2 <= bins <= MAX_EDGES + 1:
+        raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
+    if epsilon_micro < 1:
+        raise InputError("epsilon_invalid", "ε is too small to be divided among the bins' edges")
+
+
 def edges_cost(epsilon_micro: int) -> Cost:
     """The cost of the edges of one number: all of ε, whatever the number of edges."""
     return cost_of([epsilon_micro])
@@ -122,10 +134,7 @@ def private_edges(
     Raises:
         InputError: ``bins_invalid``; ``epsilon_invalid``: ε is not positive.
     """
-    if not 2 <= bins <= MAX_EDGES + 1:
-        raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
-    if epsilon_micro < 1:
-        raise InputError("epsilon_invalid", "ε is too small to be divided among the bins' edges")
+    check_edges(bins, epsilon_micro)
     share = Fraction(epsilon_micro, MICRO * levels(bins - 1))
     ordered = np.sort(numbers)
     return [edge for edge in _below_and_above(ordered, bins, bounds, share, adjacency, stream) if edge is not None]

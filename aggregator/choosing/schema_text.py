@@ -23,7 +23,7 @@ _MOST_DIGITS = 40
 
 
 def schema_text(file: SchemaFile) -> str:
-    """The schema, its name and what campaigns ask about, as TOML.
+    """The schema, its name, what campaigns ask about, and private results of pilots in it, as TOML.
 
     Raises:
         InputError: ``schema_invalid``: the schema has a projection, which a schema file can not hold.
@@ -45,6 +45,9 @@ def schema_text(file: SchemaFile) -> str:
         lines += ["", "[[features]]", f"name = {toml_text(feature.name)}", f"kind = {toml_text(feature.kind)}"]
         lines += _categorical(feature) if isinstance(feature, Categorical) else _numeric(feature)
         lines.append(f"unlisted = {toml_text(feature.unlisted)}")
+    for one in file.pilots:
+        lines += ["", "[[pilots]]", f"what = {toml_text(one.what)}", f"epsilon_micro = {one.epsilon_micro}"]
+        lines += [f"{key} = {toml_text(getattr(one, key))}" for key in ("delta", "adjacency", "budget")]
     return "\n".join(lines) + "\n" + ask_text(file.ask)
 
 

@@ -116,6 +116,7 @@ class GuaranteeSheet(NamedTuple):
                 "periods_answered": spent.answered,
                 "series": None if self.campaign.series is None else self.campaign.series.name,
             },
+            "pilots": [one._asdict() for one in self.campaign.pilots],
             "shuffled": {
                 "applies": not self.central.obstacles,
                 "obstacles": list(self.central.obstacles),

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from aggregator.ask_table import Asked
     from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
+    from protocol.documents.pilots import PilotCost
     from protocol.mechanisms import Mechanism
     from protocol.questions import Subject
     from protocol.schema import Schema
@@ -60,6 +61,7 @@ class CampaignParameters(NamedTuple):
         series: the series in which a device answers once, with the share of devices that this campaign asks; None for
             a campaign of no series.
         ask: what devices are asked about; empty for all features (:mod:`aggregator.ask_table`).
+        pilots: private results of pilots that the schema holds, and what they cost.
     """
 
     name: str
@@ -80,6 +82,7 @@ class CampaignParameters(NamedTuple):
     class_question: bool = True
     series: SeriesShare | None = None
     ask: Ask = MappingProxyType({})
+    pilots: tuple[PilotCost, ...] = ()
 
     @property
     def warning(self) -> str:
@@ -181,6 +184,7 @@ def build_campaign(
         min_batch_size=parameters.min_batch_size,
         fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
         series=None if parameters.series is None else parameters.series.since(now if begins is None else begins),
+        pilots=parameters.pilots,
     )
 
 

@@ -4,6 +4,7 @@
      "features": [{"name", "low", "high", "may_be_missing"}],     features that it was fitted to, in order
      "inputs": [index of the feature in its schema], "matrix": [[...]], "offsets": [...], "shift": n,
      "components": [{"name", "low", "high", "edges"}],
+     "pilots": [{"what", "epsilon_micro", "delta", "adjacency", "budget"}],      only if private: what it cost
      "facts": {...}}                                              how it was fitted; no program reads them
 
 The integers apply to scaled numbers. With other bounds of a feature they would give other outputs without any error,
@@ -19,13 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator.files import read_file
 from protocol.document import is_text
-from protocol.errors import InputError
+from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
+from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
 from protocol.projection import Component, Projection
 from protocol.schema import Schema, build_schema, may_be_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from aggregator.models.reduction import Reduction
@@ -54,12 +56,13 @@ def reduction_facts(reduction: Reduction, method: str, rows: int) -> dict[str, A
     }
 
 
-def projection_text(schema: Schema, facts: Mapping[str, Any]) -> str:
+def projection_text(schema: Schema, facts: Mapping[str, Any], pilots: Sequence[PilotCost] = ()) -> str:
     """The text of a projection file. Run by the analyst after a fit.
 
     Args:
         schema: schema that has a projection.
         facts: facts about the fit, in the types of JSON.
+        pilots: what a private projection cost; empty for an exact one.
     """
     projection = schema.projection
     assert projection is not None
@@ -71,6 +74,7 @@ def projection_text(schema: Schema, facts: Mapping[str, Any]) -> str:
         "offsets": list(projection.offsets),
         "shift": projection.shift,
         "components": [component.to_dict() for component in projection.components],
+        **pilot_fields(pilots),
         "facts": dict(facts),
     }
     lines = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in body.items()]
@@ -120,6 +124,19 @@ def parse_projection_text(raw: bytes, schema: Schema) -> Schema:
     (shift,) = _integers({"shift": [body.get("shift")]}, "shift")
     projection = Projection(inputs, matrix, _integers(body, "offsets"), shift, components)
     return build_schema(schema.label, schema.features, projection)
+
+
+def load_pilots(path: str | Path) -> tuple[PilotCost, ...]:
+    """Read what a private projection cost the people of its pilot; empty for an exact one.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``projection_invalid``.
+    """
+    try:
+        return parse_pilots(_body(read_file(path, MAX_FILE_BYTES)))
+    except DocumentError as error:
+        problem = error.detail
+    raise InputError("projection_invalid", problem)
 
 
 def _body(raw: bytes) -> dict[str, Any]:

@@ -69,6 +69,7 @@ def explain(
         lines += [
             *questions_in_words(campaign, evaluated),
             *_refusals(campaign),
+            *_pilots(campaign),
             *series,
             "",
             *_cost(campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision))),
@@ -87,6 +88,14 @@ def _refusals(campaign: Campaign) -> list[str]:
         f"  Warning: a record gets no report if a value is not listed ({names}), so whoever sees that there",
         "  is one learns from it, whatever ε is. This is for development only.",
     ]
+
+
+def _pilots(campaign: Campaign) -> list[str]:
+    """Lines on what was learned from records of a curator, and what that cost the people in these records."""
+    if not campaign.pilots:
+        return []
+    lines = [f"    {sentence(one.shown)}" for one in campaign.pilots]
+    return ["  Learned from records that somebody holds, at a cost to the people in them, not to this device:", *lines]
 
 
 def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -> list[str]:

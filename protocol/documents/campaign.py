@@ -17,6 +17,7 @@ from protocol.document import HEADER_KEYS, Header, read_field, read_integer, rea
 from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
 from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
 from protocol.documents.named_models import MAX_MODELS, check_compared, named_fields, read_named
+from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
 from protocol.documents.series import Series, parse_series
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
@@ -70,6 +71,7 @@ UNDERSTOOD = frozenset(
         "model",
         "model_names",
         "models",
+        "pilots",
         "projection",
         "purpose",
         "questions",
@@ -125,6 +127,7 @@ class Campaign(NamedTuple):
             index.
         model_names: names of the compared models, in the same order.
         series: the series in which a device answers at most once, with this campaign's share; None if there is none.
+        pilots: what was learned from records of a curator, and what it cost the people in them.
     """
 
     id: bytes
@@ -145,6 +148,7 @@ class Campaign(NamedTuple):
     series: Series | None = None
     models: tuple[bytes, ...] = ()
     model_names: tuple[str, ...] = ()
+    pilots: tuple[PilotCost, ...] = ()
 
     @property
     def evaluated(self) -> tuple[bytes, ...]:
@@ -203,6 +207,7 @@ def build_payload(
     model: bytes | None = None,
     series: Series | None = None,
     models: Mapping[str, bytes] = MappingProxyType({}),
+    pilots: tuple[PilotCost, ...] = (),
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
@@ -227,6 +232,7 @@ def build_payload(
             **header.to_dict(),
             **named_fields(model, models),
             **critical,
+            **pilot_fields(pilots),
             "purpose": purpose,
             "contact": contact,
             "time_precision": time_precision,
@@ -299,6 +305,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         models=named.models,
         model_names=named.names,
         series=parse_series(body, header, answers),
+        pilots=parse_pilots(body),
     )
 
 

@@ -19,7 +19,7 @@ from aggregator.central.accounting import Cost
 from aggregator.central.composition import checked, decimal_text
 from aggregator.central.curating import SEED_BYTES, made_up_records
 from aggregator.central.data_digest import record_bytes
-from aggregator.central.quantiles import edges_cost, private_edges
+from aggregator.central.quantiles import check_edges, edges_cost, private_edges
 from aggregator.central.records import read_records
 from aggregator.central.second_moments import MomentTerms, noise_of, release
 from aggregator.central.terms import CHANGE
@@ -36,6 +36,7 @@ from aggregator.models.reduction import (
     with_projection,
 )
 from aggregator.tables import MISSING_TOKENS
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.stream import Stream
@@ -105,11 +106,13 @@ class PrivateProjection(NamedTuple):
         schema: the schema with the projection.
         directions: directions with their noisy qualities.
         facts: how it was made, what it cost and how good it seems; every number is public or has noise.
+        paid: what was paid; None if nobody paid.
     """
 
     schema: Schema
     directions: Directions
     facts: dict[str, Any]
+    paid: PilotCost | None = None
 
 
 def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
@@ -126,8 +129,8 @@ def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
         raise InputError("bounds_invalid", f"bounds of a private projection come from {' or '.join(BOUNDS)}")
     if not 0 <= terms.delta < 1:
         raise InputError("delta_invalid", "δ is from 0 to less than 1; take less than 1/n for n records")
-    if terms.equal_frequency and terms.edges_micro < 1:
-        raise InputError("epsilon_invalid", "ε is too small to be divided among the components' bins")
+    if terms.equal_frequency:
+        check_edges(terms.bins, terms.edges_micro)
     cost = noise_of(_moment_terms(schema, terms)).cost
     for _ in range(terms.components if terms.equal_frequency else 0):
         edges = edges_cost(terms.edges_micro)
@@ -202,10 +205,13 @@ def project_records(
     project(made_up_records(schema), terms, bytes(SEED_BYTES))
     records = read_records(read_pilot(table, schema, missing), schema)
     bins = ", bins of equal frequency" if terms.equal_frequency else ""
-    query = f"projection: {terms.method}, {terms.components} components{bins}"
+    number = "1 component" if terms.components == 1 else f"{terms.components} components"
+    query = f"projection: {terms.method}, {number}{bins}"
     budget.spend(budget.digest(record_bytes(table)), query, cost)
     made = project(records, terms, random_bytes(SEED_BYTES))
-    return made._replace(facts={**made.facts, "budget": budget.state().name})
+    name = budget.state().name
+    paid = PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), terms.adjacency, name)
+    return made._replace(facts={**made.facts, "budget": name}, paid=paid)
 
 
 def _moment_terms(schema: Schema, terms: ProjectionTerms) -> MomentTerms:

@@ -194,6 +194,8 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     if found.series is not None:
         about["series"] = f"{found.series.name}, since {when(found.series.begins)}: a device answers once in all of it"
         about["share"] = shown_share(found.series)
+    for number, cost in enumerate(found.pilots, 1):
+        about[f"private pilot {number}"] = cost.shown
     return {
         **about,
         "questions": f"{len(found.questions)}, of which a device answers {found.answers} in a period",

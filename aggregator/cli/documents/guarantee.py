@@ -86,6 +86,7 @@ def _print_sheet(sheet: GuaranteeSheet) -> None:
             "ε in its life": f"at most {format_micro(spent.life)}: {spent.answered} of {spent.periods} periods",
         }
         | ({} if series is None else {"series": f"{quoted(series.name)}: a device answers once in all of it"})
+        | {f"private pilot {number}": cost.shown for number, cost in enumerate(sheet.campaign.pilots, 1)}
         | _shuffled(central)
     )
     for obstacle in central.obstacles:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from aggregator.cli.curator.paying import Payment
     from aggregator.models.pilot import Outside
+    from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
 DEFAULT_BINS = 4
@@ -114,7 +115,7 @@ def projection(
     schema = load_schema(schema_file).schema
     with working("fitting the projection"):
         fitted = (_exactly if payment is None else partial(_privately, payment))(pilot, schema, wanted, missing)
-    write_output(output, projection_text(fitted.schema, fitted.facts).encode(), force=force)
+    write_output(output, projection_text(fitted.schema, fitted.facts, fitted.pilots).encode(), force=force)
     if plot is not None:
         write_output(plot, _drawing(fitted.facts).encode(), force=force)
     assert fitted.schema.projection is not None
@@ -140,6 +141,7 @@ class _Fitted(NamedTuple):
     schema: Schema
     facts: dict[str, Any]
     beyond: list[Outside] | None
+    pilots: tuple[PilotCost, ...] = ()
 
 
 def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
@@ -187,7 +189,8 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
             wanted.bounds or MOMENTS,
         )
         made = project_records(read_table(pilot), schema, terms, budget, missing=missing or MISSING_TOKENS)
-    return _Fitted(made.schema, made.facts, None)
+    assert made.paid is not None
+    return _Fitted(made.schema, made.facts, None, (made.paid,))
 
 
 def _drawing(facts: dict[str, Any]) -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from aggregator.cli.curator.paying import private_options
 from aggregator.cli.options import (
     PATH,
     equal_frequency_option,
@@ -16,14 +18,17 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import counted, note, say, warn, working
 from aggregator.files import check_output, write_output
+from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.cli.curator.paying import Payment
+
 
 @click.command()
 @click.argument("data", type=PATH)
-@click.option("--label", required=True, help="Column to predict.")
+@click.option("--label", help="Column to predict; with --private the schema says it.")
 @output_option
 @click.option("--name", help="Name of campaigns made from it; default: the file's name.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature.")
@@ -31,11 +36,20 @@ if TYPE_CHECKING:
 @click.option("--max-values", type=int, default=12, show_default=True, help="Integers with more values become numeric.")
 @missing_option
 @click.option("--drop", multiple=True, help="Column to leave out; repeatable.")
+@click.option(
+    "--schema",
+    "schema_file",
+    type=PATH,
+    help="With --private: the schema, with public values and bounds.",
+)
+@private_options
 @force_option
 @json_option
+@click.pass_context
 def schema(
+    context: click.Context,
     data: Path,
-    label: str,
+    label: str | None,
     output: Path,
     name: str | None,
     bins: int,
@@ -43,6 +57,8 @@ def schema(
     max_values: int,
     missing: tuple[str, ...],
     drop: tuple[str, ...],
+    schema_file: Path | None,
+    payment: Payment | None,
     *,
     force: bool,
     as_json: bool,
@@ -51,16 +67,31 @@ def schema(
 
     Read and correct the draft: its values and bounds become public with the campaign.
 
+    With --private nothing is drafted. The schema of --schema, with values and bounds that are known without these
+    records, gets bins of about equal frequency. Their edges are differentially private, and paid from a budget file to
+    which the records were assigned; all else stays as it is.
+
     \b
     Example:
       hearsay schema pilot.csv --label class --drop id -o schema.toml
+      hearsay schema patients.csv --private --schema public.toml --bins 8 --epsilon 0.5 --budget ward.hsb -o s.toml
     """  # noqa: D301
+    check_output(output, force=force)
+    if payment is not None:
+        _check_private(context)
+        if schema_file is None:
+            raise click.UsageError("--private needs --schema", context)
+        _private(data, schema_file, output, payment, bins, missing, force=force, as_json=as_json)
+        return
+    if label is None:
+        raise click.UsageError("Missing option '--label'.", context)
+    if schema_file is not None:
+        raise click.UsageError("--schema goes with --private", context)
     from aggregator.schema_doubts import doubts
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import parse_schema_text
     from aggregator.tables import MISSING_TOKENS, read_table, unlabelled
 
-    check_output(output, force=force)
     with working("reading the pilot"):
         pilot = read_table(data)
         text = draft_schema(
@@ -93,3 +124,44 @@ def schema(
         note(f"{counted(without, 'record')} {'has' if without == 1 else 'have'} no label")
     if "numeric" in kinds:
         note("bounds of numeric features came from the pilot; replace them by bounds that are known without data")
+
+
+def _check_private(context: click.Context) -> None:
+    """Refuse options of a draft beside ``--private``.
+
+    Raises:
+        click.UsageError: such an option is on the command line.
+    """
+    for name in ("label", "name", "equal_frequency", "max_values", "drop"):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--private takes no --{name.replace('_', '-')}", context)
+
+
+def _private(
+    data: Path,
+    schema_file: Path,
+    output: Path,
+    payment: Payment,
+    bins: int,
+    missing: tuple[str, ...],
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the schema with private bins. Everything that is printed is public or has noise."""
+    from aggregator.central.budget import BudgetFile
+    from aggregator.central.pilots.binning import BinTerms, bin_records
+    from aggregator.choosing.schema_text import schema_text
+    from aggregator.schema_file import load_schema
+    from aggregator.tables import MISSING_TOKENS, read_table
+
+    if payment.delta:
+        raise click.UsageError("bins need no δ", click.get_current_context())
+    file = load_schema(schema_file)
+    with BudgetFile.open(payment.budget) as budget, working("drawing the bins"):
+        terms = BinTerms(bins, payment.epsilon_micro, budget.adjacency)
+        made = bin_records(read_table(data), file, terms, budget, missing=missing or MISSING_TOKENS)
+    write_output(output, schema_text(made).encode(), force=force)
+    paid = made.pilots[-1]
+    facts = {"schema": str(output), "name": made.name, "made": paid.what, "epsilon": format_micro(paid.epsilon_micro)}
+    say({**facts, "adjacency": paid.adjacency, "budget": paid.budget}, as_json=as_json)

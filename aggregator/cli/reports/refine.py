@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from aggregator.choosing.from_answers import Refined
     from aggregator.store.store import Store
+    from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
 
@@ -98,22 +99,24 @@ def refine(
     opened = [open_store(store) for store in stores]
     found = next_step(opened, evaluations, devices=devices, epsilon=epsilon, schema=file, series=series)
     stated = opened[0].campaign.stated if file is None else file.schema
+    pilots = opened[0].campaign.pilots if file is None else file.pilots
     file_name = found.series if file is None else file.name
     files = _signed(found, workspace, models, opened, passphrase_file, force=force)
-    write_output(output, next_text(found, file_name, stated).encode(), force=force)
+    write_output(output, next_text(found, file_name, stated, pilots).encode(), force=force)
     if as_json:
         print_json({**found.to_json(), "output": str(output), "models": [str(file) for file in files]})
         return
     _print(found, output, files, epsilon, 1 + len(stores) + len(evaluations))
 
 
-def next_text(found: Refined, name: str, stated: Schema) -> str:
+def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost, ...]) -> str:
     """The output file: reason and share as comments; then the schema to ask about, or the candidates.
 
     Args:
         found: the step.
         name: name of the schema file.
         stated: all features that the series' campaigns state.
+        pilots: private results of pilots that these features hold.
     """
     from aggregator.choosing.schema_text import schema_text
     from aggregator.schema_file import SchemaFile, toml_array, toml_text
@@ -122,7 +125,8 @@ def next_text(found: Refined, name: str, stated: Schema) -> str:
     head = [f"# {found.step.kind}: {found.step.why}"]
     head += [] if share is None else [f"# --series {quote(found.series)} --share {share.shown}"]
     if found.ask:
-        return "\n".join(head) + "\n\n" + schema_text(SchemaFile(name, stated._replace(groups=()), found.ask))
+        file = SchemaFile(name, stated._replace(groups=()), found.ask, pilots)
+        return "\n".join(head) + "\n\n" + schema_text(file)
     lines = [*head, "", f"step = {toml_text(found.step.kind)}", f"series = {toml_text(found.series)}"]
     if share is not None:
         lines.append(f"share = {toml_text(share.shown)}")

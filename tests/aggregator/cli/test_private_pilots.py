@@ -8,12 +8,16 @@ import re
 import numpy as np
 import pytest
 from support.commands import run
+from support.failures import reason
 
-from aggregator.central.pilots import projecting
+from aggregator.central.pilots import binning, projecting
+from aggregator.choosing.schema_text import schema_text
 from aggregator.models.pilot import check_pilot, outside
 from aggregator.models.reduction import fit_projection
-from aggregator.schema_file import load_schema
+from aggregator.publishing.projection_file import FORMAT, load_pilots
+from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import read_table
+from edge_sdk import Device
 from protocol.stream import Stream
 
 SCHEMA = """name = "ward"
@@ -134,3 +138,78 @@ def test_what_can_be_refused_without_records_costs_nothing(folder):
     assert "go with --private" in run(*usual, "--epsilon", "1", status=2).stderr
     assert spent() == "0"
     assert not (folder / "p.json").exists()
+
+
+def binned(*more, data="a.csv", epsilon="0.6", paid="w.hsb", output="t.toml", status=0):
+    return run("schema", data, "--private", "--schema", "s.toml", "--epsilon", epsilon, "--budget", paid,
+               "-o", output, *more, status=status)  # fmt: skip
+
+
+def test_private_bins_and_projection_are_told_with_their_cost_wherever_a_campaign_is_shown(folder):
+    shown = binned("--bins", "5").stdout
+    assert "5 bins of equal frequency for 3 numbers" in shown
+    made, before = load_schema("t.toml"), load_schema("s.toml")
+    assert [feature.name for feature in made.schema.features] == [each.name for each in before.schema.features]
+    assert [len(made.schema.features[index].edges) for index in (1, 2, 3)] == [4, 4, 4]
+    assert made.schema.features[0].labels() == before.schema.features[0].labels()
+    run("projection", "a.csv", "--schema", "t.toml", "--method", "pca", "--components", "1", "-o", "p.json",
+        "--private", "--epsilon", "1", "--budget", "w.hsb")  # fmt: skip
+    run("init", "work", "--no-passphrase")
+    run("campaign", "t.toml", "--workspace", "work", "--epsilon", "1", "--mechanism", "auto", "--projection", "p.json",
+        "-o", "c.hsc")  # fmt: skip
+    costs = ("at ε = 0.6, δ = 0 (add-remove), paid from 'ward 7'", "projection: pca, 1 component, at ε = 1, δ = 0")
+    with Device.open(None, trust=(folder / "work" / "root.hst").read_bytes()) as device:
+        explained = device.explain((folder / "c.hsc").read_bytes())
+    for text in (run("show", "c.hsc").stdout, run("guarantee", "c.hsc").stdout, explained):
+        assert all(cost in text for cost in costs)
+    assert [one["epsilon_micro"] for one in json.loads(run("guarantee", "c.hsc", "--json").stdout)["pilots"]] == [
+        600_000,
+        1_000_000,
+    ]
+    assert float(spent()) == pytest.approx(1.6)
+
+
+def test_bins_of_neighbours_are_of_one_shape(folder, monkeypatch):
+    """The neighbour has one record more, with the only numbers of its feature."""
+    lines = [f"home,red,,{number},1" for number in range(10)]
+    write(folder / "one.csv", lines)
+    write(folder / "two.csv", [*lines, "stays,blue,7,99,"])
+    budget("n.hsb", "one.csv", "two.csv")
+    monkeypatch.setattr(binning, "Stream", lambda _seed, tag: Stream(bytes(32), tag))
+    texts = []
+    for data in ("one.csv", "two.csv"):
+        shown = binned(data=data, paid="n.hsb", output=f"{data}.toml")
+        told = shown.output.replace(data, "") + (folder / f"{data}.toml").read_text()
+        texts.append(re.sub(r"edges = \[[^\]]*\]", lambda found: str(found[0].count(",")), told))
+    assert texts[0] == texts[1]
+
+
+def test_private_bins_are_refused_before_they_cost(folder):
+    assert binned("--bins", "1", status=1).stderr.startswith("bins_invalid: ")
+    assert binned("--bins", "40000", status=1).stderr.startswith("bins_invalid: ")
+    assert binned(epsilon="0.000002", status=1).stderr.startswith("epsilon_invalid: ")
+    assert binned(epsilon="9", status=1).stderr.startswith("budget_exceeded: ")
+    assert "takes no --label" in binned("--label", "outcome", status=2).stderr
+    assert "no δ" in binned("--delta", "1e-6", status=2).stderr
+    assert (
+        "--private needs --schema"
+        in run("schema", "a.csv", "--private", "--epsilon", "1", "--budget", "w.hsb", "-o", "t.toml", status=2).stderr
+    )
+    assert "--label" in run("schema", "a.csv", "-o", "t.toml", status=2).stderr
+    text = SCHEMA + "[ask.a]\nbins = [2, 2]\n"
+    (folder / "s.toml").write_text(text)
+    assert binned(status=1).stderr.startswith("ask_invalid: ")
+    (folder / "s.toml").write_text(SCHEMA.split('[[features]]\nname = "a"')[0])
+    assert binned(status=1).stderr.startswith("no_numbers: ")
+    assert spent() == "0"
+
+
+@pytest.mark.parametrize("wrong", ["epsilon_micro = 0", 'epsilon_micro = "1"', "epsilon_micro = 1\nzz = 1"])
+def test_a_wrong_cost_in_a_schema_file_or_projection_file_is_refused(wrong, tmp_path):
+    text = f'{SCHEMA}[[pilots]]\nwhat = "w"\ndelta = "0"\nadjacency = "change"\nbudget = "b"\n{wrong}\n'
+    assert reason(parse_schema_text, text) == "schema_invalid"
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps({"format": FORMAT, "pilots": [{"what": 1}]}))
+    assert reason(load_pilots, path) == "projection_invalid"
+    right = text.replace(wrong, "epsilon_micro = 1")
+    assert parse_schema_text(schema_text(parse_schema_text(right))).pilots == parse_schema_text(right).pilots != ()
