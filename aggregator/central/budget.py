@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from aggregator.central.accounting import Cost
 from aggregator.central.budget_store import BudgetStore, create_file, damaged
-from aggregator.central.composition import Left, Spending, Total, checked, decimal_text, total
+from aggregator.central.composition import Left, Spending, Total, checked, decimal_text, read_decimal, total
 from aggregator.central.data_digest import KEY_BYTES, digest_of
 from aggregator.central.terms import ADJACENCIES, CHANGE
 from protocol.document import is_text
@@ -270,11 +270,11 @@ def _state(rows: Any) -> tuple[BudgetState, bytes]:
     """The contents of a file, and its key. A value that this software never writes raises ``budget_damaged``."""
     try:
         name, epsilon_micro, delta, concentrated, adjacency, made_at, key = rows.budget
-        whole = total(epsilon_micro, Fraction(delta), Fraction(concentrated))
+        whole = total(epsilon_micro, read_decimal(delta), read_decimal(concentrated))
         data = tuple(Data(*row) for row in rows.data)
         queries = tuple(Query(*_parsed(row)) for row in rows.queries)
         state = BudgetState(name, adjacency, whole, made_at, data, queries)
-    except (HearsayError, ValueError, TypeError, ZeroDivisionError):
+    except (HearsayError, ValueError, TypeError):
         state = None
     if state is None or not _plausible(state, key):
         raise damaged()
@@ -284,7 +284,7 @@ def _state(rows: Any) -> tuple[BudgetState, bytes]:
 def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
     """A row of the table ``queries`` with fractions, and with the data's index in place of their number."""
     data, query, epsilon_micro, delta, rho, spent_at = row
-    cost = Cost(epsilon_micro, Fraction(delta), None if rho is None else Fraction(rho))
+    cost = Cost(epsilon_micro, read_decimal(delta), None if rho is None else read_decimal(rho))
     return data - 1, query, checked(cost), spent_at
 
 

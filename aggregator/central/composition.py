@@ -15,6 +15,7 @@ Whoever asks may choose each query after seeing the answers to the earlier ones.
 
 from __future__ import annotations
 
+import re
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -32,6 +33,7 @@ PLACES = 30
 """δ and ρ are multiples of 10^−30."""
 _UNIT = 10**PLACES
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+_DECIMAL = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
 _JUST_BELOW_ONE = Decimal("0." + 45 * "9")
 
 
@@ -180,6 +182,17 @@ def parse_delta(text: str) -> Fraction:
     if not isinstance(found, Decimal):
         raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
     return Fraction(found)
+
+
+def read_decimal(text: object) -> Fraction:
+    """The number of a text that :func:`decimal_text` wrote.
+
+    Raises:
+        InputError: ``delta_invalid``: it is no such text.
+    """
+    if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
+        raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 30 places")
+    return Fraction(text)
 
 
 def decimal_text(number: Fraction) -> str:

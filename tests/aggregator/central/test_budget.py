@@ -21,7 +21,7 @@ from aggregator.central import budget_store
 from aggregator.central.accounting import Cost
 from aggregator.central.budget import BudgetFile
 from aggregator.central.data_digest import digest_of, record_bytes
-from protocol.errors import PolicyError
+from protocol.errors import PolicyError, StorageError
 
 NOW = 1_800_000_000
 HALF = Cost(500_000, Fraction(0), None)
@@ -220,6 +220,46 @@ def test_a_changed_file_is_refused(tmp_path, budget, digest, statement):
     budget.close()
     changed(tmp_path / "a.budget", statement)
     assert reason(BudgetFile.open, tmp_path / "a.budget") == "budget_damaged"
+
+
+LONG = (b"x" * 40, "9" * 5000)
+ODD = [None, 1.5, float("inf"), -1, 0, 1 << 62, "", "x", "1e999999999", "1/3", "-1", "\x1b[2J", b"", *LONG]
+
+
+@pytest.mark.parametrize(("table", "column"), [
+    (table, column) for table, columns in budget_store._TABLES.items() for column in columns
+])  # fmt: skip
+def test_odd_values_with_right_seals_are_refused_or_read(tmp_path, table, column):
+    """Whoever computes seals anew can write any total; but no value makes the reader fail in another way, or hang."""
+    row = {
+        "budget": ("w", 1_000_000, "0.1", "0.05", "change", NOW, b"k" * 32),
+        "counts": (1, 1),
+        "data": (b"d" * 32, "note", NOW),
+        "queries": (1, "q", 5, "0", "0.5", NOW),
+    }
+    for number, odd in enumerate(ODD):
+        place = budget_store._TABLES[table].index(column)
+        rows = {**row, table: (*row[table][:place], odd, *row[table][place + 1 :])}
+        path = tmp_path / f"{number}.hsb"
+        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+            for statement in budget_store._CREATED.values():
+                connection.execute(statement)
+            for name, values in rows.items():
+                _insert_sealed(connection, name, values)
+            connection.execute(f"PRAGMA application_id = {budget_store.APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {budget_store.VERSION}")
+            path.write_bytes(connection.serialize())
+        assert reason(_opened, path) in {None, "budget_damaged"}, odd
+
+
+def _insert_sealed(connection, table, values):
+    """Insert a row as this software would, with a value of any type, and a wrong seal where no seal is possible."""
+    try:
+        seal = budget_store._seal(table, 1, values, b"")
+    except StorageError:
+        seal = b""
+    row = (1, *values, seal)
+    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
 def test_a_file_of_newer_software_is_refused(tmp_path, budget):
