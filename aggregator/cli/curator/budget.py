@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.central.terms import ADJACENCIES, CHANGE
+from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when, working
 from protocol.epsilon import format_micro, micro_epsilon
@@ -103,11 +104,10 @@ def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
     Example:
       hearsay budget assign ward.hsb patients.csv --note "all patients of 2026"
     """  # noqa: D301
-    from aggregator.central.budget import BudgetFile
     from aggregator.central.data_digest import record_bytes
     from aggregator.tables import read_table
 
-    with BudgetFile.open(file) as opened:
+    with open_budget(file) as opened:
         with working("reading the records"):
             frame = read_table(data)
             digest = opened.digest(record_bytes(frame))
@@ -130,9 +130,7 @@ def show(file: Path, *, as_json: bool) -> None:
     Example:
       hearsay budget show ward.hsb
     """  # noqa: D301
-    from aggregator.central.budget import BudgetFile
-
-    with BudgetFile.open(file) as opened:
+    with open_budget(file) as opened:
         _print(file, opened.state(), as_json=as_json)
 
 

@@ -8,6 +8,7 @@ import click
 
 from aggregator.central.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, TWO_TO_ONE, FitTerms
+from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -110,7 +111,6 @@ def fit(
       hearsay fit patients.csv --label outcome --schema ward.toml --epsilon 0.5 --budget ward.hsb \\
           --workspace work -o ward.hsm
     """  # noqa: D301
-    from aggregator.central.budget import BudgetFile
     from aggregator.central.composition import parse_delta
     from aggregator.central.curating import fit_records
     from aggregator.publishing.workspace import open_workspace
@@ -122,7 +122,7 @@ def fit(
     _check_label(described.schema, label)
     epsilon_micro, exact_delta = micro_epsilon(epsilon), parse_delta(delta)
     signer = open_workspace(workspace, existing_passphrase(passphrase_file))
-    with BudgetFile.open(budget_file) as budget:
+    with open_budget(budget_file) as budget:
         terms = FitTerms(
             method,
             epsilon_micro,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.curator.paying import private_options
 from aggregator.cli.options import (
     PATH,
@@ -172,11 +173,10 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A differentially private projection, paid from a budget."""
-    from aggregator.central.budget import BudgetFile
     from aggregator.central.pilots.projecting import MOMENTS, ProjectionTerms, project_records
     from aggregator.tables import MISSING_TOKENS, read_table
 
-    with BudgetFile.open(payment.budget) as budget:
+    with open_budget(payment.budget) as budget:
         terms = ProjectionTerms(
             wanted.method,
             wanted.components,

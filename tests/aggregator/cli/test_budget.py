@@ -45,6 +45,12 @@ def test_records_are_assigned_once_whatever_their_order(files):
     assert only["digest"][:16] in run("budget", "show", files / "w.hsb").stdout
 
 
+def test_a_file_that_others_can_read_is_warned_of(files):
+    assert run("budget", "show", files / "w.hsb").stderr == ""
+    (files / "w.hsb").chmod(0o640)
+    assert "chmod 600" in run("budget", "show", files / "w.hsb").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
