@@ -64,33 +64,33 @@ def kinds(n: int) -> list[Integers]:
     return [random.integers(LOW, HIGH + 1, n), normal, np.full(n, 7), halves]
 
 
-def fast_variance(values: Integers) -> None:
+def fast_variance(values: Integers) -> float:
     """The exact variance and its smooth sensitivity."""
     data = BoundedValues(values, LOW, HIGH)
     variance(data)
-    smooth_sensitivity_of_variance(data, BETA)
+    return float(smooth_sensitivity_of_variance(data, BETA).value)
 
 
-def fast_mean(values: Integers) -> None:
+def fast_mean(values: Integers) -> float:
     """The exact trimmed mean and its smooth sensitivity."""
     data = BoundedValues(values, LOW, HIGH)
     trim = data.n // TRIM_PARTS
     trimmed_mean(data, trim)
-    smooth_sensitivity_of_mean(data, BETA, trim)
+    return float(smooth_sensitivity_of_mean(data, BETA, trim).value)
 
 
-def defined_variance(values: Integers) -> None:
+def defined_variance(values: Integers) -> float:
     """The definition for the variance, array by array."""
-    smooth(changes_of_variance(np.sort(values - LOW).astype(float), HIGH - LOW), float(BETA))
+    return smooth(changes_of_variance(np.sort(values - LOW).astype(float), HIGH - LOW), float(BETA))
 
 
-def defined_mean(values: Integers) -> None:
+def defined_mean(values: Integers) -> float:
     """The definition for the trimmed mean, array by array."""
     x = np.sort(values - LOW).astype(float)
-    smooth(changes_of_mean(x, HIGH - LOW, len(x) // TRIM_PARTS), float(BETA))
+    return smooth(changes_of_mean(x, HIGH - LOW, len(x) // TRIM_PARTS), float(BETA))
 
 
-def looped_variance(values: Integers) -> None:
+def looped_variance(values: Integers) -> float:
     """The definition for the variance: one number at a time, sums by prefix."""
     width = HIGH - LOW
     x, n = sorted((values - LOW).tolist()), len(values)
@@ -104,9 +104,10 @@ def looped_variance(values: Integers) -> None:
                 r = (sums[n - t] - y if j < n - t else sums[n - t - 1]) / (n - 1)
                 largest = max(largest, (width - r) ** 2 - (y - r) ** 2, (y - r) ** 2 if y > r else 0.0)
             best = max(best, exp(-t / 60) * largest)
+    return best * (n - 1) / n**2
 
 
-def looped_mean(values: Integers) -> None:
+def looped_mean(values: Integers) -> float:
     """The definition for the trimmed mean: one pair of values at a time."""
     x, n = sorted((values - LOW).tolist()), len(values)
     trim = n // TRIM_PARTS
@@ -116,6 +117,7 @@ def looped_mean(values: Integers) -> None:
         upper, lower = n - trim + t + n + 2, trim + n + 2
         largest = max(padded[upper - l] - padded[lower - l] for l in range(min(t + 2, n)))
         best = max(best, exp(-t / 60) * largest)
+    return best / (n - 2 * trim)
 
 
 def seconds(action: Callable[[], object], runs: int) -> float:
@@ -124,7 +126,7 @@ def seconds(action: Callable[[], object], runs: int) -> float:
     return interleaved_seconds([action], runs, time.process_time)[0]
 
 
-def slowest(action: Callable[[Integers], None], n: int, runs: int) -> float:
+def slowest(action: Callable[[Integers], float], n: int, runs: int) -> float:
     """Median seconds of ``action``, of the slowest kind of values."""
     return max(seconds(partial(action, values), runs) for values in kinds(n))
 
@@ -138,9 +140,9 @@ class Statistic(NamedTuple):
     """A statistic and the three ways to its smooth sensitivity."""
 
     name: str
-    fast: Callable[[Integers], None]
-    defined: Callable[[Integers], None]
-    looped: Callable[[Integers], None]
+    fast: Callable[[Integers], float]
+    defined: Callable[[Integers], float]
+    looped: Callable[[Integers], float]
 
 
 def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
@@ -155,6 +157,12 @@ def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
         rows.append(
             Row(f"{name}, definition, {form}, n = {least:,}", 1e3 * taken, "ms", "the fast form", taken / found[0])
         )
+    differences = [
+        abs(statistic.fast(values) / action(values) - 1)
+        for values in kinds(least)
+        for action in (statistic.defined, statistic.looped)
+    ]
+    rows.append(Row(f"{name}, largest difference from the definition", 1e12 * max(differences), "parts in 10¹²"))
     looped = [seconds(partial(statistic.looped, kinds(n)[0]), 3) for n in LOOPED]
     rows.append(Row(f"{name}, growth of the definition", growth(list(LOOPED), looped), "power of n"))
     return rows

@@ -46,7 +46,8 @@ class SmoothSensitivity(NamedTuple):
     """An upper bound S ≥ S* that changes by at most the factor e^β between neighbours. It is a private number.
 
     Attributes:
-        value: S, a dyadic fraction, in units of the statistic; above S* by less than one part in 10⁹ if β ≥ 10⁻³.
+        value: S, a dyadic fraction, in units of the statistic. S exceeds S* by at most the factor (1 + 2η)·e^(3ηt), η =
+            2⁻³⁶, t = ``distance``: by less than one part in 10⁸ for t ≤ 200.
         beta: β.
         distance: the t with the largest e^(−βt)·A(t).
     """
