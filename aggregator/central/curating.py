@@ -124,12 +124,12 @@ def fit_records(
     lifetime = seconds_of(days)
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
-    rehearse_signing(signer, named(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
+    rehearse_signing(signer, with_budget_name(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
     records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
     digest = budget.digest(record_bytes(table))
     query = budget.spend(digest, query_of(terms, name), cost)
-    released = named(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget)
+    released = with_budget_name(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget)
     raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
     return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)))
@@ -142,7 +142,7 @@ def query_of(terms: FitTerms, name: str) -> str:
     return f"fit {name!r}: {method}, {terms.family}, {spent}"
 
 
-def named(statistics: Statistics, budget: BudgetFile) -> Statistics:
+def with_budget_name(statistics: Statistics, budget: BudgetFile) -> Statistics:
     """The statistics with the budget's name in the entries of the model's card."""
     name = budget.state().name
     sources = tuple(
