@@ -198,7 +198,7 @@ def vary(options: argparse.Namespace) -> None:
                 found = data.accuracies(terms, options.repeats, options.seed)
                 error = stdev(found) / sqrt(len(found))
                 print(
-                    f"{name:10} {options.method:14} {options.adjacency:15} ε = {epsilon:<4} {term} {value:18}"
+                    f"{name:10} {options.method:14} {terms.adjacency:15} ε = {epsilon:<4} {term} {value:18}"
                     f" {100 * fmean(found):5.1f} ± {100 * error:3.1f}",
                     flush=True,
                 )
