@@ -51,7 +51,7 @@ def to_sklearn(model: Model) -> Any:
 
     Raises:
         InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
-            normal distributions, or a feature's bounds are too close for floats.
+            normal distributions, or truncated normal distributions, or a feature's bounds are too close for floats.
     """
     try:
         from sklearn.naive_bayes import CategoricalNB, GaussianNB

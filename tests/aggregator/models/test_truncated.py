@@ -10,10 +10,11 @@ import pytest
 from support.publisher import NOW, Publisher
 
 from aggregator.interchange.json_form import to_json
+from aggregator.interchange.sklearn_form import to_sklearn
 from aggregator.models.scoring import Model
 from edge_sdk.classifier import Classifier
 from protocol.documents.model import GaussianModel, Normal, build_payload, log_mass, parse_model
-from protocol.errors import DocumentError
+from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
 from protocol.schema import Label, build_schema
 
@@ -58,3 +59,9 @@ def test_a_mean_outside_is_refused_only_where_the_distribution_is_cut():
     build_payload(document((-1.5, 0.0), (1.0, 1.0), is_truncated=False))
     with pytest.raises(DocumentError, match="invalid_model"):
         build_payload(document((-1.5, 0.0), (1.0, 1.0)))
+
+
+def test_scikit_learn_has_no_form_for_it():
+    pytest.importorskip("sklearn")
+    with pytest.raises(InputError, match="not_exportable"):
+        to_sklearn(Model.of(document((-0.5, 0.4), (0.5, 0.25))))
