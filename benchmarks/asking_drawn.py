@@ -82,9 +82,9 @@ class DrawnFleet:
         keep = 1 / (1 + exp(-self._fleet.epsilon_micro / MICRO))
         n = round(step.share.part * self._fleet.devices / len(step.models))
         heard = {}
+        made = {count: self.tables(count) for count in set(map(len, step.models))}
         for features in step.models:
-            tables = self.tables(len(features))
-            right = float((predicted(tables, features, self._codes) == self._labels).mean())
+            right = float((predicted(made[len(features)], features, self._codes) == self._labels).mean())
             said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
             heard[features] = Heard(n, (said - 1 + keep) / (2 * keep - 1))
         return Evaluated(step.share, heard)
