@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -117,3 +118,16 @@ def test_numbers_scored_in_32_bits_lie_within_the_distance_stated():
             term = SINGLE(-0.5) / variance * (x - mean) * (x - mean)
             narrow = float(SINGLE(SINGLE(prior[c]) + SINGLE(a)) + term)
             assert abs(wide - narrow) <= distance([prior[c], float(a), float(term)])
+
+
+def test_a_number_of_a_truncated_distribution_is_scored_by_the_mass_within_the_bounds():
+    schema = build_schema(Label("y", CLASSES), [Numeric("x", "0", "10", [0], substitute=0)])
+    normal = Normal((-1.0, 0.25, 1.0), (0.5, 0.01, 2.0))
+    prior = (0.0, -0.5, -1.0)
+    common = (Publisher().header("m"), bytes(32), schema, prior, (normal,), bytes(32), None, {})
+    scores = Classifier(GaussianModel(*common, is_truncated=True), lambda: NOW).scores({"x": 5})
+    for c, (mean, variance) in enumerate(zip(*normal, strict=True)):
+        sd = math.sqrt(variance)
+        mass = NormalDist(mean, sd).cdf(1) - NormalDist(mean, sd).cdf(-1)
+        expected = prior[c] + math.log(NormalDist(mean, sd).pdf(0) / mass)
+        assert math.isclose(scores[c], expected, rel_tol=1e-12)
