@@ -120,7 +120,7 @@ def test_every_help_has_an_example_and_every_printer_takes_json(words):
 
 def test_the_table_is_the_listing_of_the_rooms():
     """A command's file has its name, and no file of a command is left out of the table."""
-    rooms = [Path(cli.__file__).parent / room for room in ("documents", "models", "reports")]
+    rooms = [Path(cli.__file__).parent / room for room in ("curator", "documents", "models", "reports")]
     modules = {path for room in rooms for path in room.glob("*.py") if "@click." in path.read_text("utf-8")}
     assert {f"aggregator.cli.{path.parent.name}.{path.stem}:{path.stem}" for path in modules} == set(COMMANDS.values())
     assert [place.rpartition(":")[2] for place in COMMANDS.values()] == [name.replace("-", "_") for name in COMMANDS]
@@ -130,7 +130,7 @@ def test_a_command_is_loaded_when_it_is_asked_for():
     code = (
         "import sys\nfrom aggregator.cli.app import hearsay\n"
         "try: hearsay(['show', '--help'])\nexcept SystemExit: pass\n"
-        "rooms = ('aggregator.cli.documents.', 'aggregator.cli.reports.')\n"
+        "rooms = ('aggregator.cli.curator.', 'aggregator.cli.documents.', 'aggregator.cli.reports.')\n"
         "print(sorted(name for name in sys.modules if name.startswith(rooms)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
