@@ -100,9 +100,9 @@ def fit(
     store, and no report, holds them. The model is differentially private for the neighbours that the budget file names;
     all of it may be published, and devices verify it and classify with it as with any other.
 
-    The cost is written to the budget file (hearsay budget) first. Records that were not assigned to it are refused, and so is what
-    exceeds its total. What standard error says of the records (numbers outside the bounds, bounds that look taken from
-    them) is exact: it is for you, and not in the model.
+    The cost is written to the budget file (hearsay budget) first. Records that were not assigned to it are refused, and
+    so is what exceeds its total. What standard error says of the records (numbers outside the bounds, bounds that look
+    taken from them) is exact: it is for you, and not in the model.
 
     \b
     Example:
