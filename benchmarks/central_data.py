@@ -1,13 +1,14 @@
 """Records for the figures of a curator's fits beside the UCI sets: two synthetic sets, and extracts of the 1940 Census.
 
-The Census is not part of the project, and its terms forbid to pass it on. A reader who has an account at IPUMS USA
-orders an extract of the sample ``1940 100%`` as *comma delimited (.csv)* with the variables of :data:`CENSUS_COLUMNS`,
-unpacks it, and runs
+The Census is not part of the project: IPUMS gives it to registered readers, who may not pass it on. A reader who has
+an account at IPUMS USA orders an extract of the sample ``1940 100%`` as *comma delimited (.csv)* with the variables of
+:data:`CENSUS_COLUMNS`, unpacks it, and names the file and the states. A state is its FIPS code, the number in the
+column STATEFIP; 18 and 19 are Indiana and Iowa:
 
-    python benchmarks/central_figures.py methods --census usa_00001.csv --states 18 19 29 55
+    python benchmarks/central_figures.py methods --census usa_00001.csv --states 18 19
 
-A state is its FIPS code, the number in the column STATEFIP. Which variables and which label the published figure used
-is not known here; those of :func:`census` are this project's choice.
+Which four states, variables and label the published figure used is not known here; those of :func:`census` are this
+project's choice.
 """
 
 from __future__ import annotations
