@@ -39,7 +39,6 @@ bench: .venv/dev.stamp
 	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
-	mkdir -p build
 	-$(BIN)/python benchmarks/central.py --data seeds mushroom --repeats 1
 	$(BIN)/python benchmarks/central_figures.py time --quick --folder build
 	-$(BIN)/python benchmarks/central_figures.py weights --quick --folder build

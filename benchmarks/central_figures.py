@@ -6,8 +6,8 @@
     python benchmarks/central_figures.py noise
 
 Each writes ``benchmarks/results/central-COMMAND.csv`` row by row, and then draws ``docs/plots/central-COMMAND.svg``;
-``noise`` prints and draws nothing. ``--quick`` takes fewer repeats, budgets, data sets and records, and writes to
-``--folder`` (default: the working folder) in place of both. ``--draw`` draws the rows that are there.
+``noise`` prints and draws nothing. ``--quick`` takes fewer repeats, budgets, data sets and records. It and ``--census``
+write to ``--folder`` (default: the working folder) in place of both. ``--draw`` draws the rows that are there.
 
 ``methods``: accuracy over ten folds × repeats, the product's terms, adjacency ``change-features`` (which all methods
 cover) and, for ``sums``, ``change`` too. ``weights``: ``sums`` with w parts of ε for a number, and one part for a
@@ -386,10 +386,12 @@ def main() -> int:
     parser.add_argument("--wage", type=int, default=1000, help="the Census' label: a wage of so many dollars or more")
     parser.add_argument("--quick", action="store_true", help="under two minutes")
     parser.add_argument("--draw", action="store_true", help="draw the rows that are there")
-    parser.add_argument("--folder", type=Path, help="of table and drawing; default: the project's")
+    parser.add_argument("--folder", type=Path, help="of table and drawing")
     options = parser.parse_args()
     jobs, draw = COMMANDS[options.command]
-    folder = options.folder or (Path() if options.quick else None)
+    folder = options.folder or (Path() if options.quick or options.census else None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
     table = (folder or RESULTS) / f"central-{options.command}.csv"
     if bool(options.census) != bool(options.states):
         parser.error("--census and --states go together")
