@@ -221,7 +221,7 @@ def pumps(tmp_path):
         return tmp_path
 
 
-@pytest.mark.parametrize("program", ["in_thread.py", "in_asyncio.py"])
+@pytest.mark.parametrize("program", ["in_thread.py", pytest.param("in_asyncio.py", marks=pytest.mark.slow)])
 def test_the_programs_as_the_readme_runs_them(pumps, program):
     with TreeServer(pumps / "www") as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

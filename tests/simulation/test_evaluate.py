@@ -43,6 +43,7 @@ def share_right(model, people):
     return sum(classifier.predict(row) == label for row, label in people) / len(people)
 
 
+@pytest.mark.slow
 def test_the_round_of_an_evaluation(demo, tmp_path):
     asked = invoke(
         "evaluate", "ask", demo / "tumours.hsm", "--workspace", demo / "workspace", "--epsilon", "4",
@@ -138,6 +139,7 @@ def asked(demo, output, *arguments):
     return invoke("evaluate", "ask", *arguments, "--workspace", demo / "workspace", "--epsilon", "4", "-o", output)
 
 
+@pytest.mark.slow
 def test_the_round_of_a_comparison(demo, models, tmp_path):
     """Real devices, real bytes, the real store; the accuracies that are printed are those of the models."""
     files = list(models.values())

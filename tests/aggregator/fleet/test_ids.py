@@ -220,6 +220,7 @@ def test_a_file_that_holds_no_ids_is_refused(tmp_path):
         IdReader(tmp_path)
 
 
+@pytest.mark.slow
 def test_one_changed_bit_anywhere_is_noticed_before_an_id_is_used(tmp_path):
     raw = saved(tmp_path / "ids", roster(range(3)), range(PERIOD, PERIOD + 2)).read_bytes()
     for place in range(len(raw)):
