@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEY_BYTES = 32
-_SET, _ROW = b"hearsay/1/curator-set", b"hearsay/1/curator-row"
+_SET, _ROW, _HALF = b"hearsay/1/curator-set", b"hearsay/1/curator-row", b"hearsay/1/curator-half"
 _MISSING = b"\0"
 
 
@@ -37,6 +37,18 @@ def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
     if not marks:
         raise InputError("empty_file", "there is no record")
     return hmac.digest(key, _SET + b"".join(marks), "sha256")
+
+
+def halves_of(records: Iterable[bytes], key: bytes) -> list[bool]:
+    """Which half each record belongs to, by a keyed hash of the record alone.
+
+    So one record more or less changes one half, and the other stays as it is. Equal records are in the same half.
+
+    Args:
+        records: the bytes of each record (:func:`record_bytes`).
+        key: 32 bytes.
+    """
+    return [hmac.digest(key, _HALF + record, "sha256")[0] < 128 for record in records]
 
 
 def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:

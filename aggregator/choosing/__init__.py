@@ -6,6 +6,7 @@ features of a schema that a pilot recommends. Run by the analyst; pure functions
 
 - ``from_pilot``: the work of ``hearsay design``. It uses ``forward_selection`` (which features), ``codings`` (which
   groups and bins) and ``schema_text`` (the schema file that it writes).
+- ``from_private_pilot``: the work of ``hearsay design --private-epsilon``, with differential privacy for the pilot.
 - ``from_answers``: the work of ``hearsay refine``: it reads a series' statistics. It uses ``steps`` (the rules of the
   next step), ``shares`` (which devices a step asks), ``feature_sets`` (candidate sets), ``race`` (which set is best)
   and ``signed_candidates`` (the models of the sets).

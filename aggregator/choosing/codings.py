@@ -125,7 +125,7 @@ def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: In
     edges = _quantiles(numbers[there], way.parts if way.kind == QUANTILES else FINE_BINS)
     if way.kind == EDGES and edges:
         fine = np.searchsorted(np.array(edges), numbers[there], side="right")
-        found = _best_cuts(_table(fine, labels[there], len(edges) + 1, classes), way.parts)
+        found = best_cuts(_table(fine, labels[there], len(edges) + 1, classes), way.parts)
         edges = [edges[place - 1] for place in found] if found else []
     if not edges:
         return None
@@ -144,7 +144,7 @@ def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
     if len(table) <= parts:
         return None
     order = np.argsort(_axis(table), kind="stable")
-    cuts = _best_cuts(table[order], parts)
+    cuts = best_cuts(table[order], parts)
     if cuts is None:
         return None
     group = np.zeros(len(table), np.int64)
@@ -169,7 +169,7 @@ def _axis(table: Floats) -> Floats:
     return np.asarray(profile / np.sqrt(columns + _SMOOTH) @ axis)
 
 
-def _best_cuts(table: Floats, parts: int) -> list[int] | None:
+def best_cuts(table: Floats, parts: int) -> list[int] | None:
     """Places between the rows where a cut into ``parts`` parts keeps most mutual information with the class.
 
     ``table``: shape (values, k) float64, sorted. None if there are fewer rows than parts.

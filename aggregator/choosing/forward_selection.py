@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
     Scoring = Callable[[int, np.random.Generator], "Scores"]
     """Makes a model that asks this number of questions, and scores a part's test records by it."""
+    Tabling = Callable[[int, np.random.Generator], tuple[Floats, Sequence[Floats]]]
+    """Simulates the answers to this number of questions: P(class), and P(value | class) of each way."""
     Tabled = Callable[["Part"], Scoring]
 
 FOLDS = 5
@@ -202,30 +204,58 @@ def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
     """
 
     def prepared(part: Part) -> Scoring:
-        features = [
-            Categorical(str(place), [str(code) for code in range(each.size)], substitute=0)
-            for place, each in enumerate(part.cuts)
-        ]
-        schema = build_schema(Label("class", list(part.classes)), features)
-        parameters = CampaignParameters("design", epsilon_micro, "auto", class_question=False)
-        campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
         weights = np.full(len(part.learned), 1 / len(part.learned))
         inputs = part.learned * len(part.classes) + part.learned_labels[:, None]
-        laws = [
-            count_law(question.mechanism, inputs[:, place], weights)
-            for place, question in enumerate(campaign.questions)
-        ]
-
-        def scores(number: int, rng: np.random.Generator) -> Scores:
-            # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
-            statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
-            tables = posterior_tables(statistics, range(len(laws)), number)
-            prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
-            return _scores(part, prior, tables.likelihood)
-
-        return scores
+        fleet = AskedFleet(devices, epsilon_micro, part.classes)
+        tables = fleet.tables([each.size for each in part.cuts], [(column, weights) for column in inputs.T])
+        return lambda number, rng: scores_of(part, *tables(number, rng))
 
     return prepared
+
+
+class AskedFleet(NamedTuple):
+    """A fleet in which each device answers one of m questions about a value and the class.
+
+    Attributes:
+        devices: number of devices.
+        epsilon_micro: ε of the one answer of a device, in millionths.
+        classes: names of the classes, k of them.
+    """
+
+    devices: int
+    epsilon_micro: int
+    classes: tuple[str, ...]
+
+    def tables(self, sizes: Sequence[int], populations: Sequence[tuple[Integers, Floats]]) -> Tabling:
+        """The function that simulates a campaign, and returns the tables of a model made of its answers.
+
+        Args:
+            sizes: number of values of each way to ask.
+            populations: of each way the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
+
+        Returns:
+            From m and a source of randomness: P(class), (k,) float64; P(value | class) of each way, (A, k) float64.
+        """
+        features = [
+            Categorical(str(place), [str(code) for code in range(size)], substitute=0)
+            for place, size in enumerate(sizes)
+        ]
+        schema = build_schema(Label("class", list(self.classes)), features)
+        parameters = CampaignParameters("design", self.epsilon_micro, "auto", class_question=False)
+        campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
+        laws = [
+            count_law(question.mechanism, *population)
+            for question, population in zip(campaign.questions, populations, strict=True)
+        ]
+
+        def tables(number: int, rng: np.random.Generator) -> tuple[Floats, Sequence[Floats]]:
+            # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
+            statistics = simulated(campaign, laws, Fleet(max(1, self.devices * len(laws) // number)), rng)
+            found = posterior_tables(statistics, range(len(laws)), number)
+            prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
+            return prior, found.likelihood
+
+        return tables
 
 
 def plain_scores(part: Part) -> Scoring:
@@ -237,11 +267,11 @@ def plain_scores(part: Part) -> Scoring:
         cells = np.bincount(part.learned[:, place] * classes + part.learned_labels, minlength=classes * each.size)
         joint = cells.reshape(each.size, classes) + 1.0
         tables.append(joint / joint.sum(axis=0))
-    found = _scores(part, prior / prior.sum(), tables)
+    found = scores_of(part, prior / prior.sum(), tables)
     return lambda _number, _rng: found
 
 
-def _scores(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
+def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
     """The logarithms of a model for the test records of a part."""
     terms = np.zeros((*part.tested.shape, len(part.classes)))
     for place, table in enumerate(tables):

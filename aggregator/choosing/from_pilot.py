@@ -162,7 +162,7 @@ def design(
     path = select(records, schema, rows, tabled, DRAWS, rng)
     best = best_of(path)
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
-    asked, features = _asked(cuts, schema)
+    asked, features = asked_by(cuts, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
     found = Designed(made, cuts, tuple(path), best, used=len(rows), records=size, unlabelled=len(pilot) - size)
     if not judge:
@@ -202,7 +202,7 @@ def _right_on_unseen(
     return right
 
 
-def _asked(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
+def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
     """The table ``[ask]`` of the cuts, and the schema's features with the bins of the cuts."""
     features: list[Feature] = list(schema.features)
     asked: dict[str, AskedFeature] = {}

@@ -10,9 +10,13 @@ from aggregator.ask_table import listed
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
 from aggregator.files import check_output, write_output
+from protocol.epsilon import micro_epsilon
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from aggregator.schema_file import SchemaFile
 
 
 @click.command()
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 @output_option
 @missing_option
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
+@click.option("--private-epsilon", help="ε of the pilot's people: choose with differential privacy; needs --budget.")
+@click.option("--budget", type=PATH, help="With --private-epsilon: the budget file that pays; says the adjacency.")
 @force_option
 @json_option
 def design(
@@ -33,6 +39,8 @@ def design(
     output: Path,
     missing: tuple[str, ...],
     seed: int,
+    private_epsilon: str | None,
+    budget: Path | None,
     *,
     force: bool,
     as_json: bool,
@@ -47,9 +55,16 @@ def design(
     What is chosen becomes public with the campaign, and it depends on the pilot's records. Give one record per person:
     accuracies are measured on other records of the pilot, and a copy of a record is no other record.
 
+    With --private-epsilon the choice is differentially private. Candidates are made from noisy tables of one half of
+    the records and compared on the other half; numbers are asked about in the schema's bins, or in two or three joined
+    from these. The cost is paid from a budget file to which the records were assigned. All that is written and printed
+    is public or has noise.
+
     \b
     Example:
       hearsay design pilot.csv --schema schema.toml --epsilon 1 --devices 100000 -o asked.toml
+      hearsay design patients.csv --schema public.toml --epsilon 1 --devices 100000 -o asked.toml \\
+          --private-epsilon 0.5 --budget ward.hsb
     """  # noqa: D301
     from aggregator.choosing.calls import design as make_design
     from aggregator.choosing.from_pilot import as_json as design_json
@@ -58,8 +73,14 @@ def design(
     from aggregator.schema_file import load_schema
     from aggregator.tables import MISSING_TOKENS
 
+    if (private_epsilon is None) != (budget is None):
+        raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
     check_output(output, force=force)
     file = load_schema(schema_file)
+    if private_epsilon is not None and budget is not None:
+        wanted = micro_epsilon(private_epsilon), devices, micro_epsilon(epsilon), seed
+        _privately(pilot, file, budget, wanted, missing, output, force=force, as_json=as_json)
+        return
     with working("choosing what to ask"):
         found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing or MISSING_TOKENS, seed=seed)
     write_output(output, schema_text(found.file).encode(), force=force)
@@ -81,3 +102,49 @@ def design(
     if found.unlabelled:
         note(f"{found.unlabelled} records were left out: they have no class that the schema lists")
     note(found.verdict)
+
+
+def _privately(
+    pilot: Path,
+    file: SchemaFile,
+    budget_file: Path,
+    wanted: tuple[int, int, int, int],
+    missing: Sequence[str],
+    output: Path,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Choose with privacy, write the schema and print what was chosen.
+
+    ``wanted``: ε of the records in millionths, number of devices, ε of an answer in millionths, seed.
+    """
+    from aggregator.central.budget import BudgetFile
+    from aggregator.choosing.from_private_pilot import DesignTerms, design_records
+    from aggregator.choosing.schema_text import schema_text
+    from aggregator.tables import MISSING_TOKENS, read_table
+
+    epsilon_micro, *fleet = wanted
+    with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):
+        terms = DesignTerms(epsilon_micro, budget.adjacency, *fleet)
+        found = design_records(read_table(pilot), file, terms, budget, missing=missing or MISSING_TOKENS)
+    write_output(output, schema_text(found.file).encode(), force=force)
+    facts = found.to_json()
+    if as_json:
+        print_json({"schema": str(output), **facts})
+        return
+    rows = [(name, one["way"], one["codes"]) for name, one in facts["asked"].items()]
+    print_table(["asked", "how", "codes"], rows, numeric=["codes"])
+    click.echo()
+    accurate = "not known" if found.accuracy is None else f"{found.accuracy:.1%}, on records that made no candidate"
+    print_facts(
+        {
+            "schema": output,
+            "candidates": found.candidates,
+            "accuracy, with noise": accurate,
+            "private epsilon": facts["private_epsilon"],
+            "adjacency": facts["adjacency"],
+            "budget": facts["budget"],
+        }
+    )
+    note("every number here is public or has noise; what is chosen may be published")

@@ -1,0 +1,368 @@
+"""``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
+
+A keyed hash puts each record into one of two halves. Of the first half only noisy tables of value and class are
+released. All that follows from these is public: groups and edges, the order of the features, the tables of candidate
+models with the noise that N devices at ε will have. The candidates are scored on the second half: each has the number
+of records that it classifies rightly, and report-noisy-max releases which is best. A last noisy count of the second
+half says how often that candidate is right.
+
+One record more or less changes one half, so the whole costs what one half costs: ε. A replaced record leaves one half
+and enters perhaps the other. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
+bound: one record changes the models of all folds.
+
+Source: docs/decisions/0071; docs/math.md, section 7.
+"""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.central.accounting import cost_of
+from aggregator.central.composition import decimal_text
+from aggregator.central.curating import SEED_BYTES
+from aggregator.central.data_digest import record_bytes
+from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.pilots.noisy_max import noisy_max
+from aggregator.central.records import Records
+from aggregator.central.terms import ADD_REMOVE, FitTerms
+from aggregator.choosing.codings import (
+    AS_STATED,
+    EDGES,
+    GROUPS,
+    Cut,
+    Way,
+    best_cuts,
+    best_groups,
+    mutual_information,
+    ways,
+)
+from aggregator.choosing.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
+from aggregator.choosing.from_pilot import asked_by
+from aggregator.forecast.population import Population
+from aggregator.models.encoding import MISSING
+from aggregator.models.pilot import read_pilot
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.tables import MISSING_TOKENS
+from protocol.documents.campaign import DISCRETE
+from protocol.documents.pilots import PilotCost
+from protocol.epsilon import MICRO, check_answer_micro, format_micro
+from protocol.errors import InputError
+from protocol.features import Numeric
+from protocol.mechanisms.noise import discrete_laplace
+from protocol.schema import build_schema
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.central.accounting import Cost
+    from aggregator.central.budget import BudgetFile
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.schema_file import SchemaFile
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+TAG = b"hearsay/1/central-design"
+SELECTION = Fraction(4, 5)
+"""Part of the second half's ε for the choice; the rest is for the accuracy that is printed."""
+DRAWS = 5
+"""Simulated campaigns per candidate. A record counts as right if most of their models are right."""
+PAIRED = 8
+"""Sets of two and of three features are tried among so many features that tell most."""
+
+
+class DesignTerms(NamedTuple):
+    """What is public about a private design, before the records are seen.
+
+    Attributes:
+        epsilon_micro: ε of the curator's records, in millionths.
+        adjacency: the budget's.
+        devices: size of the fleet that will be asked.
+        answer_micro: ε of the one answer of a device, in millionths.
+        seed: of the simulated answers; public.
+    """
+
+    epsilon_micro: int
+    adjacency: str
+    devices: int
+    answer_micro: int
+    seed: int = 0
+
+    @property
+    def half_micro(self) -> int:
+        """ε of each half under ``add-remove``, in millionths."""
+        return self.epsilon_micro if self.adjacency == ADD_REMOVE else self.epsilon_micro // 2
+
+    @property
+    def selection_micro(self) -> int:
+        """The part of the second half's ε that pays for the choice, in millionths."""
+        return int(self.half_micro * SELECTION)
+
+    @property
+    def tables(self) -> FitTerms:
+        """Terms of the noisy tables of the first half."""
+        return FitTerms("sums", self.half_micro, adjacency=ADD_REMOVE, family=DISCRETE)
+
+
+class PrivatelyDesigned(NamedTuple):
+    """What a campaign should ask. All of it may be published.
+
+    Attributes:
+        file: the schema with its table ``[ask]`` and what was paid.
+        chosen: the ways to ask about each chosen feature, with groups and edges.
+        candidates: number of sets that were compared.
+        accuracy: how often the chosen set's model is right, with noise; None if the noise left no record.
+        paid: what was paid.
+    """
+
+    file: SchemaFile
+    chosen: tuple[Cut, ...]
+    candidates: int
+    accuracy: float | None
+    paid: PilotCost | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``hearsay design --json`` prints."""
+        schema = self.file.schema
+        return {
+            "asked": {
+                schema.features[each.way.feature].name: {"way": each.way.kind, "codes": each.size}
+                for each in self.chosen
+            },
+            "candidates": self.candidates,
+            "accuracy_noisy": self.accuracy,
+            "private_epsilon": None if self.paid is None else format_micro(self.paid.epsilon_micro),
+            "adjacency": None if self.paid is None else self.paid.adjacency,
+            "budget": None if self.paid is None else self.paid.budget,
+        }
+
+
+def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
+    """The cost of a design: ε, since the halves are disjoint. It looks at no record.
+
+    Raises:
+        InputError: ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be divided;
+            the reasons of :func:`aggregator.central.fitting.cost_of_fit`.
+    """
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
+    check_answer_micro(terms.answer_micro)
+    if terms.half_micro - terms.selection_micro < 1 or terms.selection_micro < 1:
+        raise InputError("epsilon_invalid", "ε is too small to be divided")
+    cost_of_fit(schema, terms.tables)
+    return cost_of([terms.epsilon_micro])
+
+
+def choose(
+    population: Population, first: Flags, file: SchemaFile, terms: DesignTerms, seed: bytes
+) -> PrivatelyDesigned:
+    """Choose features, groups and bins with privacy. Run by the curator, after the cost was recorded.
+
+    Args:
+        population: the records, read by the schema of ``file`` without groups.
+        first: shape (records,) bool, which records are in the first half: by a keyed hash of each record alone.
+        file: the schema to start from.
+        terms: the public terms.
+        seed: 32 secret bytes from the operating system, used for this design alone.
+
+    Raises:
+        InputError: the reasons of :func:`cost_of_design`.
+    """
+    schema = file.schema._replace(groups=())
+    cost_of_design(schema, terms)
+    stream = Stream(seed, TAG)
+    released = fit(_half(population, schema, first), terms.tables, stream.read(SEED_BYTES)).statistics
+    cuts, joints = _cuts(released, schema)
+    rng = np.random.default_rng(terms.seed)
+    candidates, models = _candidates(cuts, joints, schema, terms, rng)
+    tested = np.flatnonzero(~first & population.known)
+    part = _part(population, cuts, tested, schema)
+    right = np.array([_right(part, places, models[len(places)]) for places in candidates])
+    rate = Fraction(terms.selection_micro, MICRO)
+    best = noisy_max(right.sum(axis=1).tolist(), rate, stream)
+    accuracy = _accuracy(right[best], Fraction(terms.half_micro - terms.selection_micro, MICRO), stream)
+    chosen = tuple(cuts[place] for place in candidates[best])
+    asked, features = asked_by(chosen, schema)
+    made = file._replace(schema=build_schema(schema.label, features), ask=asked)
+    return PrivatelyDesigned(made, chosen, len(candidates), accuracy)
+
+
+def design_records(
+    table: pd.DataFrame,
+    file: SchemaFile,
+    terms: DesignTerms,
+    budget: BudgetFile,
+    *,
+    missing: Collection[str] = MISSING_TOKENS,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> PrivatelyDesigned:
+    """Pay from a budget, then choose what a campaign asks. Run by the curator.
+
+    Args:
+        table: the records as text, from :func:`aggregator.tables.read_table`, with all columns.
+        file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
+        terms: the terms, with the budget's adjacency.
+        budget: the open budget file, to which the records are assigned; its key also makes the halves.
+        missing: texts of a missing value.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+
+    Raises:
+        InputError: ``adjacency_differs``; the reasons of :func:`cost_of_design`,
+            :func:`aggregator.models.pilot.read_pilot` and :meth:`Population.of_frame`.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        StorageError: the budget file can not be used.
+    """
+    if terms.adjacency != budget.adjacency:
+        raise InputError("adjacency_differs", f"the budget is for '{budget.adjacency}' and not '{terms.adjacency}'")
+    schema = file.schema._replace(groups=())
+    cost = cost_of_design(schema, terms)
+    population = Population.of_frame(read_pilot(table, schema, missing), schema)
+    records = list(record_bytes(table))
+    query = f"features for {terms.devices} devices at ε = {format_micro(terms.answer_micro)}"
+    budget.spend(budget.digest(records), query, cost)
+    first = np.array(budget.halves(records), np.bool_)
+    made = choose(population, first, file, terms, random_bytes(SEED_BYTES))
+    paid = PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), terms.adjacency, budget.state().name)
+    return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid)))
+
+
+def _half(population: Population, schema: Schema, rows: Flags) -> Records:
+    """Some of the records, as devices report them."""
+    codes, numbers = population.reported
+    return Records(schema, population.labels[rows], codes[rows], numbers[rows], {}, ())
+
+
+def _cuts(released: Statistics, schema: Schema) -> tuple[list[Cut], list[Floats]]:
+    """All ways to ask, with groups and edges from noisy tables, and the joint shares (values, k) float64 of each."""
+    tables = posterior_tables(released, range(len(schema.observed)))
+    cuts, joints = [], []
+    for feature in range(len(schema.observed)):
+        joint = tables.likelihood[feature] * tables.prior
+        for way in _ways(schema, feature):
+            cut = _cut(way, schema, joint)
+            if cut is not None:
+                members = np.zeros((cut.size, len(joint)))
+                members[_codes_of(cut, schema), np.arange(len(joint))] = 1
+                cuts.append(cut)
+                joints.append(members @ joint)
+    return cuts, joints
+
+
+def _ways(schema: Schema, feature: int) -> list[Way]:
+    """All ways to ask about a feature that need no more than a table of its codes."""
+    one = schema.features[feature]
+    if not isinstance(one, Numeric):
+        return ways(schema, feature)
+    return [Way(feature), *(Way(feature, EDGES, parts) for parts in (2, 3) if parts <= len(one.edges))]
+
+
+def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
+    """The groups or edges of a way from noisy shares (values, k) float64; None if they allow none."""
+    feature = schema.features[way.feature]
+    if way.kind == AS_STATED:
+        return Cut(way, feature.size)
+    if way.kind == GROUPS:
+        groups = best_groups(_PSEUDO * joint, way.parts)
+        return None if groups is None else Cut(way, way.parts, group_of=groups)
+    assert isinstance(feature, Numeric)
+    bins = len(feature.edges) + 1
+    places = best_cuts(_PSEUDO * joint[:bins], way.parts)
+    if places is None:
+        return None
+    has_code = feature.size > bins
+    edges = tuple(feature.edges[place - 1] for place in places)
+    return Cut(way, way.parts + has_code, edges=edges, missing=way.parts if has_code else MISSING)
+
+
+_PSEUDO = 10_000.0
+"""Records that shares stand for where the choice of groups adds half a record to each cell."""
+
+
+def _codes_of(cut: Cut, schema: Schema) -> Integers:
+    """The code by a cut of each code of the schema: shape (values,) int64."""
+    feature = schema.features[cut.way.feature]
+    if cut.edges is None or not isinstance(feature, Numeric):
+        return np.arange(feature.size) if cut.group_of is None else np.array(cut.group_of, np.int64)
+    starts = np.array([feature.edges[0] - 1, *feature.edges])
+    found = np.searchsorted(np.array(cut.edges), starts, side="right")
+    return np.append(found, cut.missing) if feature.size > len(starts) else found
+
+
+def _candidates(
+    cuts: Sequence[Cut], joints: Sequence[Floats], schema: Schema, terms: DesignTerms, rng: np.random.Generator
+) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[Floats, Sequence[Floats]]]]]:
+    """The sets that are compared, and of each number of questions the models of :data:`DRAWS` simulated campaigns.
+
+    A set has one way per feature: the one that tells most of the class in the simulated answers to as many questions.
+    The sets are the features that tell most, one after the other; each of these sets without one of its features; and
+    all sets of two or three of the first few. The last set has all features, as the schema states them.
+    """
+    fleet = AskedFleet(terms.devices, terms.answer_micro, tuple(schema.label.classes))
+    inputs = [(np.arange(joint.size), joint.ravel() / joint.sum()) for joint in joints]
+    tabling = fleet.tables([cut.size for cut in cuts], inputs)
+    stated = tuple(place for place, cut in enumerate(cuts) if cut.way.kind == AS_STATED)
+    found: dict[tuple[int, ...], None] = {}
+    models: dict[int, list[tuple[Floats, Sequence[Floats]]]] = {}
+    for number in range(1, min(MOST_FEATURES, len(stated)) + 1):
+        models[number] = [tabling(number, rng) for _ in range(DRAWS)]
+        ranked = _ranked(cuts, models[number])
+        found[tuple(ranked[:number])] = None
+        wider = ranked[: number + 1]
+        if number < len(wider):
+            found |= dict.fromkeys(tuple(each for each in wider if each != left) for left in wider)
+        if number in (2, 3):
+            found |= dict.fromkeys(combinations(ranked[:PAIRED], number))
+    models.setdefault(len(stated), [tabling(len(stated), rng) for _ in range(DRAWS)])
+    found[stated] = None
+    return list(found), models
+
+
+def _ranked(cuts: Sequence[Cut], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> list[int]:
+    """The place of the way that tells most of the class for each feature; the most telling feature first."""
+    told = [
+        float(np.mean([mutual_information(_PSEUDO * tables[place] * prior) for prior, tables in models]))
+        for place in range(len(cuts))
+    ]
+    best: dict[int, int] = {}
+    for place, cut in enumerate(cuts):
+        held = best.setdefault(cut.way.feature, place)
+        if told[place] > told[held]:
+            best[cut.way.feature] = place
+    return sorted(best.values(), key=lambda place: -told[place])
+
+
+def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema: Schema) -> Part:
+    """The records of the second half, to be scored; no records to learn from."""
+    codes, numbers = population.scored
+    columns = [cut.codes(codes[tested, cut.way.feature], numbers[tested, cut.way.feature]) for cut in cuts]
+    nothing = np.empty((0, len(cuts)), np.int64)
+    scored = np.column_stack(columns).reshape(len(tested), len(cuts))
+    truth = population.truth[tested]
+    return Part(tuple(cuts), nothing, nothing[:, 0], scored, tested, truth, tuple(schema.label.classes))
+
+
+def _right(part: Part, places: Sequence[int], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> Flags:
+    """Which records most of the models of a set classify rightly: shape (tested,) bool."""
+    votes = np.zeros(len(part.truth), np.int64)
+    for prior, tables in models:
+        scores = scores_of(part, prior, tables)
+        votes += (scores.prior + scores.terms[:, list(places)].sum(axis=1)).argmax(axis=1) == part.truth
+    return np.asarray(2 * votes > len(models))
+
+
+def _accuracy(right: Flags, rate: Fraction, stream: Stream) -> float | None:
+    """The share of right records from noisy counts of the right and the wrong ones; a record is in one of these."""
+    s, t = rate.as_integer_ratio()
+    good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))
+    return min(max(good / (good + bad), 0.0), 1.0) if good + bad > 0 else None

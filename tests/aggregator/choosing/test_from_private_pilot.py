@@ -1,0 +1,175 @@
+"""``hearsay design --private-epsilon``: halves by record, candidates of one half, a private choice on the other."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from support.commands import run
+from support.failures import reason
+
+from aggregator.central.budget import BudgetFile
+from aggregator.central.data_digest import halves_of, record_bytes
+from aggregator.central.terms import ADD_REMOVE, CHANGE
+from aggregator.choosing import forward_selection, from_private_pilot
+from aggregator.choosing.from_private_pilot import DesignTerms, choose, cost_of_design
+from aggregator.forecast.population import Population
+from aggregator.schema_file import load_schema, parse_schema_text
+from aggregator.tables import read_table
+from protocol.epsilon import MICRO
+from protocol.stream import Stream
+
+SCHEMA = """name = "designs"
+[label]
+name = "class"
+classes = ["n", "y"]
+[[features]]
+name = "letter"
+kind = "categorical"
+values = ["a", "b", "c", "d", "e", "f"]
+[[features]]
+name = "size"
+kind = "numeric"
+low = "-1"
+high = "1"
+bins = 8
+[[features]]
+name = "noise"
+kind = "categorical"
+values = ["p", "q"]
+missing = "p"
+"""
+FILE = parse_schema_text(SCHEMA)
+PEOPLE = 617
+
+
+def people(rows=PEOPLE, seed=4):
+    """Letters tell the class but for one in ten, the size but for one in four; noise tells nothing."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(0, 2, rows)
+    letter = 2 * rng.integers(0, 3, rows) + (label ^ (rng.random(rows) < 0.1))
+    size = np.where(label ^ (rng.random(rows) < 0.25), rng.uniform(0.3, 1, rows), rng.uniform(-1, 0.3, rows))
+    return pd.DataFrame(
+        {
+            "letter": [("abcdef"[code]) if each % 9 else None for each, code in enumerate(letter)],
+            "size": [f"{each:.3f}" for each in size],
+            "noise": rng.choice(["p", "q"], rows).astype(object),
+            "class": np.where(label, "y", "n").astype(object),
+        }
+    )
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(forward_selection, "MOST_FEATURES", 2)
+    monkeypatch.setattr(from_private_pilot, "MOST_FEATURES", 2)
+    monkeypatch.setattr(from_private_pilot, "DRAWS", 1)
+
+
+def chosen(frame, epsilon=8, seed=1, adjacency=CHANGE, devices=20_000):
+    terms = DesignTerms(epsilon * MICRO, adjacency, devices, MICRO)
+    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
+    return choose(Population.of_frame(frame, FILE.schema), first, FILE, terms, bytes([seed] * 32))
+
+
+def test_with_enough_epsilon_what_tells_the_class_is_chosen_in_groups_of_its_values():
+    found = chosen(people(3000), devices=3_000)
+    names = [found.file.schema.features[each.way.feature].name for each in found.chosen]
+    assert names[0] == "letter"
+    assert "noise" not in names
+    assert found.accuracy == pytest.approx(0.87, abs=0.06)
+    assert list(found.file.ask) == [name for name in ("letter", "size") if name in names]
+
+
+def test_without_epsilon_the_choice_is_one_of_many():
+    choices = {tuple(each.way for each in chosen(people(200), Fraction(1, 500), seed).chosen) for seed in range(4)}
+    assert len(choices) > 1
+
+
+def test_a_record_of_the_second_half_moves_no_count_by_more_than_one_and_no_candidate(monkeypatch):
+    seen = []
+    monkeypatch.setattr(from_private_pilot, "noisy_max", lambda counts, *_: seen.append(counts) or 0)
+    frame = people()
+    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
+    whole = chosen(frame)
+    for row in np.flatnonzero(~first)[:2]:
+        less = chosen(frame.drop(index=row))
+        assert less.candidates == whole.candidates
+    for counts in seen[1:]:
+        assert {more - fewer for more, fewer in zip(seen[0], counts, strict=True)} <= {0, 1}
+
+
+def test_a_record_of_the_first_half_takes_no_part_in_the_scores(monkeypatch):
+    seen, learned = [], []
+    real, part = from_private_pilot.fit, from_private_pilot._part
+    monkeypatch.setattr(from_private_pilot, "fit", lambda *args: learned.append(args[0].rows) or real(*args))
+    monkeypatch.setattr(from_private_pilot, "_part", lambda *args: seen.append(part(*args)) or seen[-1])
+    frame = people()
+    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
+    chosen(frame)
+    chosen(frame.drop(index=np.flatnonzero(first)[0]))
+    assert learned == [first.sum(), first.sum() - 1]
+    assert (seen[0].truth == seen[1].truth).all()
+    assert len(seen[0].truth) == (~first).sum()
+
+
+def test_halves_depend_on_each_record_alone_and_on_the_key():
+    records = list(record_bytes(people()))
+    halves = halves_of(records, b"k" * 32)
+    assert halves_of(records[::-1], b"k" * 32) == halves[::-1]
+    assert halves_of(records, b"l" * 32) != halves
+    assert 250 < sum(halves) < 370, "617 fair coins are beyond these limits with probability below 1e-5"
+    assert len(set(halves_of([records[0]] * 5, b"k" * 32))) == 1
+
+
+def test_other_adjacencies_than_add_remove_run_with_half_of_epsilon():
+    assert DesignTerms(MICRO, ADD_REMOVE, 1, MICRO).half_micro == MICRO
+    assert DesignTerms(MICRO, CHANGE, 1, MICRO).half_micro == MICRO // 2
+    terms = DesignTerms(MICRO, CHANGE, 1, MICRO)
+    assert cost_of_design(FILE.schema, terms).epsilon_micro == MICRO
+    assert terms.tables.adjacency == ADD_REMOVE
+    assert reason(cost_of_design, FILE.schema, terms._replace(epsilon_micro=2)) == "epsilon_invalid"
+    assert reason(cost_of_design, FILE.schema, terms._replace(answer_micro=0)) == "epsilon_invalid"
+
+
+def test_a_half_without_records_still_gives_a_choice():
+    frame = people(60)
+    population = Population.of_frame(frame, FILE.schema)
+    for first in (np.zeros(60, np.bool_), np.ones(60, np.bool_)):
+        assert choose(population, first, FILE, DesignTerms(MICRO, CHANGE, 1000, MICRO), bytes(32)).chosen
+
+
+def test_the_command_pays_prints_nothing_exact_and_its_schema_states_the_cost(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.toml").write_text(SCHEMA)
+    frame = people()
+    frame.to_csv("a.csv", index=False)
+    frame.iloc[:-1].to_csv("b.csv", index=False)
+    run("budget", "new", "w.hsb", "--name", "ward 7", "--epsilon", "2", "--adjacency", "add-remove")
+    run("budget", "assign", "w.hsb", "a.csv")
+    monkeypatch.setattr(from_private_pilot, "Stream", lambda _seed, tag: Stream(bytes(32), tag))
+
+    def design(data, output, *more, status=0, epsilon="1"):
+        return run("design", data, "--schema", "s.toml", "--epsilon", "1", "--devices", "5000", "-o", output,
+                   "--private-epsilon", epsilon, "--budget", "w.hsb", *more, status=status)  # fmt: skip
+
+    assert design("b.csv", "o.toml", status=1).stderr.startswith("data_unknown: ")
+    run("budget", "assign", "w.hsb", "b.csv")
+    one, two = (json.loads(design(data, f"{data}.toml", "--json").stdout) for data in ("a.csv", "b.csv"))
+    assert list(one) == list(two)
+    assert (one["private_epsilon"], one["adjacency"], one["budget"]) == ("1", "add-remove", "ward 7")
+    with BudgetFile.open("w.hsb") as budget:
+        halves = sum(budget.halves(record_bytes(read_table("a.csv"))))
+    text = json.dumps(one) + (tmp_path / "a.csv.toml").read_text()
+    assert not any(str(number) in text for number in (PEOPLE, PEOPLE - 1, halves))
+    made = load_schema("a.csv.toml")
+    assert made.pilots[0].epsilon_micro == MICRO
+    assert set(made.ask) == set(one["asked"])
+    assert design("a.csv", "o.toml", status=1).stderr.startswith("budget_exceeded: ")
+    assert design("a.csv", "o.toml", status=1, epsilon="0.000001").stderr.startswith("epsilon_invalid: ")
+    usual = ("design", "a.csv", "--schema", "s.toml", "--epsilon", "1", "--devices", "5", "-o", "o.toml")
+    assert "go together" in run(*usual, "--private-epsilon", "1", status=2).stderr
+    assert "go together" in run(*usual, "--budget", "w.hsb", status=2).stderr
