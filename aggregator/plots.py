@@ -17,6 +17,7 @@ _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 _COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555", "#00a6a6", "#b56576")
 _MOST_NAMES = 24
 _STEPS = 5
+"""An axis has at most this number of steps between ticks."""
 
 
 class Line(NamedTuple):
@@ -39,6 +40,12 @@ class _Axis(NamedTuple):
     high: float
     logarithmic: bool
 
+    def rounded(self) -> _Axis:
+        """The smallest axis around this one whose ends have ticks."""
+        step = _step(self.low, self.high)
+        low, high = floor(self.low / step + 1e-9) * step, ceil(self.high / step - 1e-9) * step
+        return self._replace(low=low, high=high)
+
     def share(self, value: float) -> float:
         """The position of a value between the ends of the axis: 0 … 1."""
         if self.logarithmic:
@@ -48,7 +55,8 @@ class _Axis(NamedTuple):
     def ticks(self) -> list[float]:
         if self.logarithmic:
             return [10.0**power for power in range(ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9) + 1)]
-        return [self.low + (self.high - self.low) * step / _STEPS for step in range(_STEPS + 1)]
+        step = _step(self.low, self.high)
+        return [step * place for place in range(ceil(self.low / step - 1e-9), floor(self.high / step + 1e-9) + 1)]
 
 
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
@@ -96,6 +104,7 @@ def line_chart(
     y_label: str = "",
     log_x: bool = False,
     log_y: bool = False,
+    from_zero: bool = True,
     marks: Sequence[tuple[float, float, str]] = (),
 ) -> str:
     """Draw curves over a common axis, and return the text of an SVG file.
@@ -105,6 +114,7 @@ def line_chart(
         lines: at least one, with at least one finite point.
         x_label, y_label: texts at the axes.
         log_x, log_y: axes in powers of ten; all their numbers are then > 0, also those of ``marks``.
+        from_zero: whether the vertical axis includes 0; if not, it begins below the smallest number.
         marks: (x, y, text) of points, for example where two lines cross.
 
     Raises:
@@ -114,7 +124,9 @@ def line_chart(
     points = [_finite(line) for line in lines]
     xs = [x for line in points for x, _ in line]
     ys = [y for line in points for _, y in line]
-    x_axis, y_axis = _axis(xs, logarithmic=log_x), _axis(ys, logarithmic=log_y)
+    x_axis = _axis(xs, logarithmic=log_x)
+    y_axis = _axis(ys if log_y or not from_zero else [*ys, 0.0], logarithmic=log_y)
+    y_axis = y_axis if log_y else y_axis.rounded()
     parts = _frame(title, x_label, y_label, y_axis)
     for tick in x_axis.ticks():
         x = _LEFT + x_axis.share(tick) * _PLOT_WIDTH
@@ -157,8 +169,12 @@ def _axis(values: Sequence[float], *, logarithmic: bool) -> _Axis:
     low, high = min(values), max(values)
     if logarithmic:
         return _Axis(low, high if high > low else low * 10, logarithmic=True)
-    low = min(low, 0.0)
     return _Axis(low, high if high > low else low + 1, logarithmic=False)
+
+
+def _step(low: float, high: float) -> float:
+    """The distance between the ticks of an axis."""
+    return _round_up((high - low) / _STEPS)
 
 
 def _round_up(value: float) -> float:

@@ -265,7 +265,7 @@ def draw_methods(rows: list[Found]) -> str:
         ]
         ends = [min(lines[0].xs), max(lines[0].xs)]
         lines.append(Line("without noise", ends, [100 * float(limit["accuracy"])] * 2))
-        charts.append(line_chart(name, lines, x_label="total ε", y_label="accuracy, %", log_x=True))
+        charts.append(line_chart(name, lines, x_label="total ε", y_label="accuracy, %", log_x=True, from_zero=False))
     return panels(charts, 2)
 
 

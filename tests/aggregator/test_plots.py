@@ -54,3 +54,13 @@ def test_lines_that_can_not_be_drawn():
         with pytest.raises(InputError) as refused:
             line_chart("t", [line], log_y=True)
         assert refused.value.reason == "plot_invalid"
+
+
+def test_ticks_are_round_numbers_and_the_axis_ends_at_one():
+    drawn = line_chart("t", [Line("a", [1, 2, 3], [75.4, 80.1, 83.6])], from_zero=False)
+    for tick in ("74", "76", "78", "80", "82", "84"):
+        assert f">{tick}<" in drawn
+    assert ">0<" not in drawn
+    drawn = line_chart("t", [Line("a", [1, 2, 3], [75.4, 80.1, 83.6])])
+    assert all(f">{tick}<" in drawn for tick in ("0", "20", "40", "60", "80", "100"))
+    assert ">16.73<" not in drawn
