@@ -122,7 +122,8 @@ class PrivatelyDesigned(NamedTuple):
         file: the schema with its table ``[ask]`` and what was paid.
         chosen: the ways to ask about each chosen feature, with groups and edges.
         candidates: number of sets that were compared.
-        accuracy: how often the chosen set's model is right, with noise; None if the noise left no record.
+        accuracy: how often the model of one simulated campaign is right that asks what was chosen, with noise; None if
+            the noise left no record.
         paid: what was paid.
     """
 
@@ -191,7 +192,8 @@ def choose(
     right = np.array([_right(part, places, models[len(places)]) for places in candidates])
     rate = Fraction(terms.selection_micro, MICRO)
     best = noisy_max(right.sum(axis=1).tolist(), rate, stream)
-    accuracy = _accuracy(right[best], Fraction(terms.half_micro - terms.selection_micro, MICRO), stream)
+    one_model = _right(part, candidates[best], models[len(candidates[best])][:1])
+    accuracy = _accuracy(one_model, Fraction(terms.half_micro - terms.selection_micro, MICRO), stream)
     chosen = tuple(cuts[place] for place in candidates[best])
     asked, features = asked_by(chosen, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
