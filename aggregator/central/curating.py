@@ -169,7 +169,7 @@ def doubts_of(records: Records) -> Iterator[str]:
     """Sentences about the exact records that a curator should read before the model is given away."""
     for name, count in records.clipped.items():
         if count:
-            yield f"{count} numbers of {quoted(name)} are outside the schema's bounds, and counted as the nearer bound"
+            yield f"numbers of {quoted(name)} outside the schema's bounds, counted as the nearer bound: {count}"
     for name in records.at_bounds:
         yield (
             f"the bounds of {quoted(name)} are the smallest and the largest number of these records: if they were "

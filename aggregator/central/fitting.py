@@ -20,6 +20,7 @@ from aggregator.models.postprocess import check_postprocess
 from aggregator.models.scoring import Model
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.model import TRUNCATED_GAUSSIAN
+from protocol.errors import InputError
 from protocol.stream import Stream
 
 if TYPE_CHECKING:
@@ -56,11 +57,14 @@ def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
     """The cost of a fit, before any record is read. Run by the curator, who records it durably.
 
     Raises:
-        InputError: ``method_unknown``, ``postprocess_unknown``, and the reasons of
-            :meth:`aggregator.central.methods.base.Method.cost`.
+        InputError: ``method_unknown``, ``postprocess_unknown``; ``delta_invalid``, the terms have a δ that the method
+            and its noise do not use; the reasons of :meth:`aggregator.central.methods.base.Method.cost`.
     """
     check_postprocess(terms.postprocess)
-    return method_of(terms.method).cost(schema, terms)
+    cost = method_of(terms.method).cost(schema, terms)
+    if terms.delta and not cost.delta:
+        raise InputError("delta_invalid", "this method and its noise are private with δ = 0; name no δ")
+    return cost
 
 
 def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:

@@ -52,7 +52,11 @@ if TYPE_CHECKING:
 @click.option("--budget", "budget_file", type=PATH, required=True, help="Budget file that pays; says the adjacency.")
 @click.option("--division", type=click.Choice(DIVISIONS), default=TWO_TO_ONE, show_default=True,
               help="How ε is divided among the released numbers.")  # fmt: skip
-@click.option("--noise", help="Noise of the methods with smooth sensitivity; default: the method's first.")
+@click.option(
+    "--noise",
+    help="Noise of smooth, smooth-trimmed and bun-steinke: "
+    "cauchy, gamma4, student-t, laplace, gaussian or laplace-log-normal; default: the method's first.",
+)
 @click.option("--family", type=click.Choice(FAMILIES),
               help="Default: gaussian, or discrete if the schema has no number.")  # fmt: skip
 @click.option("--postprocess", default=POSTPROCESS, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")

@@ -202,7 +202,7 @@ def test_numbers_outside_the_bounds_are_clipped_and_counted_or_refused(workspace
         assert reason(fitted, workspace, budget, table, strict=True) == "outside_bounds"
         assert budget.state().queries == ()
         found = fitted(workspace, budget, table)
-    assert found.doubts[0] == "3 numbers of 'size' are outside the schema's bounds, and counted as the nearer bound"
+    assert found.doubts[0] == "numbers of 'size' outside the schema's bounds, counted as the nearer bound: 3"
     assert not any("outside" in str(value) or "clip" in str(value) for value in found.signed.document.card.values())
     assert "clipped" not in found.signed.document.card
 

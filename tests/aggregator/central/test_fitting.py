@@ -151,6 +151,11 @@ def test_an_unknown_number_of_records_is_estimated_from_noisy_counts():
         ({"epsilon_micro": 0}, "epsilon_invalid"),
         ({"epsilon_micro": 3}, "epsilon_invalid"),
         ({"delta": Fraction(1)}, "delta_invalid"),
+        ({"delta": Fraction(1, 2)}, "delta_invalid"),
+        (
+            {"delta": Fraction(1, 2), "method": "smooth", "noise": "cauchy", "adjacency": "change-features"},
+            "delta_invalid",
+        ),
         ({"adjacency": "none"}, "adjacency_unknown"),
         ({"division": "4:1"}, "division_unknown"),
         ({"noise": "cauchy"}, "noise_unknown"),

@@ -111,7 +111,7 @@ def test_what_is_exact_is_on_standard_error_and_nowhere_else(folder):
     write(folder / "b.csv", records)
     run("budget", "assign", "w.hsb", "b.csv")
     result = fit("--json", data="b.csv")
-    assert "2 numbers of 'size' are outside the schema's bounds" in result.stderr
+    assert "numbers of 'size' outside the schema's bounds, counted as the nearer bound: 2" in result.stderr
     assert "outside" not in result.stdout
     assert b"outside" not in (folder / "m.hsm").read_bytes()
     assert fit("--strict", data="b.csv", output="m2.hsm", status=1).stderr.startswith("outside_bounds: ")
