@@ -268,7 +268,15 @@ def test_a_file_of_newer_software_is_refused(tmp_path, budget):
     assert reason(BudgetFile.open, tmp_path / "a.budget") == "budget_newer"
 
 
-@pytest.mark.parametrize("content", [b"", b"class,odor\ne,n\n", b"SQLite format 3\0" + bytes(4080), os.urandom(4096)])
+OTHER = {
+    "nothing": b"",
+    "records": b"class,odor\ne,n\n",
+    "an empty database": b"SQLite format 3\0" + bytes(4080),
+    "chance": hashlib.shake_128(b"chance").digest(4096),
+}
+
+
+@pytest.mark.parametrize("content", OTHER.values(), ids=OTHER)
 def test_another_file_is_refused(tmp_path, content):
     path = tmp_path / "a.budget"
     path.write_bytes(content)
