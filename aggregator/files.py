@@ -16,10 +16,13 @@ from typing import IO, TYPE_CHECKING
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 ORDINARY, PRIVATE = 0o666, 0o600
 """Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""
+BUDGET_MARK = 0x48737962
+"""``application_id`` of a curator's budget file, "Hsyb", at byte 68 of the SQLite file."""
+_SQLITE, _MARK_AT = b"SQLite format 3\0", 68
 
 
 def failure_of(error: OSError) -> tuple[str, str]:
@@ -60,7 +63,8 @@ def check_output(path: Path, *, force: bool) -> None:
 
     Raises:
         InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: the path is a folder,
-            is in no folder, has a zero byte, or is ``-``, which means standard output for other programs.
+            is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
+            curator's budget file, or a link to one.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -72,6 +76,49 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(
             "output_exists", f"'{path}' exists; choose another name, or --force (in Python force=True) to replace it"
         )
+    if _is_budget(path):
+        raise InputError(
+            "output_invalid", f"'{path}' is a curator's budget, which no output replaces; choose another name"
+        )
+
+
+def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
+    """Refuse the output paths of a command before any work is done, and before anything is paid.
+
+    Args:
+        outputs: paths of all files that the command will write.
+        force: existing files may be replaced.
+        inputs: paths of the files that the command reads. No output is one of these, not even with ``force``.
+
+    Raises:
+        InputError: ``output_exists``, ``output_invalid`` (:func:`check_output`); ``output_invalid`` also if two outputs
+            are one file, or an output is an input or its SQLite journal, directly or through links.
+    """
+    for number, path in enumerate(outputs):
+        for other in inputs:
+            if _same_file(path, other) or _same_file(path, other.with_name(f"{other.name}-journal")):
+                raise InputError("output_invalid", f"'{path}' is read by this command; choose another name")
+        if any(_same_file(path, other) for other in outputs[:number]):
+            raise InputError("output_invalid", f"'{path}' is named for two outputs; choose another name for one")
+        check_output(path, force=force)
+
+
+def _same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file. Of files that do not exist yet the resolved paths are compared."""
+    with suppress(OSError, ValueError, RuntimeError):  # ValueError: a zero byte; RuntimeError: a circle of links
+        return one.resolve() == other.resolve() or one.samefile(other)
+    return False
+
+
+def _is_budget(path: Path) -> bool:
+    """Whether a path leads to an SQLite file with the mark of a curator's budget."""
+    with suppress(OSError, ValueError):
+        if not path.is_file():
+            return False  # A pipe would block the reader.
+        with path.open("rb") as file:
+            header = file.read(_MARK_AT + 4)
+        return header.startswith(_SQLITE) and header[_MARK_AT:] == BUDGET_MARK.to_bytes(4, "big")
+    return False
 
 
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:

@@ -7,7 +7,8 @@ So no threshold that is computed from E belongs to a larger ε.
 
 from __future__ import annotations
 
-from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+import re
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from functools import lru_cache
 from math import inf, nextafter, prod
 from numbers import Integral
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MICRO = 1_000_000
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
+_MAX_CHARACTERS = 100
+_NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 # 1 − 10⁻⁵⁰, written as text: a subtraction in the default context would give 1.
 _JUST_BELOW_ONE = Decimal("0." + 50 * "9")
@@ -31,31 +34,54 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
     """ε as an integer number of millionths.
 
     Args:
-        epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text is read exactly; a float is read as its shortest text.
-            An integer may be of any type, for example numpy's.
+        epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text, of ASCII digits, is read exactly; a float is read as its
+            shortest text. An integer may be of any type, for example numpy's.
 
     Raises:
         InputError: ``epsilon_invalid``: not a number, a bool, not positive, 10⁶ or more, or no multiple of 10⁻⁶.
     """
-    problem = "ε is a positive number with at most six decimal places, for example 0.5"
-    if isinstance(epsilon, Integral) and not isinstance(epsilon, bool):
-        epsilon = int(epsilon)
-    if isinstance(epsilon, bool) or not isinstance(epsilon, str | int | float | Decimal):
+    if isinstance(epsilon, bool) or not isinstance(epsilon, str | Integral | float | Decimal):
         raise InputError("epsilon_invalid", "ε is given as text, integer, float or Decimal")
-    try:
-        number = Decimal(float.__repr__(epsilon) if isinstance(epsilon, float) else epsilon)
-    except InvalidOperation:
-        number = Decimal("NaN")
-    if not number.is_finite() or not 0 < number < MICRO:
-        raise InputError("epsilon_invalid", problem)
+    micro = millionths(epsilon)
+    if micro is None:
+        raise InputError("epsilon_invalid", "ε is a positive number with at most six decimal places, for example 0.5")
+    return micro
+
+
+def millionths(value: object) -> int | None:
+    """A positive multiple of 10⁻⁶ below 10⁶ as an integer number of millionths; None for every other value.
+
+    Args:
+        value: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer
+            of any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
+    """
+    number = _exact(value)
+    if number is None or not number.is_finite() or not 0 < number < MICRO:
+        return None
     # Digits, not Decimal arithmetic: arithmetic rounds to the precision of the caller's context.
     _, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
     places = int(exponent) + len(digits) - len(text) + 6
     if places < 0:
-        raise InputError("epsilon_invalid", problem)
+        return None
     micro: int = int(text) * 10**places
     return micro
+
+
+def _exact(value: object) -> Decimal | None:
+    """A number, or the text of one, as a Decimal; None for every other value.
+
+    Decimal reads underscores, digits of all scripts and spaces too; here a text of these is no number.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float):
+        value = float.__repr__(value)
+    if isinstance(value, str):
+        return Decimal(value) if len(value) <= _MAX_CHARACTERS and _NUMBER.fullmatch(value) else None
+    if isinstance(value, Integral):
+        return Decimal(int(value))
+    return value if isinstance(value, Decimal) else None
 
 
 def check_answer_micro(micro: int) -> None:

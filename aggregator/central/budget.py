@@ -211,7 +211,7 @@ class BudgetFile:
         Raises:
             InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
         """
-        if note and not is_text(note):
+        if not _is_note(note):
             raise InputError("name_invalid", "the note about the records is too long, or does not print")
         if type(digest) is not bytes or len(digest) != DIGEST_BYTES:
             raise InputError("argument_invalid", "a digest is 32 bytes")
@@ -240,7 +240,7 @@ class BudgetFile:
                 would exceed the total. Nothing is then spent.
             InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
         """
-        if len(query) > MAX_QUERY_CHARACTERS or not query.isprintable():
+        if not _is_query(query):
             raise InputError("name_invalid", "the text of a query is too long, or does not print")
         cost = checked(cost)
         with self._store.transaction():
@@ -300,6 +300,17 @@ def _plausible(state: BudgetState, key: object) -> bool:
         and type(key) is bytes
         and len(key) == KEY_BYTES
         and all(type(moment) is int and abs(moment) < _LARGEST for moment in times)
-        and all(type(each.digest) is bytes and type(each.note) is str for each in state.data)
-        and all(type(each.query) is str and 0 <= each.data < len(state.data) for each in state.queries)
+        and all(type(each.digest) is bytes and len(each.digest) == DIGEST_BYTES for each in state.data)
+        and all(_is_note(each.note) for each in state.data)
+        and all(_is_query(each.query) and 0 <= each.data < len(state.data) for each in state.queries)
     )
+
+
+def _is_query(text: object) -> bool:
+    """Whether a value can be the text of a query."""
+    return type(text) is str and len(text) <= MAX_QUERY_CHARACTERS and text.isprintable()
+
+
+def _is_note(text: object) -> bool:
+    """Whether a value can be a note about records. The empty text is no note, and is allowed."""
+    return text == "" or is_text(text)

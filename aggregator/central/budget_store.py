@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import PRIVATE, failure_of, write_output
+from aggregator.files import BUDGET_MARK, PRIVATE, failure_of, write_output
 from protocol import canonical
 from protocol.errors import InputError, StorageError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-APPLICATION_ID = 0x48737962  # "Hsyb"
+APPLICATION_ID = BUDGET_MARK
 VERSION = 1
 SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"

@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
 MAX_MICRO = MICRO * MICRO
 """ε of a query and of a total is below this number of millionths."""
+MAX_RHO = 10**12
+"""ρ of a query is below this number, which is more than ε²/2 for every ε."""
 PLACES = 30
 """δ and ρ are multiples of 10^−30."""
 _UNIT = 10**PLACES
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
-_DECIMAL = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
 _JUST_BELOW_ONE = Decimal("0." + 45 * "9")
 
 
@@ -156,12 +158,14 @@ def checked(cost: Cost) -> Cost:
 
     Raises:
         InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
-            ``delta_invalid``: δ is not from 0 to below 1, or ρ is not positive.
+            ``delta_invalid``: the rounded δ is not from 0 to below 1, or the rounded ρ is not positive and below
+            :data:`MAX_RHO`.
     """
     _check_epsilon(cost.epsilon_micro)
-    if not 0 <= cost.delta < 1 or (cost.rho is not None and cost.rho <= 0):
-        raise InputError("delta_invalid", "a query's δ is from 0 to below 1, and its ρ is positive")
-    return cost._replace(delta=_rounded_up(cost.delta), rho=None if cost.rho is None else _rounded_up(cost.rho))
+    delta, rho = _rounded_up(cost.delta), None if cost.rho is None else _rounded_up(cost.rho)
+    if not 0 <= cost.delta <= delta < 1 or (rho is not None and not 0 < rho < MAX_RHO):
+        raise InputError("delta_invalid", "a query's δ is from 0 to below 1, and its ρ is positive and below 10¹²")
+    return cost._replace(delta=delta, rho=rho)
 
 
 def concentrated_cost(cost: Cost) -> Fraction:
@@ -191,7 +195,7 @@ def read_decimal(text: object) -> Fraction:
         InputError: ``delta_invalid``: it is no such text.
     """
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
-        raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 30 places")
+        raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 12 digits and 30 decimal places")
     return Fraction(text)
 
 

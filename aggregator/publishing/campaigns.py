@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +15,7 @@ from aggregator.publishing.series import begin_of
 from protocol.document import DAY_SECONDS, is_printable
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
-from protocol.epsilon import MICRO, check_answer_micro
+from protocol.epsilon import MICRO, check_answer_micro, millionths
 from protocol.errors import InputError
 from protocol.features import Categorical
 from protocol.questions import CLASS, MOMENTS, build_questions, discrete_subjects, gaussian_subjects
@@ -337,13 +336,10 @@ def _floor_micro(text: str) -> int:
     Raises:
         InputError: ``floor_invalid``.
     """
-    try:
-        micro = Decimal(text) * MICRO if len(text) <= 20 else Decimal(0)
-    except InvalidOperation:
-        micro = Decimal(0)
-    if not micro.is_finite() or not 1 <= micro <= MICRO or micro != int(micro):
+    micro = millionths(text)
+    if micro is None or micro > MICRO:
         raise InputError("floor_invalid", "a variance floor is from 0.000001 to 1, with at most six decimal places")
-    return int(micro)
+    return micro
 
 
 def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:

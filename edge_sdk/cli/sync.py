@@ -8,6 +8,7 @@ from typing import Any
 
 from edge_sdk.cli.commands import open_device
 from edge_sdk.cli.files import read_file
+from protocol.epsilon import MICRO, millionths
 
 _MAX_TOKEN_BYTES = 8192
 _MAX_SECONDS = 86_400.0
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    seconds = (millionths(text) or 0) / MICRO
     if not 0 < seconds <= _MAX_SECONDS:
         raise argparse.ArgumentTypeError
     return seconds

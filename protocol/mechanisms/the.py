@@ -5,10 +5,10 @@ The device draws the bits directly, so the aggregator receives bits and never a 
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Self
 
-from protocol.epsilon import MICRO, ceiling, check_answer_micro, exp_below
+from protocol.epsilon import MICRO, ceiling, check_answer_micro, exp_below, millionths
 from protocol.errors import InputError
 from protocol.mechanisms.base import ONE, check_size, read_integers
 from protocol.mechanisms.unary import UnaryMechanism
@@ -91,12 +91,7 @@ class ThresholdedHistogram(UnaryMechanism):
 
 
 def _read_theta(theta: str | float | Decimal) -> int:
-    number = Decimal("NaN")
-    if isinstance(theta, str | int | float | Decimal) and not isinstance(theta, bool):
-        try:
-            number = Decimal(float.__repr__(theta) if isinstance(theta, float) else theta)
-        except InvalidOperation:
-            number = Decimal("NaN")
-    if not number.is_finite() or not 0 < number < 1 or number.scaleb(6) != number.scaleb(6).to_integral_value():
+    micro = millionths(theta)
+    if micro is None or micro >= MICRO:
         raise InputError("theta_invalid", "θ lies between 0 and 1, with at most six decimal places")
-    return int(number.scaleb(6))
+    return micro

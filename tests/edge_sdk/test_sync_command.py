@@ -106,7 +106,7 @@ def test_what_can_not_be_begun(state, tree, tmp_path, capsys, more, reason):
     assert "secret" not in err
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x", "1e9"])
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x", "1e9", "1_0", "\u0663"])
 def test_wrong_usage(state, tree, capsys, seconds):
     with pytest.raises(SystemExit) as caught:
         run(capsys, "--state", state, "sync", tree, "--seconds", seconds)

@@ -78,7 +78,28 @@ def test_what_is_no_epsilon_is_refused(bad):
 
 
 @pytest.mark.parametrize(
-    "text", ["nan", "inf", "-1", "0", "", "x", "0.0000001", "0.12345600000000000000000000000000000000001"]
+    "text",
+    [
+        "nan",
+        "inf",
+        "-1",
+        "0",
+        "",
+        "x",
+        "0.0000001",
+        "0.12345600000000000000000000000000000000001",
+        "1_0",
+        "\uff10.1",
+        "\u0663",
+        " 1",
+        "1\n",
+        "+1",
+        "1e",
+        ".",
+        "1e-99999999999999999999",
+        "1" * 101,
+        "0." + "0" * 10**6,
+    ],
 )
 def test_what_is_no_epsilon_as_text_is_refused(text):
     error = failure(micro_epsilon, text)

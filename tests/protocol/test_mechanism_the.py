@@ -94,3 +94,8 @@ def test_only_the_knows_a_threshold():
     assert reason(from_dict, {key: value for key, value in stated.items() if key != "theta_micro"}) == (
         "parameters_invalid"
     )
+
+
+@pytest.mark.parametrize("theta", ["0.2_5", "\uff10.25", " 0.25", "0.25" + "0" * 40 + "1"])
+def test_theta_is_read_as_exactly_as_epsilon(theta):
+    assert reason(from_epsilon, "the", 1, 4, theta=theta) == "theta_invalid"

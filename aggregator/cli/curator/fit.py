@@ -21,7 +21,7 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output
+from aggregator.files import check_outputs
 from aggregator.models.postprocess import DEFAULT as POSTPROCESS
 from aggregator.models.postprocess import POSTPROCESSES
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
@@ -119,7 +119,7 @@ def fit(
     from aggregator.schema_file import load_schema
     from aggregator.tables import MISSING_TOKENS, read_table
 
-    check_output(output, force=force)
+    check_outputs([output], force=force, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)
     _check_label(described.schema, label)
     epsilon_micro, exact_delta = micro_epsilon(epsilon), parse_delta(delta)

@@ -9,7 +9,7 @@ import click
 from aggregator.ask_table import listed
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.files import check_output, write_output
+from aggregator.files import check_outputs, write_output
 from protocol.epsilon import micro_epsilon
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def design(
 
     if (private_epsilon is None) != (budget is None):
         raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
-    check_output(output, force=force)
+    check_outputs([output], force=force, inputs=[pilot, schema_file, *([] if budget is None else [budget])])
     file = load_schema(schema_file)
     if private_epsilon is not None and budget is not None:
         wanted = micro_epsilon(private_epsilon), devices, micro_epsilon(epsilon), seed

@@ -18,7 +18,7 @@ from aggregator.cli.options import (
     output_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.files import check_output, write_output
+from aggregator.files import check_outputs, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -101,9 +101,8 @@ def projection(
 
     if payment is not None and quantile is not None:
         raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
-    for path in (output, plot):
-        if path is not None:
-            check_output(path, force=force)
+    inputs = [pilot, schema_file] if payment is None else [pilot, schema_file, payment.budget]
+    check_outputs([output] if plot is None else [output, plot], force=force, inputs=inputs)
     wanted = _Wanted(
         method,
         components,

@@ -17,7 +17,7 @@ from aggregator.cli.options import (
     output_option,
 )
 from aggregator.cli.output import counted, note, say, warn, working
-from aggregator.files import check_output, write_output
+from aggregator.files import check_outputs, write_output
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def schema(
       hearsay schema pilot.csv --label class --drop id -o schema.toml
       hearsay schema patients.csv --private --schema public.toml --bins 8 --epsilon 0.5 --budget ward.hsb -o s.toml
     """  # noqa: D301
-    check_output(output, force=force)
+    inputs = (data, schema_file, None if payment is None else payment.budget)
+    check_outputs([output], force=force, inputs=[path for path in inputs if path is not None])
     if payment is not None:
         _check_private(context)
         if schema_file is None:

@@ -231,25 +231,61 @@ ODD = [None, 1.5, float("inf"), -1, 0, 1 << 62, "", "x", "1e999999999", "1/3", "
 ])  # fmt: skip
 def test_odd_values_with_right_seals_are_refused_or_read(tmp_path, table, column):
     """Whoever computes seals anew can write any total; but no value makes the reader fail in another way, or hang."""
-    row = {
-        "budget": ("w", 1_000_000, "0.1", "0.05", "change", NOW, b"k" * 32),
-        "counts": (1, 1),
-        "data": (b"d" * 32, "note", NOW),
-        "queries": (1, "q", 5, "0", "0.5", NOW),
-    }
+    row, place = SEALED[table], budget_store._TABLES[table].index(column)
     for number, odd in enumerate(ODD):
-        place = budget_store._TABLES[table].index(column)
-        rows = {**row, table: (*row[table][:place], odd, *row[table][place + 1 :])}
-        path = tmp_path / f"{number}.hsb"
-        with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-            for statement in budget_store._CREATED.values():
-                connection.execute(statement)
-            for name, values in rows.items():
-                _insert_sealed(connection, name, values)
-            connection.execute(f"PRAGMA application_id = {budget_store.APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {budget_store.VERSION}")
-            path.write_bytes(connection.serialize())
+        path = _sealed_file(tmp_path / f"{number}.hsb", {table: (*row[:place], odd, *row[place + 1 :])})
         assert reason(_opened, path) in {None, "budget_damaged"}, odd
+
+
+SEALED = {
+    "budget": ("w", 1_000_000, "0.1", "0.05", "change", NOW, b"k" * 32),
+    "counts": (1, 1),
+    "data": (b"d" * 32, "note", NOW),
+    "queries": (1, "q", 5, "0", "0.5", NOW),
+}
+"""One row of every table of a budget file, without number and seal."""
+
+
+def _sealed_file(path, changes):
+    """A budget file of the rows of SEALED; ``changes`` has other rows for some tables. All seals are right."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for statement in budget_store._CREATED.values():
+            connection.execute(statement)
+        for name, values in {**SEALED, **changes}.items():
+            _insert_sealed(connection, name, values)
+        connection.execute(f"PRAGMA application_id = {budget_store.APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {budget_store.VERSION}")
+        path.write_bytes(connection.serialize())
+    return path
+
+
+BAD_CELLS = [
+    ("budget", "delta", "1e-100000000"),
+    ("budget", "delta", "0.1_0"),
+    ("queries", "delta", "1e-100000000"),
+    ("queries", "delta", "\u0663/\u0664"),
+    ("queries", "rho", "1e100000000"),
+    ("queries", "rho", "1e400"),
+    ("queries", "rho", "9" * 4000),
+    ("queries", "rho", "1" + "0" * 12),
+    ("queries", "rho", "1/3"),
+    ("queries", "rho", "0." + "0" * 30 + "1"),
+    ("queries", "query", "a\x1b[2J\nb"),
+    ("queries", "query", "q" * 3_000_000),
+    ("data", "note", "a\x1b[2J"),
+    ("data", "note", "n" * 3_000_000),
+    ("data", "digest", b"d" * 31),
+]
+
+
+@pytest.mark.parametrize(("table", "column", "value"), BAD_CELLS, ids=lambda value: str(value)[:20])
+def test_a_cell_that_the_writer_refuses_is_damage_in_a_file(tmp_path, table, column, value):
+    """Every such cell has a right seal. The same file without it is read."""
+    assert reason(_opened, _sealed_file(tmp_path / "right.hsb", {})) is None
+    place = budget_store._TABLES[table].index(column)
+    row = SEALED[table]
+    path = _sealed_file(tmp_path / "wrong.hsb", {table: (*row[:place], value, *row[place + 1 :])})
+    assert reason(_opened, path) == "budget_damaged"
 
 
 def _insert_sealed(connection, table, values):
@@ -359,6 +395,10 @@ def test_terms_are_checked(tmp_path, terms, expected):
         (Cost(1, Fraction(1), None), "delta_invalid"),
         (Cost(1, Fraction(0), Fraction(0)), "delta_invalid"),
         (Cost(1, Fraction(0), Fraction(-1)), "delta_invalid"),
+        (Cost(1, Fraction(0), Fraction(10**12)), "delta_invalid"),
+        (Cost(1, Fraction(0), 10**12 - Fraction(1, 10**31)), "delta_invalid"),
+        (Cost(1, 1 - Fraction(1, 10**31), None), "delta_invalid"),
+        (Cost(1, -Fraction(1, 10**31), None), "delta_invalid"),
     ],
 )
 def test_costs_are_checked(budget, digest, cost, expected):

@@ -156,6 +156,7 @@ def test_answers_auto_is_one_for_each_two_and_a_half(folder):
         (["--family", "gaussian", "--mechanism", "bits", "--variance-floor", "0"], "floor_invalid"),
         (["--family", "gaussian", "--mechanism", "bits", "--variance-floor", "nan"], "floor_invalid"),
         (["--family", "gaussian", "--mechanism", "bits", "--variance-floor", "1e-7"], "floor_invalid"),
+        (["--family", "gaussian", "--mechanism", "bits", "--variance-floor", "0.0_1"], "floor_invalid"),
         (["--family", "gaussian", "--mechanism", "bits", "--split", "1:2"], "weights_invalid"),
         (["--family", "gaussian", "--mechanism", "bits", "--split", "0:1:1"], "weights_invalid"),
         (["--mechanism", "oue", "--split", "1:1:1"], "family_unknown"),
