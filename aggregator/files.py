@@ -95,9 +95,8 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
             are one file, or an output is an input or its SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
-        for other in inputs:
-            if _same_file(path, other) or _same_file(path, other.with_name(f"{other.name}-journal")):
-                raise InputError("output_invalid", f"'{path}' is read by this command; choose another name")
+        if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
+            raise InputError("output_invalid", f"'{path}' is read by this command; choose another name")
         if any(_same_file(path, other) for other in outputs[:number]):
             raise InputError("output_invalid", f"'{path}' is named for two outputs; choose another name for one")
         check_output(path, force=force)
@@ -107,6 +106,13 @@ def _same_file(one: Path, other: Path) -> bool:
     """Whether two paths lead to one file. Of files that do not exist yet the resolved paths are compared."""
     with suppress(OSError, ValueError, RuntimeError):  # ValueError: a zero byte; RuntimeError: a circle of links
         return one.resolve() == other.resolve() or one.samefile(other)
+    return False
+
+
+def _is_journal(path: Path, database: Path) -> bool:
+    """Whether a path is the place of the SQLite journal of a file."""
+    with suppress(OSError, ValueError, RuntimeError):
+        return path.resolve() == Path(f"{database.resolve()}-journal")
     return False
 
 

@@ -65,6 +65,7 @@ def test_two_outputs_are_two_files(folder):
         refused("projection", "-o", one, "--plot", other)
         assert not (folder / "p").exists()
     refused("projection", "-o", "p", "--plot", "w.hsb")
+    refused("projection", "--budget", "link", "-o", "p", "--plot", "w.hsb-journal")
     usual = ("projection", "a.csv", "--schema", "s.toml", "--method", "pca", "--components", "1")
     assert run(*usual, "-o", "p", "--plot", "p", status=1).stderr.startswith("output_invalid: ")
 
