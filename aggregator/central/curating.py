@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 SEED_BYTES = 32
 REHEARSED = 100
-"""Number of made-up records by which a fit is rehearsed."""
+"""Least number of made-up records by which a fit is rehearsed."""
 FEWEST = 2
-"""Fewest records of a class of which something can be said."""
+"""Fewest records of a class of which something can be said. Made-up records have as many of every class, or more."""
 
 
 class FittedModel(NamedTuple):
@@ -153,15 +153,19 @@ def with_budget_name(statistics: Statistics, budget: BudgetFile) -> Statistics:
 
 
 def made_up_records(schema: Schema) -> Records:
-    """Records of a schema that are about nobody, for a rehearsal: :data:`REHEARSED`, uniform and always the same."""
+    """Records of a schema that are about nobody, for a rehearsal: uniform and always the same.
+
+    There are :data:`REHEARSED` records, or more if some class would have fewer than :data:`FEWEST`.
+    """
     rng = np.random.default_rng(0)
     observed, classes = schema.observed, len(schema.label.classes)
-    labels = np.arange(REHEARSED, dtype=np.int64) % classes
-    codes = np.stack([rng.integers(0, each.size, REHEARSED) for each in observed], axis=1) if observed else None
-    numbers = np.full((REHEARSED, len(observed)), NO_NUMBER, np.int64)
+    rows = max(REHEARSED, FEWEST * classes)
+    labels = np.arange(rows, dtype=np.int64) % classes
+    codes = np.stack([rng.integers(0, each.size, rows) for each in observed], axis=1) if observed else None
+    numbers = np.full((rows, len(observed)), NO_NUMBER, np.int64)
     for index in schema.numeric:
-        numbers[:, index] = rng.integers(-SCALE, SCALE + 1, REHEARSED)
-    empty = np.empty((REHEARSED, 0), np.int64)
+        numbers[:, index] = rng.integers(-SCALE, SCALE + 1, rows)
+    empty = np.empty((rows, 0), np.int64)
     return Records(schema, labels, empty if codes is None else codes.astype(np.int64), numbers, {}, ())
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.models.encoding import NO_NUMBER, feature_numbers, label_codes, observe
+from aggregator.models.encoding import label_codes, observe
 from aggregator.models.pilot import outside
-from protocol import SCALE
+from aggregator.tables import numbers_of
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.shown import quoted
@@ -114,8 +114,7 @@ def _at_bounds(frame: pd.DataFrame, schema: Schema, clipped: dict[str, int]) -> 
     found = []
     for feature in schema.features:
         if isinstance(feature, Numeric) and feature.name in frame.columns and not clipped.get(feature.name):
-            numbers = feature_numbers(frame[feature.name], feature)
-            known = numbers[numbers != NO_NUMBER]
-            if known.size and known.min() == -SCALE and known.max() == SCALE:
+            numbers = numbers_of(frame[feature.name])  # Not the scaled numbers, which are rounded.
+            if numbers.min() == float(feature.low) and numbers.max() == float(feature.high):
                 found.append(feature.name)
     return tuple(found)

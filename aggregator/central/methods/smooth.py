@@ -2,8 +2,8 @@
 
 f is released as f + k·S·Z, S the smooth sensitivity of the class's numbers and Z noise of a kind that the terms name;
 ``aggregator.central.noise`` proves what that costs and draws Z exactly. Rounding to the grid GS/2³⁰, GS the global
-sensitivity, is post-processing. S depends on the records, so the stated variance of the noise is an upper bound: that
-for S = GS; infinite for noise with heavy tails.
+sensitivity, and clipping to ±2⁶⁴ steps of the grid are post-processing. S depends on the records, so the stated
+variance of the noise is an upper bound: that for S = GS; infinite for noise with heavy tails.
 
 Source: Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020), with the corrected sensitivities of
 docs/smooth.md.
@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 GRID = 1 << 30
 """Number of steps of the public grid in a global sensitivity."""
+LARGEST_STEPS = 1 << 64
+"""A released number beyond ±this many steps is clipped: noise with heavy tails may leave the range of doubles.
+
+The range is public and the clipping is post-processing. A mean in [−S, S] has 2²⁹·n steps or fewer, n the class's size.
+"""
 
 
 class Released(NamedTuple):
@@ -134,7 +139,7 @@ def noisy_mean(data: BoundedValues, trim: int, budget: Budget, terms: FitTerms, 
     sensitivity = smooth_sensitivity_of_mean(data, noise.beta, trim)
     grid = largest / GRID
     found = release(trimmed_mean(data, trim), sensitivity, noise, grid, stream)
-    return Released(float(found), noise.variance(largest), int(found / grid))
+    return _clipped(found, grid, noise.variance(largest))
 
 
 def noisy_variance(data: BoundedValues, budget: Budget, terms: FitTerms, stream: Stream) -> Released:
@@ -143,4 +148,10 @@ def noisy_variance(data: BoundedValues, budget: Budget, terms: FitTerms, stream:
     largest = global_sensitivity_of_variance(data.n, data.width)
     grid = largest / GRID
     found = release(variance(data), smooth_sensitivity_of_variance(data, noise.beta), noise, grid, stream)
-    return Released(float(found), noise.variance(largest), int(found / grid))
+    return _clipped(found, grid, noise.variance(largest))
+
+
+def _clipped(found: Fraction, grid: Fraction, noise: float) -> Released:
+    """A multiple of ``grid``, clipped to ±:data:`LARGEST_STEPS` steps. ``noise``: variance of its noise."""
+    steps = min(max(int(found / grid), -LARGEST_STEPS), LARGEST_STEPS)
+    return Released(float(steps * grid), noise, steps)

@@ -288,3 +288,15 @@ def test_made_up_records_are_those_of_a_schema_with_nobody_in_it():
     real = read_records(TABLE, SCHEMA)
     assert records.codes.shape[1] == real.codes.shape[1]
     assert records.codes.max(axis=0).tolist() == [feature.size - 1 for feature in SCHEMA.observed]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("classes", [51, 60, 256])
+def test_made_up_records_have_two_of_every_class(method, classes):
+    """Every method takes them, also with the largest trimmed share."""
+    schema = build_schema(Label("label", [f"c{each}" for each in range(classes)]), SCHEMA.features)
+    records = made_up_records(schema)
+    assert np.bincount(records.labels, minlength=classes).min() >= 2
+    assert list(doubts_of(records)) == []
+    terms = FitTerms(method, 1_000_000, adjacency=CHANGE_FEATURES, noise=NOISES.get(method), trim_micro=499_999)
+    METHODS[method].check_records(records, terms)

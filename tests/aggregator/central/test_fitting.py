@@ -180,6 +180,10 @@ def test_numbers_outside_the_bounds_are_clipped_and_counted_or_refused():
     with pytest.raises(InputError, match="outside_bounds"):
         read_records(frame, SCHEMA, strict=True)
     assert read_records(frame[1:].assign(size=[0.0, *[10.0] * 48]), SCHEMA, strict=True).at_bounds == ("size",)
+    for ends in ([0.00003, 10.0], [0.0, 9.99997]):  # Scaled, these round to the bounds.
+        near = frame[1:].assign(size=[*ends, *[5.0] * 47])
+        assert read_records(near, SCHEMA).numbers[:2, 1].tolist() == [-SCALE, SCALE]
+        assert read_records(near, SCHEMA).at_bounds == ()
     with pytest.raises(InputError, match="empty_file"):
         read_records(frame[:0], SCHEMA)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import cycle
 from math import inf
 
 import numpy as np
@@ -10,7 +11,10 @@ import pandas as pd
 import pytest
 
 from aggregator.central.fitting import cost_of_fit, fit
+from aggregator.central.methods.smooth import LARGEST_STEPS
 from aggregator.central.methods.table import METHODS
+from aggregator.central.noise.calibrating import law
+from aggregator.central.noise.lazy import LazyReal
 from aggregator.central.records import read_records
 from aggregator.central.terms import FitTerms
 from aggregator.estimates.spread import moments
@@ -78,6 +82,36 @@ def test_noise_without_a_variance_is_stated_as_infinite_and_shrinks_nothing(post
     frame = found.statistics.frame()
     assert frame[frame.kind == "moment"].sd.isna().all()
     assert found.statistics.to_json()["questions"][3]["variances"] == [None, None]
+
+
+class _Far(LazyReal):
+    """The number ±2^4096, beyond all doubles: 1/s^63 with s = 2^−65, as ``gamma64/63`` may draw it."""
+
+    def __init__(self, sign):
+        self.number = sign << 4096
+
+    def bounds(self, bits):
+        return self.number << bits, self.number << bits
+
+
+@pytest.mark.parametrize("postprocess", ["posterior", "paper"])
+@pytest.mark.parametrize("noise", ["gamma64/63", "gamma4", "student-t"])
+@pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (-1, -1)])
+def test_noise_beyond_all_doubles_is_clipped_to_a_public_range(monkeypatch, signs, noise, postprocess):
+    """Warnings of numpy fail the test, too. ``gamma4`` and ``student-t`` have a finite stated variance."""
+    drawn = cycle(signs)
+    monkeypatch.setattr(type(law(noise)), "draw", lambda _self, _stream: _Far(next(drawn)))
+    for method in ("smooth", "smooth-trimmed", "bun-steinke"):
+        if noise != "student-t" and method == "bun-steinke":
+            continue
+        found = fit(RECORDS, terms_of(method, 10_000, noise=noise, postprocess=postprocess), SEED)
+        for of_moments, sign in zip(found.statistics.sources[0].noisy[-2:], signs, strict=True):
+            assert of_moments == (sign * LARGEST_STEPS,) * 2
+        estimates = [one.estimate for one in found.statistics.questions]
+        assert all(np.isfinite(one).all() for one in estimates)
+        assert np.isfinite(found.model.scores(people(20))).all()
+        found.statistics.frame()
+        found.statistics.to_json()
 
 
 def test_a_finite_bound_of_the_noise_holds_for_every_records():
