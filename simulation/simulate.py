@@ -175,6 +175,8 @@ def simulate(
         result, trials = prepared[0][1].run(progress=callback)
     if out is not None:
         _keep(out, trials, force=force)
+        if settings.trust == CENTRAL:
+            warn("no budget counts the model of a simulation; to give a model away, make it by hearsay fit")
     _print(result, as_json=as_json)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from aggregator.central.composition import Left
     from aggregator.central.terms import FitTerms
     from aggregator.estimates.statistics import Statistics
+    from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
 SEED_BYTES = 32
@@ -86,6 +87,7 @@ def fit_records(
     missing: Collection[str] = MISSING_TOKENS,
     strict: bool = False,
     days: int = 365,
+    pilots: Sequence[PilotCost] = (),
     now: int | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> FittedModel:
@@ -106,6 +108,7 @@ def fit_records(
         missing: texts of a missing value.
         strict: refuse numbers outside the bounds, in place of clipping them.
         days: lifetime of the model.
+        pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
@@ -124,12 +127,12 @@ def fit_records(
     lifetime = seconds_of(days)
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
-    rehearse_signing(signer, with_budget_name(rehearsed, budget), moment, name=name, lifetime_seconds=lifetime)
+    rehearse_signing(signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime)
     records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
     digest = budget.digest(record_bytes(table))
     query = budget.spend(digest, query_of(terms, name), cost)
-    released = with_budget_name(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget)
+    released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
     raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
     return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)))
@@ -142,11 +145,13 @@ def query_of(terms: FitTerms, name: str) -> str:
     return f"fit {name!r}: {method}, {terms.family}, {spent}"
 
 
-def with_budget_name(statistics: Statistics, budget: BudgetFile) -> Statistics:
-    """The statistics with the budget's name in the entries of the model's card."""
-    name = budget.state().name
+def with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
+    """The statistics with the budget's name, and what private pilots cost, in the entries of the model's card."""
+    paid: dict[str, Any] = {"budget": budget.state().name}
+    if pilots:
+        paid["pilots"] = [one.shown for one in pilots]
     sources = tuple(
-        replace(source, entries={**source.entries, "budget": name}) if isinstance(source, Curator) else source
+        replace(source, entries={**source.entries, **paid}) if isinstance(source, Curator) else source
         for source in statistics.sources
     )
     return replace(statistics, sources=sources)

@@ -148,6 +148,7 @@ def fit(
                 missing=missing or MISSING_TOKENS,
                 strict=strict,
                 days=days,
+                pilots=described.pilots,
             )
     made.signed.save(output, force=force)
     _print(output, made, as_json=as_json)

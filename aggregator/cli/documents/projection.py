@@ -86,8 +86,9 @@ def projection(
     The output holds integers, for hearsay campaign --projection.
 
     With --private the projection is differentially private: it tells nobody whether or how one person is in the pilot.
-    The cost is paid from a budget file to which the records were assigned. Every number in the output and on the
-    screen is public or has noise. --equal-frequency then takes half of ε.
+    The cost is paid from a budget file to which the records were assigned. Every number in the output and on
+    standard output is public or has noise; a refusal may say which line is no number, for you alone.
+    --equal-frequency then takes half of ε.
 
     \b
     Example:

@@ -22,6 +22,7 @@ from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
 from edge_sdk import Device
+from protocol.documents.pilots import PilotCost
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
 
@@ -114,6 +115,14 @@ def test_a_second_fit_on_the_same_records_is_added_up_and_refused_when_over(work
     again = TABLE.iloc[::-1][["size", "label", "colour"]].reset_index(drop=True)
     assert reason(fitted, workspace, budget, again) == "budget_exceeded"
     assert first.signed.raw != second.signed.raw
+
+
+def test_the_card_says_what_private_pilots_of_the_schema_cost(workspace, budget):
+    paid = PilotCost("bins of 1 feature", 500_000, "0", budget.adjacency, "ward 6")
+    card = fitted(workspace, budget, pilots=(paid,)).signed.document.card
+    assert card["pilots"] == [paid.shown]
+    assert "ward 6" in paid.shown
+    assert "pilots" not in fitted(workspace, budget).signed.document.card
 
 
 def test_one_added_row_buys_no_new_budget(workspace, budget):
