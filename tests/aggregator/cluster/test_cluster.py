@@ -582,10 +582,12 @@ def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
     raw = Publisher(now=int(time.time()) - DAY).campaign()
     campaign = opened(raw)
     (tmp_path / "c.hsc").write_bytes(raw)
-    (tmp_path / "a.hsr").write_bytes(sealed(campaign, honest(campaign, 1_000_000, campaign.period_at(time.time()), 1)))
-    for attempt in range(5):  # an ingest that ended before the signal came is tried again
+    files = [tmp_path / f"{number}.hsr" for number in range(4)]  # when the first is written, most work is left
+    for seed, file in enumerate(files):
+        file.write_bytes(sealed(campaign, honest(campaign, 400_000, campaign.period_at(time.time()), seed)))
+    for attempt in range(8):  # an ingest that ended before the signal came is tried again
         folder = tmp_path / f"s{attempt}"
-        command = [sys.executable, "-m", "aggregator.entry", "ingest", tmp_path / "c.hsc", tmp_path / "a.hsr",
+        command = [sys.executable, "-m", "aggregator.entry", "ingest", tmp_path / "c.hsc", *files,
                    "--store", folder, "--cluster", "local:1"]  # fmt: skip
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, start_new_session=True) as process:
             while not list(folder.glob("reports/*/*")):
