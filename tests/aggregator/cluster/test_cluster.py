@@ -578,6 +578,15 @@ def test_one_readable_file_among_many_is_found(tmp_path, threads, readable):
     assert all_unreadable(files, threads) == ()
 
 
+@pytest.fixture
+def interruptible():
+    """Processes started meanwhile hear an interrupt, also if this one was started in the background and does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_command_in_one_line(tmp_path):
     raw = Publisher(now=int(time.time()) - DAY).campaign()
     campaign = opened(raw)
