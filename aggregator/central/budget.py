@@ -24,6 +24,7 @@ from aggregator.central.composition import Left, Spending, Total, checked, decim
 from aggregator.central.data_digest import KEY_BYTES, digest_of, halves_of
 from aggregator.central.terms import ADJACENCIES, CHANGE
 from protocol.document import is_text
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError
 
@@ -181,6 +182,19 @@ class BudgetFile:
     def adjacency(self) -> str:
         """Which data sets are neighbours."""
         return self.state().adjacency
+
+    def check_adjacency(self, adjacency: str) -> None:
+        """Refuse terms of another adjacency: ε of different adjacencies can not be added.
+
+        Raises:
+            InputError: ``adjacency_differs``.
+        """
+        if adjacency != self.adjacency:
+            raise InputError("adjacency_differs", f"the budget is for '{self.adjacency}' and not '{adjacency}'")
+
+    def receipt(self, query: str, cost: Cost) -> PilotCost:
+        """A paid query as campaigns and models state it."""
+        return PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), self.adjacency, self.state().name)
 
     def state(self) -> BudgetState:
         """What the file says now, also of other processes' queries."""

@@ -33,7 +33,6 @@ from protocol import SCALE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
-from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
@@ -120,8 +119,7 @@ def fit_records(
         InputError, DocumentError, StorageError: the model can not be signed
             (:func:`aggregator.publishing.models.sign_statistics`), or the budget file not be used.
     """
-    if terms.adjacency != budget.adjacency:
-        raise InputError("adjacency_differs", f"the budget is for '{budget.adjacency}' and the fit '{terms.adjacency}'")
+    budget.check_adjacency(terms.adjacency)
     signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
     moment = int(time.time()) if now is None else now
     lifetime = seconds_of(days)

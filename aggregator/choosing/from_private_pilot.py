@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.central.accounting import cost_of
-from aggregator.central.composition import decimal_text
 from aggregator.central.curating import SEED_BYTES
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.fitting import cost_of_fit, fit
@@ -49,7 +48,6 @@ from aggregator.models.pilot import read_pilot
 from aggregator.models.posterior.tables import posterior_tables
 from aggregator.tables import MISSING_TOKENS
 from protocol.documents.campaign import DISCRETE
-from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, format_micro
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -67,6 +65,7 @@ if TYPE_CHECKING:
     from aggregator.central.budget import BudgetFile
     from aggregator.estimates.statistics import Statistics
     from aggregator.schema_file import SchemaFile
+    from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
@@ -225,8 +224,7 @@ def design_records(
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
     """
-    if terms.adjacency != budget.adjacency:
-        raise InputError("adjacency_differs", f"the budget is for '{budget.adjacency}' and not '{terms.adjacency}'")
+    budget.check_adjacency(terms.adjacency)
     schema = file.schema._replace(groups=())
     cost = cost_of_design(schema, terms)
     population = Population.of_frame(read_pilot(table, schema, missing), schema)
@@ -235,7 +233,7 @@ def design_records(
     budget.spend(budget.digest(records), query, cost)
     first = np.array(budget.halves(records), np.bool_)
     made = choose(population, first, file, terms, random_bytes(SEED_BYTES))
-    paid = PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), terms.adjacency, budget.state().name)
+    paid = budget.receipt(query, cost)
     return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid)))
 
 

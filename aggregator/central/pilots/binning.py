@@ -10,7 +10,6 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.central.accounting import cost_of
-from aggregator.central.composition import decimal_text
 from aggregator.central.curating import SEED_BYTES
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.quantiles import check_edges, private_edges
@@ -19,7 +18,6 @@ from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.pilot import read_pilot
 from aggregator.models.reduction import numeric_inputs
 from aggregator.tables import MISSING_TOKENS
-from protocol.documents.pilots import PilotCost
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.schema import build_schema
@@ -121,8 +119,7 @@ def bin_records(
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
     """
-    if terms.adjacency != budget.adjacency:
-        raise InputError("adjacency_differs", f"the budget is for '{budget.adjacency}' and not '{terms.adjacency}'")
+    budget.check_adjacency(terms.adjacency)
     if any(asked.bins for asked in file.ask.values()):
         raise InputError("ask_invalid", "the table [ask] groups bins that are about to change; leave them out")
     cost = cost_of_bins(file.schema, terms)
@@ -131,7 +128,7 @@ def bin_records(
     query = f"{terms.bins} bins of equal frequency for {names} {'number' if names == 1 else 'numbers'}"
     budget.spend(budget.digest(record_bytes(table)), query, cost)
     made = bins_of(records, terms, random_bytes(SEED_BYTES))
-    paid = PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), terms.adjacency, budget.state().name)
+    paid = budget.receipt(query, cost)
     return file._replace(schema=made, pilots=(*file.pilots, paid))
 
 

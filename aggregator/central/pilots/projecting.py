@@ -36,7 +36,6 @@ from aggregator.models.reduction import (
     with_projection,
 )
 from aggregator.tables import MISSING_TOKENS
-from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.stream import Stream
@@ -51,6 +50,7 @@ if TYPE_CHECKING:
     from aggregator.central.records import Records
     from aggregator.central.second_moments import NoisyMoments
     from aggregator.models.reduction import Directions
+    from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
@@ -197,10 +197,7 @@ def project_records(
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
     """
-    if terms.adjacency != budget.adjacency:
-        raise InputError(
-            "adjacency_differs", f"the budget is for '{budget.adjacency}' and the projection '{terms.adjacency}'"
-        )
+    budget.check_adjacency(terms.adjacency)
     cost = cost_of_projection(schema, terms)
     project(made_up_records(schema), terms, bytes(SEED_BYTES))
     records = read_records(read_pilot(table, schema, missing), schema)
@@ -209,9 +206,8 @@ def project_records(
     query = f"projection: {terms.method}, {number}{bins}"
     budget.spend(budget.digest(record_bytes(table)), query, cost)
     made = project(records, terms, random_bytes(SEED_BYTES))
-    name = budget.state().name
-    paid = PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), terms.adjacency, name)
-    return made._replace(facts={**made.facts, "budget": name}, paid=paid)
+    paid = budget.receipt(query, cost)
+    return made._replace(facts={**made.facts, "budget": paid.budget}, paid=paid)
 
 
 def _moment_terms(schema: Schema, terms: ProjectionTerms) -> MomentTerms:
