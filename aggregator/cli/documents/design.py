@@ -57,8 +57,8 @@ def design(
 
     With --private-epsilon the choice is differentially private. Candidates are made from noisy tables of one half of
     the records and compared on the other half; numbers are asked about in the schema's bins, or in two or three joined
-    from these. The cost is paid from a budget file to which the records were assigned. All that is written and printed
-    is public or has noise.
+    from these. The cost is paid from a budget file to which the records were assigned. All that is written, and
+    printed on standard output, is public or has noise; a refusal may name a cell of the records, for you alone.
 
     \b
     Example:
