@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from support.pilots import SCHEMA
 
 import aggregator
 from aggregator.ask_table import resolve
@@ -17,28 +18,6 @@ from aggregator.cli.app import hearsay
 from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
 from protocol.errors import InputError
-
-SCHEMA = """
-name = "designs"
-[label]
-name = "class"
-classes = ["n", "y"]
-[[features]]
-name = "letter"
-kind = "categorical"
-values = ["a", "b", "c", "d", "e", "f"]
-[[features]]
-name = "size"
-kind = "numeric"
-low = "-1"
-high = "1"
-bins = 8
-[[features]]
-name = "noise"
-kind = "categorical"
-values = ["p", "q"]
-missing = "p"
-"""
 
 
 @pytest.fixture

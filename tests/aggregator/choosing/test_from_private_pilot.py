@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from support.commands import run
 from support.failures import reason
+from support.pilots import SCHEMA
 
 from aggregator.central.budget import BudgetFile
 from aggregator.central.data_digest import halves_of, record_bytes
@@ -23,26 +24,6 @@ from aggregator.tables import read_table
 from protocol.epsilon import MICRO
 from protocol.stream import Stream
 
-SCHEMA = """name = "designs"
-[label]
-name = "class"
-classes = ["n", "y"]
-[[features]]
-name = "letter"
-kind = "categorical"
-values = ["a", "b", "c", "d", "e", "f"]
-[[features]]
-name = "size"
-kind = "numeric"
-low = "-1"
-high = "1"
-bins = 8
-[[features]]
-name = "noise"
-kind = "categorical"
-values = ["p", "q"]
-missing = "p"
-"""
 FILE = parse_schema_text(SCHEMA)
 PEOPLE = 617
 
