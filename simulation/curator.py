@@ -7,12 +7,7 @@ no budget file, since an analyst may try as often as she likes: no result of a s
 
 from __future__ import annotations
 
-import tempfile
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from aggregator.central.composition import parse_delta
 from aggregator.central.curating import SEED_BYTES
@@ -20,19 +15,16 @@ from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.table import DEFAULT, default_noise, method_of
 from aggregator.central.records import read_records
 from aggregator.central.terms import CHANGE, FitTerms
-from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
+from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
-from aggregator.models.foresight import foresee
 from aggregator.models.scoring import Model
 from aggregator.publishing.models import sign_statistics
-from aggregator.publishing.workspace import create_workspace
 from edge_sdk import Device
-from edge_sdk.entropy import system_entropy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from simulation.experiment import Signed, Trial, seeded_entropy
-from simulation.running import SIMULATED_NOW, accuracies
+from simulation.experiment import Trial
+from simulation.running import accuracies, randomness_of, run_trials, simulated_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +34,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
     from simulation.design import Design
+    from simulation.running import Randomness
     from simulation.settings import Settings
     from simulation.splits import Division, Split
 
@@ -69,7 +62,7 @@ class PreparedFit(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials; only the first one has its model.
+        """Run the simulation. Returns the summary and all trials, which do not keep their models.
 
         With equal seeds the test people and pilots are those of simulations of local trust.
 
@@ -81,26 +74,21 @@ class PreparedFit(NamedTuple):
         Raises:
             InputError: the records can not be divided, or a fit fails (:func:`aggregator.central.fitting.fit`).
         """
-        settings, seed = self.settings, self.settings.seed
-        now = int(time.time()) if seed is None else SIMULATED_NOW
-        division_seed = np.random.SeedSequence(seed).spawn(2)[0]
-        if seed is None and split_seed is not None:
-            division_seed = np.random.SeedSequence(split_seed)
-        splitting = np.random.default_rng(division_seed)
-        choosing = np.random.default_rng(division_seed.spawn(2)[0])
-        entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
-        trials: list[Trial] = []
-        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-            workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
-            for repeat in range(settings.repeats):
-                for split in self.division.splits(self.frame, splitting):
-                    schema, people = self.design.for_people(split.people, choosing)
-                    trial = _trial(
-                        workspace, schema, self.terms, split._replace(people=people), now, entropy, first=not trials
-                    )
-                    trials.append(trial)
-                if progress is not None:
-                    progress(repeat + 1, settings.repeats)
+        randomness = randomness_of(self.settings.seed, split_seed)
+        with simulated_workspace(randomness) as workspace:
+
+            def trial(schema: Schema, split: Split, people: pd.DataFrame, _: int) -> Trial:
+                return _trial(workspace, schema, self.terms, split._replace(people=people), randomness)
+
+            trials = run_trials(
+                self.frame,
+                self.design,
+                self.division,
+                randomness,
+                trial,
+                repeats=self.settings.repeats,
+                progress=progress,
+            )
         return self._summary(trials), trials
 
     def _summary(self, trials: list[Trial]) -> dict[str, Any]:
@@ -158,38 +146,24 @@ def _micro(share: float | None) -> int | None:
     return round(share * MICRO)
 
 
-def _trial(
-    workspace: Workspace,
-    schema: Schema,
-    terms: FitTerms,
-    split: Split,
-    now: int,
-    entropy: Callable[[int], bytes],
-    *,
-    first: bool,
-) -> Trial:
-    """Fit one learning part, sign the model, and let a device classify the test part.
-
-    Only the ``first`` trial keeps its model, whose card then says the expected accuracy.
+def _trial(workspace: Workspace, schema: Schema, terms: FitTerms, split: Split, randomness: Randomness) -> Trial:
+    """Fit one learning part, sign the model, and let a device classify the test part. The model is not kept.
 
     Raises:
         InputError: ``no_labels``: no test record has a known label; or the fit fails.
     """
     records = read_records(split.people, schema)
+    now, entropy = randomness.now, randomness.entropy
     released = fit(records, terms, entropy(SEED_BYTES)).statistics
-    raw = sign_statistics(workspace, released, now, name="simulation", foretell=foresee if first else None)
+    raw = sign_statistics(workspace, released, now, name="simulation", foretell=None)
     with Device.open(None, trust=workspace.root_bytes, clock=lambda: now, entropy=entropy) as device:
         accuracy = Model.of(device.install(raw).model).accuracy(split.test)
-    plain = fit_plain(split.people, schema)
-    if terms.family != DISCRETE:
-        plain = fit_plain_gaussian(split.people, schema, terms.variance_floor_micro / MICRO)
     return Trial(
         accuracy=accuracy,
-        accuracy_nonprivate=plain.accuracy(split.test),
+        accuracy_nonprivate=fit_plain_family(split.people, schema, terms.fit).accuracy(split.test),
         accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
         devices=records.rows,
         reports=0,
         rejected={},
-        signed=Signed(raw, workspace.root_bytes) if first else None,
         test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.models.baselines import fit_majority, fit_plain, fit_plain_gaussian
+from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.planning.evaluation import evaluate
@@ -25,10 +25,9 @@ from aggregator.store.store import create_store
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, trailer
-from protocol.documents.campaign import GAUSSIAN, parse_campaign
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
-from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from simulation.fleet import device_reports, write_batches
 from simulation.vector import vector_reports
@@ -72,7 +71,7 @@ class Trial(NamedTuple):
         reports: number of counted reports.
         rejected: reason → number of reports that were not counted.
         accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
-        signed: the model and its root; None if the simulation dropped them.
+        signed: the model and its root; None if the simulation dropped them, or a curator fitted the model.
         test_records: number of test records with a known label.
         steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
     """
@@ -164,13 +163,10 @@ def run_trial(
         postprocess=config.postprocess,
         foretell=foretell,
     )
-    plain = fit_plain(split.people, schema)
-    if task.campaign.fit.family == GAUSSIAN:
-        plain = fit_plain_gaussian(split.people, schema, task.campaign.fit.variance_floor_micro / MICRO)
     micro = config.evaluation_micro
     return Trial(
         accuracy=classify(config, model_bytes, split.test),
-        accuracy_nonprivate=plain.accuracy(split.test),
+        accuracy_nonprivate=fit_plain_family(split.people, schema, task.campaign.fit).accuracy(split.test),
         accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
         devices=len(fleet),
         reports=statistics.reports,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,20 +21,118 @@ from protocol.epsilon import MICRO
 from simulation.asking import run_asking
 from simulation.experiment import SimulationConfig, make_task, run_trial, seeded_entropy
 from simulation.means import mean_interval
-from simulation.splits import Division, resample
+from simulation.splits import resample
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pandas as pd
 
     from aggregator.publishing.campaigns import CampaignParameters
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
     from simulation.asking import Asking
     from simulation.design import Design
     from simulation.experiment import Trial
+    from simulation.splits import Division, Split
+
+    RunTrial = Callable[[Schema, Split, pd.DataFrame, int], Trial]
 
 SIMULATED_NOW = 1_900_000_000
 """The time of seeded simulations. Signed documents state it, so it must be constant."""
+
+
+class Randomness(NamedTuple):
+    """The random generators of a simulation, one per purpose, and its time.
+
+    Test people, pilots, fleets and noise have a generator each. So a setting that changes how many numbers one of these
+    draws, for example the mechanism or the kind of trust, does not change the others.
+
+    Attributes:
+        now: the time of all steps, in seconds since 1970.
+        splitting: chooses the test people.
+        choosing: chooses the pilots.
+        noise: noise and random questions of all reports that numpy draws.
+        fleets: seed of the fleets. Each trial spawns one child.
+        entropy: randomness of keys, devices and curators: returns a given number of bytes.
+    """
+
+    now: int
+    splitting: np.random.Generator
+    choosing: np.random.Generator
+    noise: np.random.Generator
+    fleets: np.random.SeedSequence
+    entropy: Callable[[int], bytes]
+
+
+def randomness_of(seed: int | None, split_seed: int | None = None) -> Randomness:
+    """The randomness of one simulation, of any kind of trust. Equal seeds give equal streams.
+
+    Args:
+        seed: of all randomness; the time is then :data:`SIMULATED_NOW`. None for entropy of the operating system, and
+            the present time.
+        split_seed: of splits, pilots and fleets if ``seed`` is None; None for entropy of the operating system.
+    """
+    divisions, noise = np.random.SeedSequence(seed).spawn(2)
+    if seed is None and split_seed is not None:
+        divisions = np.random.SeedSequence(split_seed)
+    pilots, fleets = divisions.spawn(2)
+    return Randomness(
+        now=int(time.time()) if seed is None else SIMULATED_NOW,
+        splitting=np.random.default_rng(divisions),
+        choosing=np.random.default_rng(pilots),
+        noise=np.random.default_rng(noise),
+        fleets=fleets,
+        entropy=system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed),
+    )
+
+
+@contextmanager
+def simulated_workspace(randomness: Randomness) -> Iterator[Workspace]:
+    """A workspace with new keys, for a ``with`` block. The end of the block deletes the workspace."""
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+        yield create_workspace(
+            Path(folder) / "workspace", name="simulation", now=randomness.now, entropy=randomness.entropy
+        )
+
+
+def run_trials(
+    frame: pd.DataFrame,
+    design: Design,
+    division: Division,
+    randomness: Randomness,
+    trial: RunTrial,
+    *,
+    repeats: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Trial]:
+    """Divide the records, make a schema and run one trial, for every repetition and split.
+
+    Args:
+        frame: typed records with their label.
+        design: how to make the schema.
+        division: how to choose the test people.
+        randomness: of the simulation. Splits and pilots depend on it, ``frame``, ``design`` and ``division`` only.
+        trial: called with the schema, the split, the split's people without the pilot, and the number of trials so far.
+        repeats: number of repetitions.
+        progress: called with (repetitions done, repetitions).
+
+    Returns:
+        the trials in order of repetitions. Only the first trial keeps its model.
+
+    Raises:
+        InputError, PolicyError: the records can not be divided (:meth:`Division.splits`), no schema can be made
+            (:meth:`Design.for_people`), or ``trial`` fails.
+    """
+    trials: list[Trial] = []
+    for repeat in range(repeats):
+        for split in division.splits(frame, randomness.splitting):
+            schema, people = design.for_people(split.people, randomness.choosing)
+            found = trial(schema, split, people, len(trials))
+            trials.append(found._replace(signed=None) if trials else found)
+        if progress is not None:
+            progress(repeat + 1, repeats)
+    return trials
 
 
 def run_simulation(
@@ -78,35 +177,20 @@ def run_simulation(
         InputError, PolicyError: the records can not be divided (:meth:`Division.splits`), no schema can be made
             (:meth:`Design.for_people`), or a trial fails (:func:`simulation.experiment.run_trial`).
     """
-    now = int(time.time()) if seed is None else SIMULATED_NOW
-    division_seed, noise_seed = np.random.SeedSequence(seed).spawn(2)
-    if seed is None and split_seed is not None:
-        division_seed = np.random.SeedSequence(split_seed)
-    # Test people, pilots, fleets and noise have a generator each. So a setting that changes how many numbers one of
-    # these draws, for example the mechanism, does not change the others.
-    splitting, rng = np.random.default_rng(division_seed), np.random.default_rng(noise_seed)
-    pilot_seed, fleet_seed = division_seed.spawn(2)
-    choosing = np.random.default_rng(pilot_seed)
-    entropy = system_entropy if seed is None else seeded_entropy(b"hearsay simulate %d" % seed)
-    trials: list[Trial] = []
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-        workspace = create_workspace(Path(folder) / "workspace", name="simulation", now=now, entropy=entropy)
+    randomness = randomness_of(seed, split_seed)
+    now, rng, entropy = randomness.now, randomness.noise, randomness.entropy
+    with simulated_workspace(randomness) as workspace:
         config = SimulationConfig(workspace, parameters, engine, postprocess, now, rng, entropy, evaluation_micro)
-        task = None if design.needs_pilot or asking is not None else make_task(config, design.schema)
-        for repeat in range(repeats):
-            for split in division.splits(frame, splitting):
-                schema, people = design.for_people(split.people, choosing)
-                if asking is not None:
-                    trial = run_asking(config, schema, split._replace(people=people), devices, asking, len(trials))
-                else:
-                    current = task or make_task(config, schema)
-                    drawing = np.random.default_rng(fleet_seed.spawn(1)[0])
-                    fleet = resample(people, devices, drawing)
-                    trial = run_trial(config, current, split, fleet, foretell=None if trials else foresee)
-                trials.append(trial._replace(signed=None) if trials else trial)
-            if progress is not None:
-                progress(repeat + 1, repeats)
-    return trials
+        shared = None if design.needs_pilot or asking is not None else make_task(config, design.schema)
+
+        def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
+            if asking is not None:
+                return run_asking(config, schema, split._replace(people=people), devices, asking, number)
+            task = shared or make_task(config, schema)
+            fleet = resample(people, devices, np.random.default_rng(randomness.fleets.spawn(1)[0]))
+            return run_trial(config, task, split, fleet, foretell=None if number else foresee)
+
+        return run_trials(frame, design, division, randomness, trial, repeats=repeats, progress=progress)
 
 
 def summarise(

@@ -116,7 +116,9 @@ _NO_INTERVAL = "not known"
     help=f"Try several values of an option, in all combinations; repeatable. One of {', '.join(SWEPT)}.",
 )
 @click.option("--plot", "plot_file", type=PATH, help="SVG file to draw a sweep into.")
-@click.option("--out", type=PATH, metavar="MODEL", help="Keep the first repetition's model, and its root beside.")
+@click.option(
+    "--out", type=PATH, metavar="MODEL", help="Local: keep the first repetition's model, and its root beside."
+)
 @click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
 @json_option
 @click.pass_context
@@ -175,8 +177,6 @@ def simulate(
         result, trials = prepared[0][1].run(progress=callback)
     if out is not None:
         _keep(out, trials, force=force)
-        if settings.trust == CENTRAL:
-            warn("no budget counts the model of a simulation; to give a model away, make it by hearsay fit")
     _print(result, as_json=as_json)
 
 
@@ -206,6 +206,12 @@ def _check_usage(
         raise click.UsageError("--plot draws a --sweep", context)
     if out is not None and sweeps:
         raise click.UsageError("--out keeps the model of one simulation, not of a --sweep", context)
+    if out is not None and others["trust"] == CENTRAL:
+        raise click.UsageError(
+            "--out does not go with --trust central, since no budget counts the ε of a simulated fit; make a model to "
+            "keep by hearsay budget and hearsay fit",
+            context,
+        )
 
 
 def _root_of(out: Path) -> Path:

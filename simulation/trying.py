@@ -31,7 +31,7 @@ class Simulated(NamedTuple):
 
     Attributes:
         result: the summary; the object that ``hearsay simulate --json`` prints.
-        trials: all trials; only the first one has its signed model.
+        trials: all trials. The first one has its signed model, unless a curator fits.
         notes, warnings: the texts that the command prints before the summary.
     """
 

@@ -11,12 +11,15 @@ from aggregator.models.encoding import NO_NUMBER, label_codes, observe
 from aggregator.models.joint_tables import Tables
 from aggregator.models.scoring import Model
 from protocol import SCALE
+from protocol.documents.campaign import DISCRETE
+from protocol.epsilon import MICRO
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
     from aggregator.models.encoding import EncodedFrame
+    from protocol.documents.campaign import Fit
     from protocol.schema import Schema
 
 
@@ -94,6 +97,23 @@ def fit_plain_gaussian(frame: pd.DataFrame, schema: Schema, floor: float) -> Mod
     """
     labels = label_codes(frame, schema.label, substitute=True)
     return plain_gaussian_model(observe(frame, schema), labels, schema, floor)
+
+
+def fit_plain_family(frame: pd.DataFrame, schema: Schema, fit: Fit) -> Model:
+    """Naive Bayes without privacy, of the same family as a private model.
+
+    Args:
+        frame: records with labels.
+        schema: schema of the records.
+        fit: family and variance floor of the private model. ``discrete`` gives the model of :func:`fit_plain`, any
+            other family that of :func:`fit_plain_gaussian`.
+
+    Raises:
+        InputError: all reasons of :func:`fit_plain`.
+    """
+    if fit.family == DISCRETE:
+        return fit_plain(frame, schema)
+    return fit_plain_gaussian(frame, schema, fit.variance_floor_micro / MICRO)
 
 
 def plain_gaussian_model(encoded: EncodedFrame, labels: NDArray[np.int64], schema: Schema, floor: float) -> Model:

@@ -12,9 +12,8 @@ from support.failures import reason
 
 from aggregator.central.methods.table import METHODS
 from aggregator.cli.app import hearsay
-from protocol.documents.envelope import read_envelope
-from protocol.documents.model import parse_model
-from simulation import simulate_campaign
+from simulation import running, simulate_campaign
+from simulation.experiment import Trial
 from simulation.settings import CENTRAL_ONLY, LOCAL_ONLY, Settings
 
 ROWS = 600
@@ -68,14 +67,38 @@ def test_a_seed_repeats_and_without_one_noise_differs(records, schema):
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_the_kept_model_is_a_curators_and_verifies(records, schema, tmp_path):
-    result_of(records, "--schema", schema, "--epsilon", 1, "--out", tmp_path / "m.hsm")
-    card = parse_model(read_envelope((tmp_path / "m.hsm").read_bytes(), "model").payload).card
-    assert (card["trust"], card["method"], card["reports"]) == ("central", "sums", 480)
-    verified = CliRunner().invoke(
-        hearsay, ["verify", str(tmp_path / "m.hsm"), "--trust", str(tmp_path / "m.hst")]
-    )  # fmt: skip
-    assert verified.exit_code == 0, verified.output
+def test_no_model_is_kept_that_no_budget_counts(records, tmp_path):
+    """The card of such a model would state the ε of one fit, although simulations may fit the records any number of
+    times."""
+    refused = simulate(records, "--epsilon", 1, "--trust", "central", "--out", tmp_path / "m.hsm")
+    assert refused.exit_code == 2
+    assert "--out does not go with --trust central" in refused.stderr
+    assert "hearsay fit" in refused.stderr
+    assert not list(tmp_path.iterdir())
+    assert all(trial.signed is None for trial in simulate_campaign(records, "label", epsilon=1, trust="central").trials)
+
+
+@pytest.mark.parametrize("drafted", [False, True])
+def test_both_kinds_of_trust_divide_the_records_alike(records, schema, monkeypatch, drafted):
+    """With equal seeds test people, pilots and thus drafted schemas are the same. Pilots have no part in either."""
+    seen = []
+
+    def trial(schema, split, people, number):
+        features = [feature.to_dict() for feature in schema.features]
+        seen.append((features, tuple(split.test.index), tuple(split.people.index), tuple(people.index), number))
+        return Trial(0.5, 0.5, 0.5, 1, 1, {})
+
+    def trials(frame, design, division, randomness, _, *, original=running.run_trials, **others):
+        return original(frame, design, division, randomness, trial, **others)
+
+    monkeypatch.setattr("simulation.running.run_trials", trials)
+    monkeypatch.setattr("simulation.curator.run_trials", trials)
+    used = None if drafted else schema
+    for trust in ("local", "central"):
+        simulate_campaign(records, "label", schema=used, epsilon=1, trust=trust, seed=2, folds=3, repeats=2)
+    assert len(seen) == 12
+    assert seen[:6] == seen[6:]
+    assert (seen[0][2] != seen[0][3]) is drafted
 
 
 def test_sweeps_compare_methods_on_the_same_people(records, schema):

@@ -8,7 +8,7 @@ import pytest
 from support.estimated import summed
 from support.publisher import NOW, Publisher
 
-from aggregator.models.baselines import fit_plain_gaussian
+from aggregator.models.baselines import fit_plain, fit_plain_family, fit_plain_gaussian
 from aggregator.models.encoding import observe
 from aggregator.models.gaussian import NormalParameters, fit
 from aggregator.models.reduction import fit_projection
@@ -18,7 +18,7 @@ from aggregator.publishing.models import fitted_model
 from edge_sdk.device import Device
 from protocol import SCALE
 from protocol.documents import model
-from protocol.documents.campaign import GAUSSIAN, parse_campaign
+from protocol.documents.campaign import GAUSSIAN, Fit, parse_campaign
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, MOMENTS
@@ -195,3 +195,12 @@ def test_parameters_that_are_of_the_wrong_kind_are_refused():
     with pytest.raises(DocumentError) as refused:
         model.build_payload(document._replace(terms=document.terms[:-1]))
     assert refused.value.reason == "invalid_model"
+
+
+@pytest.mark.parametrize("family", ["discrete", "gaussian", "truncated-gaussian"])
+def test_the_plain_model_has_the_family_and_the_floor_of_a_fit(family):
+    frame, schema = people().assign(x0=1.0), schema_of(0)
+    found = fit_plain_family(frame, schema, Fit(family, "paper", 0 if family == "discrete" else 250_000))
+    expected = fit_plain(frame, schema) if family == "discrete" else fit_plain_gaussian(frame, schema, 0.25)
+    assert [np.shape(term) for term in found.terms] == [np.shape(term) for term in expected.terms]
+    assert np.array_equal(found.scores(frame), expected.scores(frame))
