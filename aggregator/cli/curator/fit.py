@@ -106,7 +106,7 @@ def fit(
 
     The cost is written to the budget file (hearsay budget) first. Records that were not assigned to it are refused, and
     so is what exceeds its total. What standard error says of the records (numbers outside the bounds, bounds that look
-    taken from them) is exact: it is for you, and not in the model.
+    taken from them, the reason of a refusal) is exact: it is for you, and not in the model.
 
     \b
     Example:

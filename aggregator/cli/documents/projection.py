@@ -86,8 +86,8 @@ def projection(
     The output holds integers, for hearsay campaign --projection.
 
     With --private the projection is differentially private: it tells nobody whether or how one person is in the pilot.
-    The cost is paid from a budget file to which the records were assigned. Every number in the output and on
-    standard output is public or has noise; a refusal may say which line is no number, for you alone.
+    The cost is paid from a budget file to which the records were assigned. All that is written, and printed on standard
+    output, is public or has noise; a refusal may name a column and a line of the records, for you alone.
     --equal-frequency then takes half of ε.
 
     \b

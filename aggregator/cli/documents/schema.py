@@ -69,7 +69,8 @@ def schema(
 
     With --private nothing is drafted. The schema of --schema, with values and bounds that are known without these
     records, gets bins of about equal frequency. Their edges are differentially private, and paid from a budget file to
-    which the records were assigned; all else stays as it is.
+    which the records were assigned; all else stays as it is. All that is written, and printed on standard output, is
+    public or has noise; a refusal may name a column and a line of the records, for you alone.
 
     \b
     Example:
