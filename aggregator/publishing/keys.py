@@ -195,6 +195,25 @@ def read_key(path: Path) -> KeyFile:
     return parse_key(read_file(path, MAX_KEY_BYTES))
 
 
+def read_workspace_key(path: Path) -> KeyFile:
+    """Read a key file of a workspace. Its name must begin with its role: ``ROLE.key``, ``ROLE-….key``.
+
+    Raises:
+        StorageError: ``workspace_damaged``: the file can not be read, is no key file, or is a key of another role;
+            ``workspace_newer``: newer software made the file.
+    """
+    reason, problem = "workspace_damaged", ""
+    try:
+        found = read_key(path)
+        if path.name.split(".")[0].split("-")[0] == found.role:
+            return found
+        problem = "it is a key of another role"
+    except InputError as error:
+        reason = "workspace_newer" if error.reason == "key_newer" else "workspace_damaged"
+        problem = error.detail
+    raise StorageError(reason, f"'keys/{path.name}' can not be used: {problem}")
+
+
 def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     """Write a key file that only its owner may read.
 

@@ -29,7 +29,7 @@ from aggregator.files import read_file, storage_errors, sync_folder, write_outpu
 from aggregator.passphrases import passphrase_from
 from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
-from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_key, write_key
+from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, draft, signed_campaign, standing, successor, to_bytes
 from protocol import canonical
@@ -115,25 +115,8 @@ class Workspace(NamedTuple):
             StorageError: ``workspace_damaged``: a key file can not be read, or its name does not begin with its role;
                 ``workspace_newer``: newer software made a key file.
         """
-        found = [self._read_key(path) for path in sorted((self.path / "keys").glob("*.key"))]
+        found = [read_workspace_key(path) for path in sorted((self.path / "keys").glob("*.key"))]
         return [each for each in found if role in (None, each.role)]
-
-    def _read_key(self, path: Path) -> KeyFile:
-        """Read a key file, whose name must begin with its role.
-
-        Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``.
-        """
-        reason, problem = "workspace_damaged", ""
-        try:
-            found = read_key(path)
-            if path.name.split(".")[0].split("-")[0] == found.role:
-                return found
-            problem = "it is a key of another role"
-        except InputError as error:
-            reason = "workspace_newer" if error.reason == "key_newer" else "workspace_damaged"
-            problem = error.detail
-        raise StorageError(reason, f"'keys/{path.name}' can not be used: {problem}")
 
     def signing_keys(self, role: str) -> list[KeyFile]:
         """The key files that the root in force names for a role; empty if all keys of the role are kept elsewhere.
@@ -309,7 +292,7 @@ class Workspace(NamedTuple):
         if not any(before.values()):
             return
         for path in sorted((self.path / "keys").glob("*.key")):
-            found = self._read_key(path)
+            found = read_workspace_key(path)
             if found.public in before[found.role]:
                 (self.path / "keys" / "retired").mkdir(mode=0o700, exist_ok=True)
                 path.replace(self.path / "keys" / "retired" / f"{found.role}-{found.id}.key")

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 TEMPORARY = ".tmp"
 """Suffix of a file that is being written. Files with this suffix that a crash leaves are never read."""
+LOCK_FILE = "lock"
+"""Name of the file in a store's folder that a process locks while it changes the store."""
+LOCK_TIMEOUT_SECONDS = 60.0
+"""How long a process waits for the lock, unless ``Store.lock_timeout_seconds`` is changed."""
 _POLL_SECONDS = 0.05
 _FLUSHERS = 16
 """Most files that are flushed at a time."""

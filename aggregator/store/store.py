@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aggregator.estimates.recurrence import at_most, known
 from aggregator.estimates.reports import estimate
-from aggregator.files import storage_errors, sync_folder
+from aggregator.files import storage_errors
 from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.remote import read_remotely
 from aggregator.intake.tasks import job_of, on_store
@@ -32,10 +32,10 @@ from aggregator.intake.urls import check_folder, expand
 from aggregator.models.published import published
 from aggregator.notebooks import facts
 from aggregator.periods import shown
-from aggregator.storage.locking import exclusive, write_durably
+from aggregator.storage.creating import create_folder
+from aggregator.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive
 from aggregator.storage.manifest import (
     BUCKETS,
-    FILE_NAME,
     MAX_BUCKETS,
     QUARANTINE,
     Manifest,
@@ -43,7 +43,7 @@ from aggregator.storage.manifest import (
     read_manifest,
     write_manifest,
 )
-from aggregator.storage.opening import CAMPAIGN_FILE, read_campaign, read_documents, remove_orphans
+from aggregator.storage.opening import read_campaign, read_documents, remove_orphans
 from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
 from aggregator.store.returning import squares_of_answers
@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from aggregator.tally.tally import Tally, TallyReport
     from protocol.documents.campaign import Campaign
 
-LOCK_FILE = "lock"
-LOCK_TIMEOUT_SECONDS = 60.0
 MEMORY_BYTES = 1 << 30
 """Memory that counting uses for records, unless ``Store.memory_bytes`` is changed."""
 
@@ -98,28 +96,11 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     campaign = read_campaign(campaign_bytes)
     if campaign.ended:
         raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
-    with storage_errors(f"the store at '{folder}' can not be made"):
-        if folder.exists() and not folder.is_dir():
-            raise StorageError("not_a_store", f"'{folder}' is a file")
-        if not (folder / FILE_NAME).exists():
-            _check_unused(folder)
-            folder.mkdir(parents=True, exist_ok=True)
-            with exclusive(folder / LOCK_FILE, LOCK_TIMEOUT_SECONDS):
-                if not (folder / FILE_NAME).exists():
-                    sync_folder(folder.parent)
-                    write_durably(folder / CAMPAIGN_FILE, campaign_bytes)
-                    write_manifest(folder, Manifest(campaign.id, buckets))
+    create_folder(folder, campaign, campaign_bytes, buckets)
     store = open_store(folder)
     if store.campaign.id != campaign.id:
         raise StorageError("other_campaign", f"the store at '{folder}' holds the reports of another campaign")
     return store
-
-
-def _check_unused(folder: Path) -> None:
-    """Refuse to make a store among other files, except for the files of an interrupted attempt."""
-    names = {entry.name.removesuffix(".tmp") for entry in folder.iterdir()} if folder.is_dir() else set()
-    if not names <= {LOCK_FILE, CAMPAIGN_FILE, FILE_NAME}:
-        raise StorageError("not_a_store", f"'{folder}' holds other files; choose a new folder")
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
