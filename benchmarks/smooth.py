@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
 from aggregator.central.noise.calibrating import NAMES, law
-from aggregator.central.noise.releasing import rounded
 from aggregator.central.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,
@@ -36,6 +35,7 @@ from aggregator.central.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
+from protocol.noise.rounding import rounded
 from protocol.stream import Stream
 
 if TYPE_CHECKING:

@@ -31,13 +31,13 @@ import numpy as np
 
 from aggregator.central.accounting import Cost, cost_of, laplace_variance
 from aggregator.central.noise.whole_numbers import discrete_gaussian
-from aggregator.central.rational_bounds import log_above, root_above
 from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from aggregator.models.reduction import Moments
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.mechanisms.noise import discrete_laplace
+from protocol.noise.rational_bounds import log_above, root_above
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

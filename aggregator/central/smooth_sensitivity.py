@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.rational_bounds import exp_above, round_up
 from protocol.errors import InputError
+from protocol.noise.rational_bounds import exp_above, round_up
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

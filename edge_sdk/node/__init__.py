@@ -1,1 +1,5 @@
-"""Nodes: gateways that hold records of many people and send noisy sums of them."""
+"""A node: a device that holds many people's records and sends one signed summary of noisy sums per period.
+
+In: records as mappings, from an iterator, a CSV file or SQLite; the campaign and the policy of the node's state. Out:
+the bytes of one signed summary per campaign and period, paid in the ledger and kept in the spool as reports are.
+"""

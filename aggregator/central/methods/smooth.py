@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.central.accounting import Budget
-    from aggregator.central.noise.calibrating import Calibration
     from aggregator.central.terms import FitTerms
+    from protocol.noise.calibration import Calibration
     from protocol.schema import Schema
     from protocol.stream import Stream
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 from math import cosh, exp, inf, log, pi, sin, sinh, sqrt
 from typing import TYPE_CHECKING
 
-from aggregator.central.noise.law import Law, PureLaw, left_for_shift
-from aggregator.central.noise.lazy import LazyReal, Signed
-from aggregator.central.noise.power_tails import power_tail_magnitude
-from aggregator.central.rational_bounds import exp_above, log_above, root_above
 from protocol.errors import InputError
+from protocol.noise.law import Law, PureLaw, left_for_shift
+from protocol.noise.lazy import LazyReal, Signed
+from protocol.noise.power_tails import power_tail_magnitude
+from protocol.noise.rational_bounds import exp_above, log_above, root_above
 
 if TYPE_CHECKING:
     from protocol.stream import Stream

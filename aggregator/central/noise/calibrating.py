@@ -9,47 +9,24 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from math import sqrt
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from aggregator.central.noise.admissible import Admissible, Cauchy
 from aggregator.central.noise.gaussian import Gaussian
 from aggregator.central.noise.laplace import RealLaplace
 from aggregator.central.noise.laplace_log_normal import LaplaceLogNormal
-from aggregator.central.noise.law import Law, PureLaw
-from aggregator.central.noise.student import StudentT
-from aggregator.central.rational_bounds import round_up
 from protocol.errors import InputError
+from protocol.noise.calibration import calibrated, check_budget, proven
+from protocol.noise.law import PureLaw
+from protocol.noise.rational_bounds import round_up
+from protocol.noise.student import StudentT
+
+if TYPE_CHECKING:
+    from protocol.noise.calibration import Calibration
+    from protocol.noise.law import Law
 
 NAMES = ("cauchy", "gamma4", "student-t", "laplace", "gaussian", "laplace-log-normal")
 """Names of noises. Besides ``gamma4``, ``gamma3``, ``gamma5/2`` and all other fractions γ > 1 are names."""
-LEAST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(64)
-LEAST_DELTA = Fraction(1, 10**100)
-
-
-class Calibration(NamedTuple):
-    """A noise and its constants: the statistic f is released as f + k·S·Z.
-
-    Attributes:
-        law: the distribution of Z.
-        multiplier: k.
-        beta: β; S must be smooth for this β or a smaller one.
-        epsilon, delta: a release is (ε, δ)-differentially private; δ = 0 is pure.
-        rho: a release is ρ-zero-concentrated differentially private; None if the law has no such bound.
-    """
-
-    law: Law
-    multiplier: Fraction
-    beta: Fraction
-    epsilon: Fraction
-    delta: Fraction
-    rho: Fraction | None
-
-    def variance(self, sensitivity: Fraction) -> float:
-        """Variance of k·S·Z for S = ``sensitivity``; infinite for heavy tails.
-
-        Public only if ``sensitivity`` is: with the global sensitivity it is an upper bound that may be published.
-        """
-        return self.law.variance * float(self.multiplier * sensitivity) ** 2
 
 
 def law(name: str) -> Law:
@@ -82,12 +59,7 @@ def calibrate(name: str, epsilon: Fraction, delta: Fraction = Fraction(0), beta:
         InputError: ``noise_unknown``: no law has this name; ``noise_unfit``: the noise needs δ > 0;
             ``beta_invalid``: β alone costs all of ε; ``epsilon_invalid``: ε or δ is outside its range.
     """
-    _check_budget(epsilon, delta)
-    fitted, multiplier, smoothing = law(name).fitted(float(epsilon), float(delta), _optional(beta))
-    if isinstance(fitted, PureLaw):
-        delta = Fraction(0)
-    beta = Fraction(smoothing) if beta is None else beta
-    return _proven(fitted, _raised(fitted, multiplier, beta, epsilon, delta), beta, epsilon, delta)
+    return calibrated(law(name), epsilon, delta, beta)
 
 
 def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
@@ -99,16 +71,16 @@ def calibrate_to_rho(name: str, rho: Fraction, delta: Fraction, beta: Fraction |
     Raises:
         InputError: ``noise_unfit``: the law has no ρ, or ``delta`` is 0; others as :func:`calibrate`.
     """
-    _check_budget(rho, delta)
+    check_budget(rho, delta)
     found = law(name)
     if isinstance(found, PureLaw):
         return calibrate(name, Fraction(sqrt(2 * rho)) * (1 - Fraction(1, 1 << 50)), Fraction(0), beta)
     if not isinstance(found, LaplaceLogNormal):
         raise InputError("noise_unfit", f"{name} noise has no ρ: take laplace-log-normal, student-t or cauchy")
-    fitted, guess, smoothing = found.fitted_to_rho(float(rho) * (1 - 2.0**-40), _optional(beta))
+    fitted, guess, smoothing = found.fitted_to_rho(float(rho) * (1 - 2.0**-40), None if beta is None else float(beta))
     beta = Fraction(smoothing) if beta is None else beta
     multiplier = round_up(Fraction(guess))
-    return _proven(fitted, multiplier, beta, fitted.epsilon_above(multiplier, beta, delta), delta)
+    return proven(fitted, multiplier, beta, fitted.epsilon_above(multiplier, beta, delta), delta)
 
 
 def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Calibration:
@@ -118,37 +90,10 @@ def published(name: str, epsilon: Fraction, delta: Fraction = Fraction(0)) -> Ca
         InputError: ``noise_unfit``: the paper has no constants for this noise, or they do not give (ε, δ); others as
             :func:`calibrate`.
     """
-    _check_budget(epsilon, delta)
+    check_budget(epsilon, delta)
     found = law(name)
     if isinstance(found, Admissible):
-        return _proven(found, *found.published(epsilon), epsilon, Fraction(0))
+        return proven(found, *found.published(epsilon), epsilon, Fraction(0))
     if isinstance(found, RealLaplace | Gaussian) and delta:
-        return _proven(found, *found.published(epsilon, delta), epsilon, delta)
+        return proven(found, *found.published(epsilon, delta), epsilon, delta)
     raise InputError("noise_unfit", f"there are no published constants for {name} noise with this δ")
-
-
-def _proven(found: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Calibration:
-    """The calibration, after a proof that its cost is at most (ε, δ)."""
-    if found.epsilon_above(multiplier, beta, delta) > epsilon:
-        raise InputError("noise_unfit", f"these constants of {found.name} noise cost more than ε: take a smaller ε")
-    return Calibration(found, multiplier, beta, epsilon, delta, found.rho_above(multiplier, beta))
-
-
-def _raised(found: Law, guess: float, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … for which the cost is at most ε."""
-    for bits in range(40, 0, -2):
-        multiplier = round_up(Fraction(guess) * (1 + Fraction(1, 1 << bits)))
-        if found.epsilon_above(multiplier, beta, delta) <= epsilon:
-            return multiplier
-    raise InputError("beta_invalid", "the smoothing β alone costs nearly the whole ε: take a smaller β")
-
-
-def _optional(beta: Fraction | None) -> float | None:
-    return None if beta is None else float(beta)
-
-
-def _check_budget(epsilon: Fraction, delta: Fraction) -> None:
-    if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
-        raise InputError("epsilon_invalid", "ε (or ρ) of one release is between 0.000001 and 64")
-    if delta and not LEAST_DELTA <= delta < 1:
-        raise InputError("epsilon_invalid", "δ is 0, or between 10^-100 and 1")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.central.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
+from protocol.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Callable

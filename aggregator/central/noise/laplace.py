@@ -9,9 +9,9 @@ from math import expm1, log
 from typing import TYPE_CHECKING
 
 from aggregator.central.noise.exponentials import exponential
-from aggregator.central.noise.law import Law, left_for_shift, needs_delta
-from aggregator.central.noise.lazy import LazyReal, Signed
-from aggregator.central.rational_bounds import exp_above, exp_below, log_above
+from protocol.noise.law import Law, left_for_shift, needs_delta
+from protocol.noise.lazy import LazyReal, Signed
+from protocol.noise.rational_bounds import exp_above, exp_below, log_above
 
 if TYPE_CHECKING:
     from fractions import Fraction

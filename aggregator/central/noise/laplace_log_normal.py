@@ -11,9 +11,9 @@ from math import ceil, exp, floor, log, sqrt
 from typing import TYPE_CHECKING
 
 from aggregator.central.noise.exponentials import exponential, normal_magnitude
-from aggregator.central.noise.law import Law, left_for_shift, needs_delta
-from aggregator.central.noise.lazy import LazyReal, Signed
-from aggregator.central.rational_bounds import exp_above, exp_below, log_above, root_above
+from protocol.noise.law import Law, left_for_shift, needs_delta
+from protocol.noise.lazy import LazyReal, Signed
+from protocol.noise.rational_bounds import exp_above, exp_below, log_above, root_above
 
 if TYPE_CHECKING:
     from protocol.stream import Stream

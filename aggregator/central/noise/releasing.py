@@ -6,17 +6,16 @@ without any loss. No floating-point number takes part.
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import floor
 from typing import TYPE_CHECKING
 
-from aggregator.central.noise.lazy import WORD
 from protocol.errors import InputError
+from protocol.noise.rounding import rounded
 
 if TYPE_CHECKING:
-    from aggregator.central.noise.calibrating import Calibration
-    from aggregator.central.noise.lazy import LazyReal
+    from fractions import Fraction
+
     from aggregator.central.smooth_sensitivity import SmoothSensitivity
+    from protocol.noise.calibration import Calibration
     from protocol.stream import Stream
 
 
@@ -41,13 +40,3 @@ def release(
         raise InputError("grid_invalid", "the grid to round to is a positive number")
     noise = calibration.law.draw(stream)
     return grid * rounded(statistic / grid, calibration.multiplier * sensitivity.value / grid, noise)
-
-
-def rounded(center: Fraction, scale: Fraction, noise: LazyReal) -> int:
-    """The integer nearest to ``center`` + ``scale``·noise; ``scale`` > 0. Reads noise until the integer is certain."""
-    bits = WORD
-    while True:
-        low, high = (floor(center + scale * Fraction(end, 1 << bits) + Fraction(1, 2)) for end in noise.bounds(bits))
-        if low == high:
-            return low
-        bits *= 2

@@ -14,13 +14,13 @@ from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.smooth import LARGEST_STEPS
 from aggregator.central.methods.table import METHODS
 from aggregator.central.noise.calibrating import law
-from aggregator.central.noise.lazy import LazyReal
 from aggregator.central.records import read_records
 from aggregator.central.terms import FitTerms
 from aggregator.estimates.spread import moments
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.noise.lazy import LazyReal
 from protocol.schema import Label, build_schema
 
 SEED = bytes(range(32))

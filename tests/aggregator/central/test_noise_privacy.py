@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import itertools
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from support.failures import reason
 from support.noise import log_density
 
-from aggregator.central.noise.calibrating import NAMES, Calibration, calibrate, calibrate_to_rho, law, published
-from aggregator.central.noise.law import PureLaw
+from aggregator.central.noise.calibrating import NAMES, calibrate, calibrate_to_rho, law, published
 from aggregator.central.noise.releasing import release
 from aggregator.central.smooth_sensitivity import (
     BoundedValues,
@@ -23,7 +23,11 @@ from aggregator.central.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
+from protocol.noise.law import PureLaw
 from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from protocol.noise.calibration import Calibration
 
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
 DELTA = Fraction(1, 1000)

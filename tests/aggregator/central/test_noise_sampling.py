@@ -18,10 +18,10 @@ from aggregator.central.noise import exponentials
 from aggregator.central.noise.calibrating import law
 from aggregator.central.noise.exponentials import normal_magnitude
 from aggregator.central.noise.laplace_log_normal import LaplaceLogNormal, TimesExponential
-from aggregator.central.noise.lazy import LazyReal, Shifted, Signed, Uniform
-from aggregator.central.noise.power_tails import InversePower, power_tail_magnitude
-from aggregator.central.noise.releasing import rounded
-from aggregator.central.noise.student import TimesRoot
+from protocol.noise.lazy import LazyReal, Shifted, Signed, Uniform
+from protocol.noise.power_tails import InversePower, power_tail_magnitude
+from protocol.noise.rounding import rounded
+from protocol.noise.student import TimesRoot
 from protocol.stream import Stream
 
 NAMES = [

@@ -11,10 +11,10 @@ from support.failures import reason
 
 from aggregator.central import quantiles
 from aggregator.central.quantiles import Draw, edge_law, levels, private_edges
-from aggregator.central.rational_bounds import exp_above
 from aggregator.central.terms import ADD_REMOVE, ADJACENCIES, CHANGE
 from protocol import SCALE
 from protocol.epsilon import MICRO
+from protocol.noise.rational_bounds import exp_above
 from protocol.stream import Stream
 
 BOUNDS = (-2, 2)

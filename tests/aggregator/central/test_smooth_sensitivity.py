@@ -14,7 +14,6 @@ from support.examples import examples
 from support.failures import reason
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
-from aggregator.central.rational_bounds import exp_below
 from aggregator.central.smooth_sensitivity import (
     FLOOR_BITS,
     BoundedValues,
@@ -25,6 +24,7 @@ from aggregator.central.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
+from protocol.noise.rational_bounds import exp_below
 
 BETAS = (Fraction(1, 60), Fraction(3, 10), Fraction(2))
 CLOSE = 1e-9

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.central.rational_bounds import (
+from protocol.noise.rational_bounds import (
     exp_above,
     exp_below,
     integer_root,

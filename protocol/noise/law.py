@@ -15,7 +15,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from aggregator.central.noise.lazy import LazyReal
+    from protocol.noise.lazy import LazyReal
     from protocol.stream import Stream
 
 

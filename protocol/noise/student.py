@@ -10,10 +10,10 @@ from fractions import Fraction
 from math import isqrt
 from typing import TYPE_CHECKING
 
-from aggregator.central.noise.law import Law, PureLaw, left_for_shift
-from aggregator.central.noise.lazy import LazyReal, Signed
-from aggregator.central.noise.power_tails import power_tail_magnitude
-from aggregator.central.rational_bounds import root_above
+from protocol.noise.law import Law, PureLaw, left_for_shift
+from protocol.noise.lazy import LazyReal, Signed
+from protocol.noise.power_tails import power_tail_magnitude
+from protocol.noise.rational_bounds import root_above
 
 if TYPE_CHECKING:
     from protocol.stream import Stream

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.central.noise.lazy import LazyReal, Uniform, decide
-from aggregator.central.rational_bounds import integer_root
+from protocol.noise.lazy import LazyReal, Uniform, decide
+from protocol.noise.rational_bounds import integer_root
 
 if TYPE_CHECKING:
     from fractions import Fraction
