@@ -21,7 +21,8 @@ pytestmark = pytest.mark.xdist_group("demo")  # made once
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "out"
-    result = CliRunner().invoke(hearsay, ["demo", "--output", str(folder), "--devices", "1200", "--json"])
+    arguments = ["--output", str(folder), "--devices", "1200", "--epsilon", "8", "--json"]
+    result = CliRunner().invoke(hearsay, ["demo", *arguments])
     assert result.exit_code == 0, result.output
     return folder, json.loads(result.stdout)
 
@@ -74,17 +75,22 @@ def test_the_command_is_short_where_the_shell_knows_it(tmp_path, monkeypatch):
 
 
 def test_the_private_model_beats_the_majority(demo):
-    """With 1,200 devices the accuracy is between the baselines; false alarm below 10^−6 per run."""
+    """With 1,200 devices at ε = 8 the accuracy is 91 %, ± 2, and that of the majority 63 %, ± 3.5.
+
+    In 400 simulated demos the difference had mean 0.286 and standard deviation 0.039, for both models. A false alarm is
+    seven standard deviations away, below 1e-11 if the difference is normal. At ε = 1 the accuracy was below 50 % in
+    one of 2,000.
+    """
     _, outcome = demo
-    assert outcome["accuracy_majority"] < 0.75 < outcome["accuracy_nonprivate"]
-    assert outcome["accuracy"] > 0.5
+    assert outcome["accuracy_majority"] < outcome["accuracy_nonprivate"]
+    assert outcome["accuracy_majority"] < outcome["accuracy"]
 
 
 def test_the_model_on_disk_scores_a_frame(demo):
     folder, outcome = demo
     frame, _ = load_records()
     model = Model.load(folder / "tumours.hsm", folder / "workspace" / "root.hst")
-    assert 0.5 < model.accuracy(frame) <= 1
+    assert 0.75 < model.accuracy(frame) <= 1  # 0.91, ± 0.01 with the noise of the devices
     assert model.document.card["reports"] == outcome["reports"] == 1200
 
 

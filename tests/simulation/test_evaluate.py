@@ -31,8 +31,12 @@ pytestmark = pytest.mark.xdist_group("evaluate")  # its demo is made once
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
+    """A demo with noise from the operating system. At ε = 8 its model is right for 91 % of the people, in every run.
+
+    At ε = 1 the accuracy of 600 devices' model is 50 to 93 %, so that nothing could be said about it.
+    """
     folder = tmp_path_factory.mktemp("evaluate") / "demo"
-    assert invoke("demo", "--output", folder, "--devices", "600").exit_code == 0
+    assert invoke("demo", "--output", folder, "--devices", "600", "--epsilon", "8").exit_code == 0
     return folder
 
 
@@ -160,14 +164,27 @@ def test_the_round_of_a_comparison(demo, models, tmp_path):
     assert invoke("ingest", tmp_path / "c.hsc", *batches, "--store", tmp_path / "s").exit_code == 0
     found = json.loads(invoke("evaluate", "show", "--store", tmp_path / "s", "--json").stdout)
     assert (found["reports"], found["models"][-1]["name"]) == (len(people), "wrong")
-    # Some 47 answers about a model, each 1 with probability near 0.1 or 0.9, so the standard error is 0.045 or so.
-    # The noise of ε = 8 is negligible. 0.22 is five standard errors: a false alarm has a chance below 1e-5.
+    # Some 95, 47 and 47 answers, each 1 with probability near 0.9, 0.9 and 0.1; the noise of ε = 8 is negligible. From
+    # binomial probabilities, summed over the numbers of answers: an estimate is wrong by 0.35 with a probability below
+    # 1e-8, and below 1e-7 if the models are right for 85 %. The wrong model can be best with a probability below 1e-10.
     for one in found["models"]:
         right = share_right(models[one["name"]].read_bytes(), people)
-        assert abs(one["accuracy"]["estimate"] - right) < 0.22, one["name"]
-    assert [one["can_be_best"] for one in found["models"]] == [True, True, False]
+        assert abs(one["accuracy"]["estimate"] - right) < 0.35, one["name"]
+    first, second, wrong = found["models"]
+    assert (first["can_be_best"], wrong["can_be_best"]) == (True, False)
+    # The other two are equally good. In up to 5 % of the runs the second is told from the first by chance, so both
+    # outcomes must be right. An interval always holds the difference of the estimates themselves.
+    for one, best_other in ((first, second), (second, first), (wrong, first)):
+        minus, ends = one["accuracy"]["estimate"] - best_other["accuracy"]["estimate"], one["minus_best_other"]
+        assert ends["low"] <= minus <= ends["high"]
+        assert one["can_be_best"] is (ends["high"] > 0)
     shown = invoke("evaluate", "show", "--store", tmp_path / "s").stdout
-    assert "These can not be told from the best: 'tumours', 'again'." in shown or "'again', 'tumours'" in shown
+    names = [f"'{one['name']}'" for one in found["models"]]
+    if second["can_be_best"]:
+        assert f"These can not be told from the best: {names[0]}, {names[1]}." in shown
+        assert "Not the best: 'wrong'." in shown
+    else:
+        assert f"{names[0]} is right most often of the models that are compared." in shown
     assert "minus the best other" in shown
     twice = invoke("evaluate", "show", "--store", tmp_path / "s", "--store", tmp_path / "s")
     assert twice.stderr.startswith("source_repeated: ")
