@@ -27,24 +27,24 @@ unit: .venv/dev.stamp
 
 # Modest sizes: some minutes in all. Those that need the reference data sets say so if they are not there.
 bench: .venv/dev.stamp
-	$(BIN)/python benchmarks/device.py
-	$(BIN)/python benchmarks/numeric.py
-	$(BIN)/python benchmarks/ingest.py
-	$(BIN)/python benchmarks/forgetting.py
-	$(BIN)/python benchmarks/repeats.py --reports 2500000 --buckets 2
-	$(BIN)/python benchmarks/cluster.py --reports 4000000
-	$(BIN)/python benchmarks/variance.py
-	$(BIN)/python benchmarks/averaging.py
-	$(BIN)/python benchmarks/smooth.py
-	-$(BIN)/python benchmarks/theta.py --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
-	-$(BIN)/python benchmarks/accuracy.py --repeats 10 --big-repeats 2 --engine vector
-	-$(BIN)/python benchmarks/accuracy.py --form numeric --repeats 5
-	-$(BIN)/python benchmarks/central.py --data seeds mushroom --repeats 1
-	$(BIN)/python benchmarks/central_figures.py time --quick --folder build
-	-$(BIN)/python benchmarks/central_figures.py weights --quick --folder build
-	-$(BIN)/python benchmarks/central_figures.py methods --quick --folder build
-	-$(BIN)/python benchmarks/estimators.py budgets --repeats 10 --big-repeats 2
-	-$(BIN)/python benchmarks/estimators.py devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
+	$(BIN)/python -m benchmarks.speed.device
+	$(BIN)/python -m benchmarks.speed.numeric
+	$(BIN)/python -m benchmarks.speed.ingest
+	$(BIN)/python -m benchmarks.speed.forgetting
+	$(BIN)/python -m benchmarks.speed.repeats --reports 2500000 --buckets 2
+	$(BIN)/python -m benchmarks.speed.cluster --reports 4000000
+	$(BIN)/python -m benchmarks.estimates.variance
+	$(BIN)/python -m benchmarks.guarantees.averaging
+	$(BIN)/python -m benchmarks.central.smooth
+	-$(BIN)/python -m benchmarks.models.theta --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
+	-$(BIN)/python -m benchmarks.models.accuracy --repeats 10 --big-repeats 2 --engine vector
+	-$(BIN)/python -m benchmarks.models.accuracy --form numeric --repeats 5
+	-$(BIN)/python -m benchmarks.central.accuracy --data seeds mushroom --repeats 1
+	$(BIN)/python -m benchmarks.central.figures time --quick --folder build
+	-$(BIN)/python -m benchmarks.central.figures weights --quick --folder build
+	-$(BIN)/python -m benchmarks.central.figures methods --quick --folder build
+	-$(BIN)/python -m benchmarks.models.estimators budgets --repeats 10 --big-repeats 2
+	-$(BIN)/python -m benchmarks.models.estimators devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 
 # What of docs/ is made from the source: cli.md and the picture of the rooms. Tests compare both with it.
 docs: .venv/dev.stamp

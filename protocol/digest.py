@@ -2,7 +2,7 @@
 
 ``hashlib`` loads ``libcrypto``: 3.4 MB that a device does not need otherwise. The interpreter's own SHA-256 is as
 fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls :func:`bulk_sha256`.
-``benchmarks/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
+``benchmarks/speed/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
 """
 
 from __future__ import annotations

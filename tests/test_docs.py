@@ -67,3 +67,19 @@ def test_edges_of_life_cycles_name_what_exists():
     for stated in re.findall(r"reason:\s+((?:`\w+`(?:,\s+)?)+)", page):
         for reason in re.findall(r"\w+", stated):
             assert f"| `{reason}` |" in reasons, reason
+
+
+def test_named_benchmarks_exist():
+    """Texts, result files and imports name benchmarks by module or by path."""
+    texts = [*referring(), ROOT / "Makefile", *(ROOT / "benchmarks" / "results").glob("*.txt")]
+    checked = 0
+    for path in texts:
+        text = path.read_text("utf-8")
+        named = re.findall(r"(?:python -m|from) (benchmarks(?:\.\w+)+)", text) + re.findall(
+            r"benchmarks/\w+(?:/\w+)*\.py", text
+        )
+        for name in named:
+            place = ROOT / name.removesuffix(".py").replace(".", "/")
+            assert place.with_suffix(".py").is_file() or place.is_dir(), f"{path.relative_to(ROOT)} names {name}"
+            checked += 1
+    assert checked >= 100

@@ -1,6 +1,6 @@
 """Rounds of averaging gossip until every peer knows all sums within 1 %, over the number of peers; and its limits.
 
-    python benchmarks/federated/gossip.py [--sizes 10 100 1000 10000] [--runs 3] [--json]
+    python -m benchmarks.federated.gossip [--sizes 10 100 1000 10000] [--runs 3] [--json]
 
 A simulated network of real peers (``edge_sdk.node.averaging``): one round lets every peer start or repeat one exchange
 with a random other peer; every message crosses as bytes, and is lost with the stated probability. A peer repeats a
@@ -18,13 +18,11 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).parent.parent.parent))
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
-from harness import Row, arguments, show
 from support.gossip import Network
 
+from benchmarks.shared.harness import Row, arguments, show
 from edge_sdk.node.averaging import ROUND_FACTOR, rounds_for
 
 SIZES = (10, 100, 1_000, 10_000)

@@ -5,10 +5,8 @@ Source: tests/support/attack.py for the bound and its proof; docs/decisions/0022
 
 from __future__ import annotations
 
-import sys
 from fractions import Fraction
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,13 +16,11 @@ from support.examples import examples
 from support.mechanisms import has_whole_table, inputs_of, kinds, made
 from support.mixtures import mixed_payload, tiny_schema
 
+from benchmarks.guarantees import averaging
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import MICRO
 from protocol.mechanisms.noise import NoisyIntegers
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-import averaging
 
 VALUES = {name: inputs_of(made(name))[:3] for name in mechanisms.names() if has_whole_table(made(name))}
 """Mechanism with exact probabilities → three inputs that an attacker wants to tell apart."""

@@ -1,16 +1,12 @@
-"""Some rows of the independent reference on numeric features. All rows: benchmarks/accuracy.py --form numeric."""
+"""Rows of the independent reference on numeric features. All rows: benchmarks/models/accuracy.py --form numeric."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import pytest
 from support.reference import need_reference
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from accuracy import measure
-from reference import numeric_cases
+from benchmarks.models.accuracy import measure
+from benchmarks.shared.reference import numeric_cases
 
 QUICK = "australian-none---gaussian-pca6-fit-pilot"
 ROWS = (

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from support.reference import need_reference
 
 from aggregator.cli.app import hearsay
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from accuracy import measure
-from reference import discrete_cases
+from benchmarks.models.accuracy import measure
+from benchmarks.shared.reference import discrete_cases
 
 HEADER = "odor,width,label\n"
 
@@ -144,7 +140,7 @@ SMALL = ("car-sue-all-3", "car-the-one-3", "car-she-all-0.25", "chess-oue-one-3"
     ["car-direct-one-1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("car-oue-all-1", *SMALL))],
 )
 def test_the_independent_reference_is_met(name):
-    """20 repeats of the vector engine within 2 points and three standard errors; all rows: benchmarks/accuracy.py."""
+    """20 repeats of the vector engine within 2 points and 3 standard errors: benchmarks/models/accuracy.py."""
     need_reference()
     case = next(case for case in discrete_cases() if case.name == name)
     result = measure(case, "vector", repeats=20, seed=11)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
-from reference import available
+from benchmarks.shared.reference import available
 
 
 def need_reference() -> None:

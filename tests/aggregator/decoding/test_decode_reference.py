@@ -20,7 +20,7 @@ from aggregator.decoding import large_file, matrix
 from aggregator.decoding.decode import Decoder
 from aggregator.decoding.large_file import LargeFile
 from aggregator.tally.sums import Sums
-from benchmarks.raw_counts import count_batches
+from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import scan
 from protocol.batches.batch import Batch, read_batches

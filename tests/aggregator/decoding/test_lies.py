@@ -12,7 +12,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.storage.quarantine import Quarantine
 from aggregator.store.store import create_store
 from aggregator.tally.tally import count
-from benchmarks.raw_counts import count_batches
+from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches.report import encode_report, report_id
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from math import exp, lgamma, log
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-
-import drawn_campaigns
-import stated_variance
 from support.publisher import NOW
 
 from aggregator.estimates.debias import debias, sign_size
@@ -23,6 +16,7 @@ from aggregator.estimates.spread import spreads
 from aggregator.planning.choice import forms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
+from benchmarks.estimates import drawn_campaigns, stated_variance
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric

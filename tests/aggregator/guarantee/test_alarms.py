@@ -1,22 +1,18 @@
-"""Alarms: laws of honest reports, what raises them, and how rarely honest reports do (all: benchmarks/alarms.py)."""
+"""Alarms: laws of honest reports, what raises them, and how rarely honest reports do.
+
+All settings: benchmarks/guarantees/alarms.py.
+"""
 
 from __future__ import annotations
 
 import json
-import sys
 from math import exp
-from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from support.mechanisms import inputs_of
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-
-import alarms as bench
-from made_batches import NOW, batch
 from support.publisher import CAMPAIGN_KEY, DAY
 
 from aggregator.cli.app import hearsay
@@ -25,6 +21,8 @@ from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
 from aggregator.guarantee.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
 from aggregator.store.status import status
 from aggregator.store.store import create_store
+from benchmarks.guarantees import alarms as bench
+from benchmarks.shared.made_batches import NOW, batch
 from protocol import mechanisms
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 

@@ -1,18 +1,15 @@
-"""Lies through real bytes and tally never move an estimate further than is said (all: benchmarks/attacks.py)."""
+"""Lies through real bytes and tally never move an estimate further than is said.
+
+All attacks: benchmarks/guarantees/attacks.py.
+"""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-
-import attacks
-
 from aggregator.guarantee.manipulation import manipulation
+from benchmarks.guarantees import attacks
 
 DEVICES, SHARE = 300, 0.05
 

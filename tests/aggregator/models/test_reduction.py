@@ -16,7 +16,7 @@ from aggregator.models.encoding import NO_NUMBER, observe, recognise
 from aggregator.models.pilot import check_pilot, outside
 from aggregator.models.reduction import fit_directions, fit_projection
 from aggregator.publishing.projection_file import FORMAT, parse_projection_text, projection_text
-from benchmarks import reference
+from benchmarks.shared import reference
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Numeric

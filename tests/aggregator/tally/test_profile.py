@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-
-import alarms as bench
-from made_batches import NOW, batch, records
 
 from aggregator.decoding.decode import decode_batches
 from aggregator.tally import period_sums
 from aggregator.tally.period_sums import PeriodSums
 from aggregator.tally.profile import ProfileCounter
 from aggregator.tally.tally import count, settle
+from benchmarks.guarantees import alarms as bench
+from benchmarks.shared.made_batches import NOW, batch, records
 from protocol.errors import StorageError
 
 N = 400

@@ -1,0 +1,176 @@
+"""Accuracy of what is asked: all features, features from a pilot, features from private answers alone.
+
+    python -m benchmarks.asking.designs [--data chess …] [--devices 100000 …] [--design all refine pilot:300 …]
+                                        [--repeats 20]
+    python -m benchmarks.asking.designs --drawn --design all refine …
+
+Each repetition has a new random fifth of the records as test. The fleet's records are drawn with replacement from the
+other four fifths, less the pilot. Campaigns, report files, stores, evaluations, candidates and the final model are
+those of ``hearsay simulate --design``; only the devices' code is replaced by numpy. One answer per device in the whole
+series, ε = 1 by default, mechanism ``auto``, no question about the class alone. With ``--drawn`` only the decisions,
+estimates and fits are real: the counts are drawn from their law (``asking_drawn.py``).
+
+The columns are the mean, its standard error over repetitions, the mean minus two of these, the mean number of features
+of the model, the mean part of the fleet that evaluated, the number of repetitions, and the mean difference to the
+design ``all`` on the same divisions with its standard error, where ``all`` was measured before. Standard errors are of
+repeated splits of one data set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from math import sqrt
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from aggregator.choosing.steps import Fleet
+from aggregator.publishing.campaigns import CampaignParameters
+from aggregator.publishing.workspace import create_workspace
+from benchmarks.asking.drawn import drawn_trial
+from benchmarks.models.estimators import LABEL, TEST_SHARE, load
+from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.reference import available
+from protocol.epsilon import micro_epsilon
+from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
+from simulation.experiment import SimulationConfig, seeded_entropy
+from simulation.running import SIMULATED_NOW
+from simulation.splits import Division
+
+if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.models.estimators import Data
+
+BIG = ("adult", "connect-4")
+DATA = ("mushroom", "chess", "votes", "car", "australian", "pima", "adult", "connect-4")
+DEVICES = (100_000, 1_000_000)
+DESIGNS = ("all", "refine", "pilot")
+PILOTS = {"votes": "pilot:100"}
+"""Pilots of a tenth to a quarter of the records; 300 where a data set is not named."""
+
+
+class Row(NamedTuple):
+    """One cell of the table: accuracies in points, and of each trial the model's size and the part that evaluated."""
+
+    data: str
+    devices: int
+    design: str
+    accuracies: list[float]
+    sizes: list[int]
+    evaluated: list[float]
+    seconds: float
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean accuracy; NaN for one repetition."""
+        count = len(self.accuracies)
+        return float(np.std(self.accuracies, ddof=1)) / sqrt(count) if count > 1 else float("nan")
+
+
+def frame_of(data: Data) -> pd.DataFrame:
+    """The records as typed values."""
+    names = [feature.name for feature in data.schema.observed]
+    values = [np.array(feature.labels(), object) for feature in data.schema.observed]
+    columns = {name: values[place][data.codes[:, place]] for place, name in enumerate(names)}
+    return pd.DataFrame({**columns, LABEL: np.array(data.schema.label.classes, object)[data.labels]})
+
+
+def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
+    """All repetitions of one cell. Every repetition has seeds of its own; all designs have the same test parts."""
+    data = load(name)
+    frame = frame_of(data)
+    asking = Asking.parse(design)
+    began = time.perf_counter()
+    accuracies, sizes, evaluated = [], [], []
+    for number in range(repeats):
+        key = [options.seed, number, *name.encode()]
+        if options.drawn:
+            order = np.random.default_rng(key).permutation(len(data.labels))
+            count = round(TEST_SHARE * len(order))
+            fleet = Fleet(devices, micro_epsilon(options.epsilon))
+            rng = np.random.default_rng([*key, devices, *design.encode()])
+            found = drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE)
+            for values, value in zip((accuracies, sizes, evaluated), found, strict=True):
+                values.append(value)
+            continue
+        [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
+        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+            entropy = seeded_entropy(bytes(str([*key, devices, design]), "utf-8"))
+            workspace = create_workspace(Path(folder) / "w", name="asking", now=SIMULATED_NOW, entropy=entropy)
+            parameters = CampaignParameters("asking", micro_epsilon(options.epsilon), "auto", class_question=False)
+            rng = np.random.default_rng([*key, devices, *design.encode()])
+            config = SimulationConfig(
+                workspace, parameters, "vector", parameters.postprocess, SIMULATED_NOW, rng, entropy
+            )
+            trial = run_asking(config, data.schema, split, devices, asking, number)
+        accuracies.append(100 * trial.accuracy)
+        sizes.append(len(trial.steps[-1]["features"]))
+        evaluated.append(sum(step["part"] for step in trial.steps if step["step"] == "evaluate"))
+    return Row(name, devices, design, accuracies, sizes, evaluated, time.perf_counter() - began)
+
+
+def show(row: Row, everything: Row | None) -> None:
+    """One line of the table. ``everything``: the row of the design ``all``, with the same divisions."""
+    mean = float(np.mean(row.accuracies))
+    versus = ""
+    if everything is not None and row.design != ALL and len(row.accuracies) > 1:
+        differences = np.subtract(row.accuracies, everything.accuracies)
+        error = float(np.std(differences, ddof=1)) / sqrt(len(differences))
+        versus = f"{np.mean(differences):+.1f} ± {error:3.1f}"
+    print(
+        f"{row.data:<12}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
+        f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s"
+        f"{versus:>13}".rstrip(),
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Measure the table."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--data", nargs="*", default=DATA)
+    parser.add_argument("--devices", nargs="*", type=int, default=DEVICES)
+    parser.add_argument("--design", nargs="*", default=DESIGNS, help=f"all, refine, pilot:K; {PILOT}: K by data set")
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--big-repeats", type=int, default=5, help=f"of {', '.join(BIG)}")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--drawn", action="store_true", help="draw counts, and no reports; for all and refine")
+    options = parser.parse_args()
+    if not available():
+        print(
+            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
+        )
+        return 2
+    if options.drawn and set(options.design) - {ALL, REFINE}:
+        parser.error("--drawn is for the designs all and refine")
+    if not options.json:
+        head = (
+            f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}{'− all':>27}"
+        )
+        print(f"{machine()}\n\n{head}", flush=True)
+    rows: list[Row] = []
+    for name in options.data:
+        for devices in options.devices:
+            everything = None
+            for each in options.design:
+                design = PILOTS.get(name, "pilot:300") if each == PILOT else each
+                repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
+                rows.append(measure(name, devices, design, repeats, options))
+                everything = rows[-1] if design == ALL else everything
+                if not options.json:
+                    show(rows[-1], everything)
+    if options.json:
+        json.dump({"title": "Asking", "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout)
+        print()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

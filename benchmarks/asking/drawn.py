@@ -1,0 +1,126 @@
+"""The series of ``hearsay refine`` on counts that are drawn from their law: no reports, files or signatures.
+
+The decisions, estimates and fits are the aggregator's own. A trial takes a fifth of the time of a series through report
+files, which ``asking.py`` runs without ``--drawn``.
+"""
+
+from __future__ import annotations
+
+from math import exp
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.choosing.race import Heard
+from aggregator.choosing.steps import EVALUATE, Evaluated, Fleet, conclusion, next_evaluation, next_round
+from aggregator.estimates.reports import estimate
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.planning.counts import count_law
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.tally import Tally
+from benchmarks.models.estimators import NOW
+from protocol.documents.campaign import parse_campaign
+from protocol.epsilon import MICRO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.choosing.shares import Asked
+    from aggregator.choosing.steps import Step
+    from aggregator.models.joint_tables import Tables
+    from benchmarks.models.estimators import Data
+
+    Integers = NDArray[np.int64]
+
+
+class DrawnFleet:
+    """A fleet whose answers are only counted.
+
+    Args:
+        data: a data set.
+        people: shape (people,) int64, indices of the records on the devices.
+        fleet: devices and ε.
+        rng: source of all answers.
+    """
+
+    def __init__(self, data: Data, people: Integers, fleet: Fleet, rng: np.random.Generator) -> None:
+        self.features = data.codes.shape[1]
+        self._codes, self._labels = data.codes[people], data.labels[people]
+        self._fleet, self._rng = fleet, rng
+        parameters = CampaignParameters("drawn", fleet.epsilon_micro, "auto", class_question=False)
+        self._campaign = parse_campaign(build_campaign(data.schema, parameters, 1, NOW))
+        classes, shares = len(data.schema.label.classes), np.full(len(people), 1 / len(people))
+        self._laws = [
+            count_law(question.mechanism, self._codes[:, place] * classes + self._labels, shares)
+            for place, question in enumerate(self._campaign.questions)
+        ]
+        self.answers = [0] * self.features
+        self._counts = [np.zeros(question.size, np.int64) for question in self._campaign.questions]
+
+    def ask(self, asked: Asked) -> None:
+        """The devices of a share answer about some features."""
+        weights = np.array(asked.weights or (1,) * len(asked.features), np.float64)
+        numbers = self._rng.multinomial(round(asked.share.part * self._fleet.devices), weights / weights.sum())
+        for feature, n in zip(asked.features, numbers.tolist(), strict=True):
+            self.answers[feature] += n
+            self._counts[feature] += self._laws[feature].counts(n, self._rng)
+
+    def tables(self, summed: int | None = None) -> Tables:
+        """P(class) and P(value | class) from all answers so far, for a model of ``summed`` features; None: of all."""
+        counts = tuple(tuple(each.tolist()) for each in self._counts)
+        statistics = estimate(self._campaign, Tally(self._campaign.id, tuple(self.answers), counts))
+        return posterior_tables(statistics, range(self.features), summed)
+
+    def evaluate(self, step: Step) -> Evaluated:
+        """The devices of a share tell of one candidate each whether it is right, by randomised response.
+
+        Candidates are made of the answers so far: no campaign asks about features between evaluations.
+        """
+        assert step.share is not None
+        keep = 1 / (1 + exp(-self._fleet.epsilon_micro / MICRO))
+        n = round(step.share.part * self._fleet.devices / len(step.models))
+        heard = {}
+        made = {count: self.tables(count) for count in set(map(len, step.models))}
+        for features in step.models:
+            right = float((predicted(made[len(features)], features, self._codes) == self._labels).mean())
+            said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
+            heard[features] = Heard(n, (said - 1 + keep) / (2 * keep - 1))
+        return Evaluated(step.share, heard)
+
+
+def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integers:
+    """The class that a model of some features predicts: shape (records,) int64."""
+    score = np.tile(np.log(tables.prior), (len(codes), 1))
+    for feature in features:
+        score += np.log(tables.likelihood[feature])[codes[:, feature]]
+    return np.asarray(score.argmax(axis=1), np.int64)
+
+
+def drawn_trial(
+    data: Data, people: Integers, test: Integers, fleet: Fleet, rng: np.random.Generator, *, refines: bool
+) -> tuple[float, int, float]:
+    """Accuracy in points, number of features of the model, and part of the fleet that evaluated.
+
+    ``people`` and ``test`` are indices of records, int64. Without ``refines`` all features are asked about.
+    """
+    crowd = DrawnFleet(data, people, fleet, rng)
+    asked, waves, evaluated = [], [], 0.0
+    while (step := next_round(crowd.features, fleet, asked, crowd.tables() if asked else None)) is not None:
+        asked += step.asks if refines else [step.asks[0]._replace(share=step.asks[0].share._replace(high=1 << 32))]
+        crowd.ask(asked[-1])
+        if asked[-1].share.high == 1 << 32:
+            break
+    tables = crowd.tables()
+    while asked[-1].share.high < 1 << 32 and (found := next_evaluation(tables, fleet, asked, waves, 1)) is not None:
+        assert found.kind == EVALUATE
+        waves.append(crowd.evaluate(found))
+        evaluated += waves[-1].share.part
+    shares = [each.share for each in asked] + [each.share for each in waves]
+    end = conclusion(crowd.features, fleet, crowd.answers, waves, shares)
+    for each in end.asks:
+        crowd.ask(each)
+    assert end.features is not None
+    right = predicted(crowd.tables(len(end.features)), end.features, data.codes[test]) == data.labels[test]
+    return 100 * float(right.mean()), len(end.features), evaluated

@@ -1,0 +1,214 @@
+"""Time of the smooth sensitivity of variance and trimmed mean over n, beside the O(n²) definition; the growth, fitted.
+
+    python -m benchmarks.central.smooth [--largest 1000000] [--runs 5] [--json]
+
+A time is the slowest of four kinds of values: uniform over the bounds, normal in their middle, all equal, and half of
+them at either bound. It contains everything: checks, sorting, the exact statistic, the sensitivity. ε is 0.1 and
+β = ε/6, which is the published choice for Cauchy noise. The definition is timed in two forms: array by array with
+numpy (``tests/support/smooth_definition.py``), and as loops over numbers, to which the growth is fitted. Times are
+those of the processor, so that other programs do not count.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from fractions import Fraction
+from functools import partial
+from itertools import accumulate
+from math import exp
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
+
+from aggregator.central.noise.calibrating import NAMES, law
+from aggregator.central.smooth_sensitivity import (
+    BoundedValues,
+    smooth_sensitivity_of_mean,
+    smooth_sensitivity_of_variance,
+    trimmed_mean,
+    variance,
+)
+from protocol.noise.rounding import rounded
+from protocol.stream import Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+BETA = Fraction(1, 60)
+TINY = Fraction(1, 100_000)
+LOW, HIGH = -(1 << 15), 1 << 15
+TRIM_PARTS = 20
+"""The trimmed mean leaves out n/20 values at either end."""
+SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
+LEAST_TO_FIT = 2
+LOOPED = (125, 250, 500)
+"""Sizes at which the definition is timed as loops over numbers."""
+
+
+def kinds(n: int) -> list[Integers]:
+    """Four data sets of n integers within the bounds."""
+    random = np.random.default_rng(n)
+    normal = np.clip(random.normal(0, HIGH / 20, n), LOW, HIGH).astype(np.int64)
+    halves = np.where(np.arange(n) % 2 == 0, LOW, HIGH)
+    return [random.integers(LOW, HIGH + 1, n), normal, np.full(n, 7), halves]
+
+
+def fast_variance(values: Integers) -> float:
+    """The exact variance and its smooth sensitivity."""
+    data = BoundedValues(values, LOW, HIGH)
+    variance(data)
+    return float(smooth_sensitivity_of_variance(data, BETA).value)
+
+
+def fast_mean(values: Integers) -> float:
+    """The exact trimmed mean and its smooth sensitivity."""
+    data = BoundedValues(values, LOW, HIGH)
+    trim = data.n // TRIM_PARTS
+    trimmed_mean(data, trim)
+    return float(smooth_sensitivity_of_mean(data, BETA, trim).value)
+
+
+def defined_variance(values: Integers) -> float:
+    """The definition for the variance, array by array."""
+    return smooth(changes_of_variance(np.sort(values - LOW).astype(float), HIGH - LOW), float(BETA))
+
+
+def defined_mean(values: Integers) -> float:
+    """The definition for the trimmed mean, array by array."""
+    x = np.sort(values - LOW).astype(float)
+    return smooth(changes_of_mean(x, HIGH - LOW, len(x) // TRIM_PARTS), float(BETA))
+
+
+def looped_variance(values: Integers) -> float:
+    """The definition for the variance: one number at a time, sums by prefix."""
+    width = HIGH - LOW
+    x, n = sorted((values - LOW).tolist()), len(values)
+    best = 0.0
+    for side in (x, [width - v for v in reversed(x)]):
+        sums = [0, *accumulate(side)]
+        for t in range(n):
+            r = sums[n - t] / (n - 1)
+            largest = max(width - r, r) ** 2 if t else 0.0
+            for j, y in enumerate(side):
+                r = (sums[n - t] - y if j < n - t else sums[n - t - 1]) / (n - 1)
+                largest = max(largest, (width - r) ** 2 - (y - r) ** 2, (y - r) ** 2 if y > r else 0.0)
+            best = max(best, exp(-t / 60) * largest)
+    return best * (n - 1) / n**2
+
+
+def looped_mean(values: Integers) -> float:
+    """The definition for the trimmed mean: one pair of values at a time."""
+    x, n = sorted((values - LOW).tolist()), len(values)
+    trim = n // TRIM_PARTS
+    padded = [0] * (n + 2) + x + [HIGH - LOW] * (n + 2)
+    best = 0.0
+    for t in range(n):
+        upper, lower = n - trim + t + n + 2, trim + n + 2
+        largest = max(padded[upper - l] - padded[lower - l] for l in range(min(t + 2, n)))
+        best = max(best, exp(-t / 60) * largest)
+    return best / (n - 2 * trim)
+
+
+def seconds(action: Callable[[], object], runs: int) -> float:
+    """Median of the processor time of an action, after one run that does not count."""
+    action()
+    return interleaved_seconds([action], runs, time.process_time)[0]
+
+
+def slowest(action: Callable[[Integers], float], n: int, runs: int) -> float:
+    """Median seconds of ``action``, of the slowest kind of values."""
+    return max(seconds(partial(action, values), runs) for values in kinds(n))
+
+
+def growth(sizes: list[int], taken: list[float]) -> float:
+    """The exponent p of the power law n^p that fits the times best, by least squares of logarithms."""
+    return float(np.polyfit(np.log(sizes), np.log(taken), 1)[0])
+
+
+class Statistic(NamedTuple):
+    """A statistic and the three ways to its smooth sensitivity."""
+
+    name: str
+    fast: Callable[[Integers], float]
+    defined: Callable[[Integers], float]
+    looped: Callable[[Integers], float]
+
+
+def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
+    """Times of one statistic at all sizes, of its definition, and the growth of both."""
+    name, least = statistic.name, sizes[0]
+    found = [slowest(statistic.fast, n, runs) for n in sizes]
+    rows = [Row(f"{name}, n = {n:,}", 1e3 * taken, "ms") for n, taken in zip(sizes, found, strict=True)]
+    if len(sizes) > LEAST_TO_FIT:
+        rows.append(Row(f"{name}, growth from n = {sizes[1]:,}", growth(sizes[1:], found[1:]), "power of n"))
+    for form, action in (("arrays", statistic.defined), ("loops", statistic.looped)):
+        taken = seconds(partial(action, kinds(least)[0]), 3)
+        rows.append(
+            Row(f"{name}, definition, {form}, n = {least:,}", 1e3 * taken, "ms", "the fast form", taken / found[0])
+        )
+    differences = [
+        abs(statistic.fast(values) / action(values) - 1)
+        for values in kinds(least)
+        for action in (statistic.defined, statistic.looped)
+    ]
+    rows.append(Row(f"{name}, largest difference from the definition", 1e12 * max(differences), "parts in 10¹²"))
+    looped = [seconds(partial(statistic.looped, kinds(n)[0]), 3) for n in LOOPED]
+    rows.append(Row(f"{name}, growth of the definition", growth(list(LOOPED), looped), "power of n"))
+    return rows
+
+
+def hard_rows(n: int, runs: int) -> list[Row]:
+    """The slowest settings: a tiny β for the variance; the median of equal values, where all pairs are searched."""
+    data = BoundedValues(np.full(n, 7), LOW, HIGH)
+    wide = BoundedValues(kinds(n)[1], LOW, HIGH)
+    settings: list[tuple[str, Callable[[], object]]] = [
+        ("variance, β = 10⁻⁵", partial(smooth_sensitivity_of_variance, wide, TINY)),
+        ("median, β = 10⁻⁵, all values equal", partial(smooth_sensitivity_of_mean, data, TINY, (n - 1) // 2)),
+        ("median, β = 10⁻⁵, normal values", partial(smooth_sensitivity_of_mean, wide, TINY, (n - 1) // 2)),
+    ]
+    return [Row(f"{name}, n = {n:,}, after sorting", 1e3 * seconds(action, runs), "ms") for name, action in settings]
+
+
+def draw(name: str, count: int) -> None:
+    """``count`` draws of a noise, each rounded to a grid of 10⁻⁹ of its scale."""
+    found = law(name)
+    for index in range(count):
+        rounded(Fraction(0), Fraction(10**9), found.draw(Stream(index.to_bytes(32, "big"), b"benchmark")))
+
+
+def noise_rows(runs: int) -> list[Row]:
+    """Time of one draw of every noise."""
+    count = 500
+    times = [seconds(partial(draw, name, count), runs) / count for name in NAMES]
+    return [Row(f"{name} noise", 1e6 * taken, "µs a draw") for name, taken in zip(NAMES, times, strict=True)]
+
+
+def main() -> None:
+    """Measure, print."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--largest", type=int, default=1_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    sizes = [n for n in SIZES if n <= options.largest] or [SIZES[0]]
+    rows = [
+        *rows_of(Statistic("variance", fast_variance, defined_variance, looped_variance), sizes, options.runs),
+        *rows_of(Statistic("trimmed mean", fast_mean, defined_mean, looped_mean), sizes, options.runs),
+        *hard_rows(sizes[-1], options.runs),
+        *noise_rows(options.runs),
+    ]
+    show("smooth sensitivity at ε = 0.1 (β = 1/60), 5 % trimmed at either end", rows, as_json=options.json)
+
+
+if __name__ == "__main__":
+    main()

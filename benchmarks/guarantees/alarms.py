@@ -1,0 +1,230 @@
+"""Alarms of honest campaigns, and of campaigns with 1 % of liars, through real report bytes, decoding and tally.
+
+    python -m benchmarks.guarantees.alarms [--honest 1000] [--lying 100] [--reports 100000] [--settings 0,1]
+        [--kinds 'one bit,choose'] [--json]
+
+Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares. Lies
+are 1 % of the reports. ``one bit``: liars answer the question of their id and set one bit only. ``choose``: in an open
+fleet they choose one question, and answer it as an honest device would. ``both``: they do both. Small campaigns are
+only tested for false alarms. The level of an alarm is that of ``aggregator.guarantee.alarms``. ``most`` is the power of
+the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.guarantee.set_bits``).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.decoding.decode import decode_batches
+from aggregator.estimates.reports import estimate
+from aggregator.guarantee.alarms import Alarms, alarms
+from aggregator.guarantee.set_bits import LYING_SHARE, power
+from aggregator.models.encoding import EncodedFrame
+from aggregator.planning.draws import draw
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.profile import ProfileCounter
+from aggregator.tally.tally import count, settle
+from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.made_batches import NOW, batch
+from protocol import SCALE
+from protocol.batches.report import FIXED_BYTES
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical
+from protocol.mechanisms import BITS
+from protocol.schema import Label, build_schema
+from simulation.vector import vector_reports
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Rows = NDArray[np.uint8]
+
+LIARS = LYING_SHARE
+FALSE_ALARMS = 0.01
+DAY = 86_400
+MUSHROOM = (6, 4, 10, 2, 9, 4, 3, 2, 12, 2, 5, 4, 4, 9, 9, 2, 4, 3, 5, 9, 6, 7)
+"""Numbers of values of the features of the mushroom records."""
+
+
+KINDS = ("one bit", "choose", "both")
+COLUMNS = ("one bit", "most", "choose", "both")
+
+
+class Setting(NamedTuple):
+    """One kind of campaign.
+
+    Attributes:
+        mechanism: its name.
+        epsilon: ε as text.
+        sizes: numbers of values of the features.
+        periods: number of periods with reports.
+        answers: number of answers of a device.
+        part: share of the benchmark's number of reports.
+    """
+
+    mechanism: str
+    epsilon: str
+    sizes: tuple[int, ...]
+    periods: int = 5
+    answers: int = 1
+    part: float = 1.0
+
+    @property
+    def words(self) -> str:
+        """The setting in words."""
+        return f"{self.mechanism} ε={self.epsilon} {len(self.sizes)} features"
+
+
+SETTINGS = (
+    Setting("oue", "1", MUSHROOM),
+    Setting("oue", "4", MUSHROOM),
+    Setting("oue", "1", (4, 4, 4)),
+    Setting("sue", "1", (4, 4, 4)),
+    Setting("direct", "1", (4, 4, 4)),
+    Setting("she", "1", (4, 4, 4)),
+    Setting("oue", "1", (4, 4, 4), periods=1),
+    Setting("oue", "1", MUSHROOM, periods=31),
+    Setting("direct", "1", MUSHROOM, periods=31, answers=3),
+    Setting("oue", "1", (4, 4, 4), periods=1, answers=3),
+    Setting("direct", "1", (4, 4, 4), periods=1, part=0.02),
+    Setting("oue", "4", MUSHROOM, periods=31, part=0.02),
+)
+
+
+def campaign_of(setting: Setting) -> Campaign:
+    """A campaign of this setting."""
+    return parse_campaign(payload_of(setting))
+
+
+def payload_of(setting: Setting) -> bytes:
+    """The payload of a campaign of this setting."""
+    features = [Categorical(f"f{i}", [f"v{j}" for j in range(size)]) for i, size in enumerate(setting.sizes)]
+    schema = build_schema(Label("label", ["a", "b"]), features)
+    parameters = CampaignParameters(
+        "alarms",
+        micro_epsilon(setting.epsilon),
+        setting.mechanism,
+        setting.answers,
+        postprocess="simplex",
+        lifetime_seconds=60 * DAY,
+    )
+    return build_campaign(schema, parameters, 1, NOW - 40 * DAY)
+
+
+def honest_rows(campaign: Campaign, reports: int, rng: np.random.Generator, periods: int = 5) -> Rows:
+    """Reports of honest devices in the last periods: (about ``reports``, L) uint8."""
+    sizes = np.array([feature.size for feature in campaign.schema.observed])
+    now = campaign.period_at(NOW)
+    parts = []
+    for period in range(now - periods + 1, now + 1):
+        own = reports // (periods * campaign.answers)
+        labels = (rng.random(own) < 0.4).astype(np.int64)
+        codes = (rng.random((own, len(sizes))) ** (1 + labels[:, None]) * sizes).astype(np.int64)
+        numbers = rng.integers(-SCALE, SCALE + 1, (own, len(sizes)))
+        parts.append(vector_reports(campaign, EncodedFrame(codes, numbers), labels, period, rng))
+    return np.concatenate(parts)
+
+
+def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> None:
+    """Replace 1 % of the reports by lies, in place. See the module's text for the kinds."""
+    head = len(campaign.layout.prefix)
+    liars = rng.permutation(len(rows))[: int(len(rows) * LIARS)]
+    some = rows[liars]
+    if kind != "one bit":
+        chosen = int(rng.integers(0, len(campaign.questions)))
+        low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
+        ids = rng.integers(low, high, len(some), np.uint64).astype(">u4")
+        some[:, head : head + 4] = ids.view(np.uint8).reshape(-1, 4)
+        some[:, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
+    asked = np.ascontiguousarray(some[:, head + 12 : head + 14]).view(">u2")[:, 0]
+    for number in np.unique(asked).tolist():
+        own = np.flatnonzero(asked == number)
+        mechanism = campaign.questions[number].mechanism
+        values = np.full(len(own), int(rng.integers(0, mechanism.size)))
+        if kind == "choose":
+            answers = draw(mechanism, values, rng)
+        else:
+            answers = np.zeros((len(own), mechanism.size), np.int64)
+            answers[np.arange(len(own)), values] = 1
+        if mechanism.layout == BITS:
+            field = np.packbits(answers.astype(np.uint8), axis=1)
+        else:
+            width = ">i4" if answers.ndim == 2 else ">u2"
+            field = answers.astype(width).view(np.uint8).reshape(len(own), -1)
+        some[own, head + FIXED_BYTES :] = 0
+        some[own, head + FIXED_BYTES : head + FIXED_BYTES + field.shape[1]] = field
+    rows[liars] = some
+
+
+def alarms_of(campaign: Campaign, rows: Rows) -> Alarms:
+    """The alarms of these reports, through their bytes."""
+    decoded = decode_batches(batch(campaign, rows), campaign, now=NOW)
+    assert not decoded.rejected, decoded.rejected
+    records = settle(decoded.records).records
+    counter = ProfileCounter(campaign)
+    counter.add(records)
+    tally = count(campaign, records)
+    return alarms(campaign, tally, estimate(campaign, tally), counter.profile())
+
+
+def main() -> None:
+    """Count alarms, print."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--honest", type=int, default=1000, help="honest campaigns, over all settings")
+    parser.add_argument("--lying", type=int, default=100, help="campaigns per setting and kind of lies")
+    parser.add_argument("--reports", type=int, default=100_000)
+    parser.add_argument("--settings", default=",".join(map(str, range(len(SETTINGS)))), help="indices of settings")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of lies")
+    options = parser.parse_args()
+    kinds = options.kinds.split(",")
+    settings = [SETTINGS[int(index)] for index in options.settings.split(",")]
+    rng = np.random.default_rng(11)
+    rows = []
+    for place, setting in enumerate(settings):
+        campaign, reports = campaign_of(setting), int(options.reports * setting.part)
+        many = len(range(place, options.honest, len(settings)))
+        raised = 0
+        for _ in range(many):
+            raised += bool(alarms_of(campaign, honest_rows(campaign, reports, rng, setting.periods)).raised)
+        row: dict[str, object] = {
+            "setting": setting.words,
+            "reports": reports,
+            "periods": setting.periods,
+            "answers": setting.answers,
+            "honest": many,
+            "false alarms": raised,
+        }
+        best = power(campaign, reports, FALSE_ALARMS)
+        if best is not None:
+            row["most"] = best.found
+        for kind in kinds if setting.part == 1 and options.lying else ():
+            if kind != "choose" and campaign.layout.kind != BITS:
+                continue
+            found = 0
+            for _ in range(options.lying):
+                lying = honest_rows(campaign, reports, rng, setting.periods)
+                lie(campaign, lying, kind, rng)
+                found += bool(alarms_of(campaign, lying).raised)
+            row[kind] = found / options.lying
+        rows.append(row)
+        print(row, file=sys.stderr, flush=True)
+    if options.json:
+        json.dump({"machine": machine(), "rows": rows}, sys.stdout, indent=1)
+        print()
+        return
+    print(f"1 % liars; alarms in shares of {options.lying} campaigns\n")
+    print("setting                  reports  periods  answers  honest  false alarms  one bit    most  choose    both")
+    for row in rows:
+        cells = "  ".join(f"{row[name]:>6.1%}" if name in row else "     -" for name in COLUMNS)
+        about = f"{row['setting']:<24} {row['reports']:>7}  {row['periods']:>7}  {row['answers']:>7}"
+        print(f"{about}  {row['honest']:>6}  {row['false alarms']:>12}   {cells}")
+    false, of = sum(int(str(row["false alarms"])) for row in rows), sum(int(str(row["honest"])) for row in rows)
+    print(f"\nfalse alarms: {false} of {of} honest campaigns ({false / max(of, 1):.2%})")
+
+
+if __name__ == "__main__":
+    main()

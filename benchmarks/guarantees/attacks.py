@@ -1,0 +1,220 @@
+"""Three attacks by lying devices, through real report bytes, decoding and tally: how far they move the estimates.
+
+    python -m benchmarks.guarantees.attacks [--attacks 100] [--devices 2000] [--epsilon 1] [--mechanisms direct,oue]
+                                            [--json]
+
+An attack replaces the reports of a share β of all devices: 1 % or 5 %. In a *closed* fleet a lie keeps the id, and so
+the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any
+accepted answer, uniformly), ``target`` (the answer that speaks for one cell alone), ``gain`` (the answers that move the
+estimates of one class, or of all cells, most, up or down). The figure is the largest move of an estimate over the bound
+of ``aggregator.guarantee.manipulation``, over all questions and cells, and over the combined shares of the classes.
+Closed fleets are compared with the same reports before the lies, open fleets with the honest devices' reports alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.decoding.decode import decode_batches
+from aggregator.estimates.reports import estimate
+from aggregator.guarantee.manipulation import LIARS, manipulation
+from aggregator.models.encoding import EncodedFrame
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.tally import count, settle
+from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.made_batches import NOW, batch
+from protocol import SCALE, mechanisms
+from protocol.batches.report import FIXED_BYTES
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical, Numeric
+from protocol.mechanisms import BITS, INTEGERS, ValueMechanism
+from protocol.schema import Label, build_schema
+from simulation.vector import vector_reports
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.guarantee.manipulation import Bound
+    from protocol.mechanisms import Mechanism
+
+    Rows = NDArray[np.uint8]
+
+KINDS, FLEETS = ("random", "target", "gain"), ("closed", "open")
+VALUES = build_schema(
+    Label("label", ["a", "b", "c"]), [Categorical("x", ["u", "v", "w"]), Categorical("y", ["0", "1", "2", "3", "4"])]
+)
+NUMBERS = build_schema(Label("label", ["a", "b"]), [Numeric("x", "0", "1", [0]), Numeric("y", "0", "1", [0])])
+
+
+class Attack(NamedTuple):
+    """One attack: kind of lies, fleet, share of lying devices."""
+
+    kind: str
+    fleet: str
+    share: float
+
+
+def campaign_of(mechanism: str, epsilon: str, answers: int) -> Campaign:
+    """A campaign with one mechanism: cells of two features and three classes, or moments of two numbers."""
+    values = issubclass(mechanisms.kind(mechanism), ValueMechanism)
+    parameters = CampaignParameters(
+        "attacked",
+        micro_epsilon(epsilon),
+        mechanism,
+        answers,
+        family="discrete" if values else "gaussian",
+        postprocess="simplex",
+    )
+    return parse_campaign(build_campaign(VALUES if values else NUMBERS, parameters, 1, NOW))
+
+
+def fleet_rows(campaign: Campaign, devices: int, rng: np.random.Generator) -> Rows:
+    """Honest reports of a fleet with random records of uneven shares: (devices·answers, L) uint8."""
+    classes = len(campaign.schema.label.classes)
+    labels = (rng.random(devices) ** 2 * classes).astype(np.int64)
+    sizes = np.array([feature.size for feature in campaign.schema.observed])
+    codes = (rng.random((devices, len(sizes))) ** 2 * sizes).astype(np.int64)
+    numbers = rng.integers(-SCALE, SCALE + 1, (devices, len(sizes)))
+    return vector_reports(campaign, EncodedFrame(codes, numbers), labels, campaign.period_at(NOW), rng)
+
+
+def lies(mechanism: Mechanism, kind: str, classes: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Answers of ``count`` liars: (count,) or (count, answers) int64."""
+    size = mechanism.answers
+    if mechanism.layout not in (BITS, INTEGERS):
+        if kind == "random":
+            return rng.integers(0, size, count)
+        ends = [mechanism.estimate(answer) for answer in range(size)] if hasattr(mechanism, "estimate") else None
+        if ends is not None:
+            return np.full(count, int(np.argmax(ends) if rng.random() < 0.5 else np.argmin(ends)))
+        return np.full(count, int(rng.integers(0, size)))
+    least, most = mechanism.bounds if mechanism.layout == INTEGERS else (0, 1)
+    if kind == "random":
+        return rng.integers(least, most + 1, (count, size))
+    row = np.zeros(size, np.int64)
+    target = int(rng.integers(0, size))
+    if kind == "target":
+        row[target] = most
+    elif rng.random() < 0.5:
+        row[target % classes :: classes] = most
+    else:
+        row[:] = most if rng.random() < 0.5 else least
+    return np.tile(row, (count, 1))
+
+
+def write_answers(campaign: Campaign, rows: Rows, question: int, answers: NDArray[np.int64]) -> None:
+    """Put answers into the records of one question, (M, L) uint8, in place."""
+    mechanism, start = campaign.questions[question].mechanism, len(campaign.layout.prefix) + FIXED_BYTES
+    rows[:, start:] = 0
+    if mechanism.layout == BITS:
+        field = np.packbits(answers.astype(np.uint8), axis=1)
+    elif mechanism.layout == INTEGERS:
+        field = answers.astype(">i4").view(np.uint8).reshape(len(rows), -1)
+    else:
+        width = 4 if campaign.layout.kind == INTEGERS else 2
+        field = answers.astype(f">u{width}").view(np.uint8).reshape(len(rows), width)
+    rows[:, start : start + field.shape[1]] = field
+
+
+def attacked(campaign: Campaign, rows: Rows, attack: Attack, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """The reports with lies, and the reports that they are compared with."""
+    head = len(campaign.layout.prefix)
+    devices = len(rows) // campaign.answers
+    liars = rng.permutation(devices)[: int(np.ceil(attack.share * devices))]
+    lying = (liars[:, None] * campaign.answers + np.arange(campaign.answers)).ravel()
+    changed, classes = rows.copy(), len(campaign.schema.label.classes)
+    if attack.fleet == "open":
+        chosen = int(rng.integers(0, len(campaign.questions)))
+        low, high = campaign.assignment.interval(chosen, campaign.questions[chosen].stratum)
+        changed[lying, head : head + 4] = (
+            rng.integers(low, high, len(lying), np.uint64).astype(">u4").view(np.uint8).reshape(-1, 4)
+        )
+        changed[lying, head + 12 : head + 14] = np.frombuffer(chosen.to_bytes(2, "big"), np.uint8)
+    asked = np.ascontiguousarray(changed[lying, head + 12 : head + 14]).view(">u2")[:, 0]
+    for question in np.unique(asked).tolist():
+        own = lying[asked == question]
+        some = changed[own]
+        mechanism = campaign.questions[question].mechanism
+        write_answers(campaign, some, question, lies(mechanism, attack.kind, classes, len(own), rng))
+        changed[own] = some
+    before = rows if attack.fleet == "closed" else np.delete(rows, lying, axis=0)
+    return changed, before
+
+
+def counted(campaign: Campaign, rows: Rows) -> Statistics:
+    """The statistics of the reports, through their bytes."""
+    decoded = decode_batches(batch(campaign, rows), campaign, now=NOW)
+    assert not decoded.rejected, decoded.rejected
+    return estimate(campaign, count(campaign, settle(decoded.records).records))
+
+
+def moves(after: Statistics, before: Statistics) -> list[float]:
+    """The largest move of a share or mean per question, then of the combined shares of the classes."""
+    found, votes, old = [], [], []
+    for one, other in zip(after.questions, before.questions, strict=True):
+        found.append(float(np.abs(one.estimate / one.n - other.estimate / other.n).max()) if one.n and other.n else 0.0)
+        votes += one.classes
+        old += other.classes
+    if votes and len(votes) == len(old):
+        weights = np.array([1 / vote.planned_variance for vote in votes])
+        shift = np.array([vote.share for vote in votes]) - np.array([vote.share for vote in old])
+        found.append(float(np.abs(weights / weights.sum() @ shift).max()))
+    return found
+
+
+def main() -> None:
+    """Attack, compare, print."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--attacks", type=int, default=100, help="attacks of each kind per mechanism")
+    parser.add_argument("--devices", type=int, default=2000)
+    parser.add_argument("--epsilon", default="1")
+    parser.add_argument("--mechanisms", default=",".join(mechanisms.names()))
+    options = parser.parse_args()
+    names = options.mechanisms.split(",")
+    worst: dict[tuple[str, str, str], float] = defaultdict(float)
+    exceeded = total = 0
+    for mechanism in names:
+        rng = np.random.default_rng(list(mechanism.encode()))
+        bounds: dict[int, tuple[Campaign, tuple[Bound, ...]]] = {}
+        for answers in (1, 2):
+            made = campaign_of(mechanism, options.epsilon, answers)
+            bounds[answers] = (made, manipulation(made, devices=options.devices))
+        for number in range(options.attacks):
+            campaign, limits = bounds[1 + number % 2]
+            honest = fleet_rows(campaign, options.devices, rng)
+            for kind in KINDS:
+                attack = Attack(kind, FLEETS[number // 2 % 2], LIARS[number // 4 % 2])
+                after, before = attacked(campaign, honest, attack, rng)
+                moved = moves(counted(campaign, after), counted(campaign, before))
+                allowed = [getattr(limit, attack.fleet)[attack.share] for limit in limits]
+                part = max(move / most for move, most in zip(moved, allowed, strict=False))
+                place = (mechanism, kind, attack.fleet)
+                worst[place] = max(worst[place], part)
+                exceeded += part > 1 + 1e-9
+                total += 1
+        done = {f"{kind} {fleet}": round(worst[mechanism, kind, fleet], 3) for fleet in FLEETS for kind in KINDS}
+        print(mechanism, options.attacks, done, f"beyond so far: {exceeded} of {total}", file=sys.stderr, flush=True)
+    if options.json:
+        rows = [{"mechanism": m, "kind": k, "fleet": f, "worst": w} for (m, k, f), w in worst.items()]
+        json.dump({"machine": machine(), "attacks": total, "exceeded": exceeded, "rows": rows}, sys.stdout, indent=1)
+        print()
+        return
+    print(f"{total} attacks, {total // len(KINDS)} of each kind; {options.devices} devices, "
+          f"ε = {options.epsilon}, 1 and 2 answers, β = 1 % and 5 %")  # fmt: skip
+    print("largest move of an estimate over its bound\n")
+    print("mechanism  " + "  ".join(f"{kind + ' ' + fleet:>13}" for fleet in FLEETS for kind in KINDS))
+    for mechanism in names:
+        cells = "  ".join(f"{worst[mechanism, kind, fleet]:>13.3f}" for fleet in FLEETS for kind in KINDS)
+        print(f"{mechanism:<9}  {cells}")
+    print(f"\nattacks beyond a bound: {exceeded} of {total}")
+
+
+if __name__ == "__main__":
+    main()

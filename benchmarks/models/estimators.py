@@ -1,0 +1,356 @@
+"""Accuracy of the post-processings on real records, paired: all of them fit the same reports.
+
+    python -m benchmarks.models.estimators budgets [--repeats 200] [--big-repeats 40] [--data car …] [--epsilon 0.1 …]
+    python -m benchmarks.models.estimators resampled [--devices 100000 1000000] [--repeats 20]
+    python -m benchmarks.models.estimators devices [--repeats 100] [--warnings 10]
+    python -m benchmarks.models.estimators gaussian [--repeats 100] [--mechanism bit]
+
+``budgets``: every person of a random 80 % answers one question; the others are the test. ``resampled``: so many people
+drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior`` (always the largest of the
+classes' estimated shares) and ``largest`` (always the true largest class) are the yardsticks, and ``--warnings`` is the
+number of repetitions in which ``publish``'s warning is computed. ``gaussian``: the same fleets in Gaussian campaigns,
+with drafted schemas, from at most 20,000 records.
+
+Counts are drawn per question from the mechanisms' laws (``direct`` and unary encodings), not report by report. The
+estimates, the fits and the warning are the aggregator's own code. Numeric columns are cut into bins of equal width
+between their extremes. Every difference is printed with its standard error; a row is marked ``LOSES`` if it is more
+than one point worse, beyond two standard errors. Standard errors are of repeated splits of one data set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.reports import estimate
+from aggregator.forecast.population import Population
+from aggregator.forecast.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.models.baselines import fit_plain
+from aggregator.models.discrete import fit
+from aggregator.models.foresight import foresee
+from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.tally import Tally
+from benchmarks.asking.planning import load as draft
+from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.reference import BINS, FOLDER, available
+from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
+from protocol.epsilon import micro_epsilon
+from protocol.features import Categorical
+from protocol.mechanisms import SINGLE, FrequencyMechanism
+from protocol.schema import Label, Schema, build_schema
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+
+    Codes = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+LABEL = "label"
+BIG = ("connect-4", "adult", "skin", "accelerometer")
+GRIDS = {
+    "budgets": ["car", "chess", "mushroom", "connect-4", "votes", "australian", "pima", "adult"],
+    "resampled": ["car", "chess", "mushroom", "connect-4", "votes", "australian", "pima", "adult"],
+    "devices": ["car", "chess", "mushroom", "connect-4", "votes", "australian", "pima", "adult", "skin", "seeds",
+                "glass", "spect", "accelerometer"],
+    "gaussian": ["pima", "australian", "seeds", "glass", "skin", "accelerometer", "adult"],
+}  # fmt: skip
+EPSILONS = {"budgets": ["0.1", "0.25", "0.5", "1", "2", "3", "5"], "resampled": ["0.1", "1", "4"],
+            "devices": ["0.1", "1", "4"], "gaussian": ["0.1", "1", "4"]}  # fmt: skip
+FLEETS: dict[str, list[int | None]] = {
+    "budgets": [None],
+    "resampled": [100_000, 1_000_000],
+    "devices": [10, 30, 100, 300, 1000],
+    "gaussian": [10, 30, 100, 300, 1000],
+}
+DEFAULT_BINS = 4
+MOST_TESTED = 4000
+MOST_NUMBERS = 20_000
+"""Number of records of a Gaussian campaign; more are sampled."""
+TEST_SHARE = 0.2
+TOLERANCE = 0.01
+NOW = 1_780_000_000
+
+
+class Data(NamedTuple):
+    """Records as codes (people, features) int64, class codes (people,) int64, and the schema."""
+
+    codes: Codes
+    labels: Codes
+    schema: Schema
+
+
+def load(name: str) -> Data:
+    """A data set. Adult keeps its categorical columns only; sets with a test file are joined, except adult."""
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    parts = [part for part in entry["files"] if not (name == "adult" and part == "test")]
+    files = [f"{name}.csv.gz" if part == "all" else f"{name}.{part}.csv.gz" for part in parts]
+    frame = pd.concat([pd.read_csv(FOLDER / "datasets" / file, dtype=str) for file in files], ignore_index=True)
+    named = {column["name"]: column for column in entry["columns"] if column["name"] != LABEL}
+    columns = [column for column, about in named.items() if name != "adult" or about["kind"] == "categorical"]
+    codes, features = [], []
+    for column in columns:
+        if named[column]["kind"] == "categorical" and name not in BINS:
+            values = list(dict.fromkeys([*named[column]["values"], *sorted(frame[column].unique())]))
+            codes.append(frame[column].map({value: code for code, value in enumerate(values)}).to_numpy(np.int64))
+        else:
+            bins = BINS.get(name, DEFAULT_BINS)
+            numbers = pd.to_numeric(frame[column]).to_numpy(np.float64)
+            width = (numbers.max() - numbers.min()) / bins
+            codes.append(np.minimum((numbers - numbers.min()) // width, bins - 1).astype(np.int64))
+            values = [f"bin {number}" for number in range(bins)]
+        features.append(Categorical(column, values, substitute=0))
+    labels, classes = pd.factorize(frame[LABEL], sort=True)
+    schema = build_schema(Label(LABEL, list(map(str, classes))), features)
+    return Data(np.column_stack(codes), labels.astype(np.int64), schema)
+
+
+def campaign_of(schema: Schema, epsilon: str) -> Campaign:
+    """A campaign with the mechanism ``auto`` that asks for the class too, which ``paper`` needs."""
+    return parse_campaign(
+        build_campaign(schema, CampaignParameters("estimators", micro_epsilon(epsilon), "auto"), 1, NOW)
+    )
+
+
+def tally_of(campaign: Campaign, codes: Codes, labels: Codes, rng: np.random.Generator) -> Tally:
+    """Counts of one answer per person, drawn per question from the mechanism's law."""
+    classes = len(campaign.schema.label.classes)
+    asked = rng.integers(0, len(campaign.questions), len(labels))
+    order = np.argsort(asked, kind="stable")
+    ends = np.searchsorted(asked[order], np.arange(len(campaign.questions) + 1))
+    n, counts = [], []
+    for place, question in enumerate(campaign.questions):
+        people = order[ends[place] : ends[place + 1]]
+        cells = (
+            labels[people] if question.feature is None else codes[people, question.feature] * classes + labels[people]
+        )
+        mechanism = question.mechanism
+        assert isinstance(mechanism, FrequencyMechanism)
+        true, p, q = np.bincount(cells, minlength=question.size), float(mechanism.p), float(mechanism.q)
+        if mechanism.layout == SINGLE:
+            # direct: with probability 1 − Kq the true value, else a uniform one of all K values.
+            kept = rng.binomial(true, 1 - question.size * q)
+            found = kept + rng.multinomial(len(people) - kept.sum(), np.full(question.size, 1 / question.size))
+        else:
+            found = rng.binomial(true, p) + rng.binomial(len(people) - true, q)
+        n.append(len(people))
+        counts.append(tuple(found.tolist()))
+    return Tally(campaign.id, tuple(n), tuple(counts))
+
+
+def right(log_prior: Floats, tables: Sequence[Floats], codes: Codes, labels: Codes) -> float:
+    """Share of right predictions, in points."""
+    score = np.tile(log_prior, (len(labels), 1))
+    for feature, table in enumerate(tables):
+        score += table[codes[:, feature]]
+    return 100 * float((score.argmax(axis=1) == labels).mean())
+
+
+def trial(
+    data: Data, campaign: Campaign, devices: int | None, rng: np.random.Generator, *, warns: bool
+) -> dict[str, float]:
+    """Accuracies of one split in points; ``warned`` is 1 or 0 if ``warns``, else NaN."""
+    order = rng.permutation(len(data.labels))
+    count = round(TEST_SHARE * len(order))
+    test, people = order[:count][:MOST_TESTED], order[count:]
+    if devices is not None:
+        people = people[rng.integers(0, len(people), devices)]
+    codes, labels = data.codes[test], data.labels[test]
+    statistics = estimate(campaign, tally_of(campaign, data.codes[people], data.labels[people], rng))
+    found = {name: right(*fit(statistics, name), codes, labels) for name in POSTPROCESSES}
+    found["prior"] = alone(class_shares(statistics).share, labels)
+    found["largest"] = 100 * float((labels == np.bincount(data.labels).argmax()).mean())
+    found["warned"] = float(_warns(statistics)) if warns else float("nan")
+    return found
+
+
+def alone(share: Floats, labels: Codes) -> float:
+    """Accuracy of always predicting the class of the largest estimated share, in points; the mean over tied classes.
+
+    ``share``: shape (k,) float64. Without the mean, the first of several tied classes would have an advantage: it is
+    often the most frequent one.
+    """
+    tied = np.flatnonzero(share >= share.max() - 1e-12)
+    return 100 * float(np.isin(labels, tied).mean()) / len(tied)
+
+
+def _warns(statistics: Statistics) -> bool:
+    """Whether ``publish`` warns of the model made with the default post-processing."""
+    return foresee(statistics, DEFAULT).warning is not None
+
+
+def gaussian_trial(people: Population, campaign: Campaign, devices: int, rng: np.random.Generator) -> dict[str, float]:
+    """Accuracies of one split of a Gaussian campaign in points; the counts are drawn from their laws."""
+    order = rng.permutation(len(people.labels))
+    count = round(TEST_SHARE * len(order))
+    test, learned = people.take(order[:count][:MOST_TESTED]), people.take(order[count:])
+    learned = learned.take(rng.integers(0, len(learned.labels), devices))
+    laws = laws_of(campaign, learned, np.full(devices, 1 / devices))
+    statistics = simulated(campaign, laws, Fleet(devices), rng)
+    found = {}
+    for name in POSTPROCESSES:
+        model = fitted(replace(statistics, fit=statistics.fit._replace(postprocess=name)))
+        found[name] = 100 * float((model.scores_of(test.scored).argmax(axis=1) == test.truth).mean())
+    found["prior"] = alone(class_shares(statistics).share, test.truth)
+    found["largest"] = 100 * float((test.truth == np.bincount(people.labels).argmax()).mean())
+    return found | {"warned": float("nan")}
+
+
+def measure_gaussian(name: str, epsilon: str, devices: int, options: argparse.Namespace) -> Row:
+    """One cell of the table of Gaussian campaigns, with a random generator of its own."""
+    drafted = draft(name)
+    frame = drafted.frame.sample(min(len(drafted.frame), MOST_NUMBERS), random_state=options.seed)
+    people = Population.of_frame(frame, drafted.schema)
+    parameters = CampaignParameters("estimators", micro_epsilon(epsilon), options.mechanism, family=GAUSSIAN)
+    campaign = parse_campaign(build_campaign(drafted.schema, parameters, 1, NOW))
+    rng = np.random.default_rng([options.seed, *name.encode(), micro_epsilon(epsilon), devices])
+    trials = [gaussian_trial(people, campaign, devices, rng) for _ in range(options.repeats)]
+    return Row(name, epsilon, devices, {key: np.array([one[key] for one in trials]) for key in trials[0]})
+
+
+def plain(data: Data) -> float:
+    """Accuracy without privacy: all people but the test part, mean of five splits, in points."""
+    rng, found = np.random.default_rng(0), []
+    names = [feature.name for feature in data.schema.observed]
+    values = [feature.labels() for feature in data.schema.observed]
+    for _ in range(5):
+        order = rng.permutation(len(data.labels))
+        count = round(TEST_SHARE * len(order))
+        people, test = order[count:], order[:count][:MOST_TESTED]
+        columns = {name: np.array(values[place], object)[data.codes[people, place]] for place, name in enumerate(names)}
+        classes = np.array(data.schema.label.classes, object)[data.labels[people]]
+        model = fit_plain(pd.DataFrame({**columns, LABEL: classes}), data.schema)
+        found.append(right(model.log_prior, model.terms, data.codes[test], data.labels[test]))
+    return float(np.mean(found))
+
+
+class Row(NamedTuple):
+    """All accuracies of one cell of the table, in points: name → shape (repeats,) float64."""
+
+    data: str
+    epsilon: str
+    devices: int | None
+    found: dict[str, Floats]
+
+    def mean(self, name: str) -> float:
+        """Mean accuracy in points."""
+        return float(np.nanmean(self.found[name]))
+
+    def versus(self, other: str, among: NDArray[np.bool_] | None = None) -> tuple[float, float]:
+        """Mean of the default minus the other, and its standard error, in points."""
+        difference = self.found[DEFAULT] - self.found[other]
+        if among is not None:
+            difference = difference[among]
+        if len(difference) < 2:
+            return float("nan"), float("nan")
+        return float(difference.mean()), float(difference.std(ddof=1)) / sqrt(len(difference))
+
+    def loses(self, other: str) -> bool:
+        """Whether the default is more than one point worse than the other, beyond two standard errors."""
+        mean, error = self.versus(other)
+        return mean + 2 * error < -100 * TOLERANCE
+
+
+def measure(name: str, data: Data, epsilon: str, devices: int | None, options: argparse.Namespace) -> Row:
+    """One cell of the table. Every cell has a random generator of its own, so that a part can be measured again."""
+    campaign = campaign_of(data.schema, epsilon)
+    seed = [options.seed, *name.encode(), micro_epsilon(epsilon), devices or 0]
+    rng = np.random.default_rng(seed)
+    repeats = min(options.repeats, options.big_repeats) if name in BIG else options.repeats
+    trials = [trial(data, campaign, devices, rng, warns=number < options.warnings) for number in range(repeats)]
+    return Row(name, epsilon, devices, {key: np.array([one[key] for one in trials]) for key in trials[0]})
+
+
+def show(row: Row, others: Sequence[str]) -> None:
+    """One line: accuracies, differences ± standard errors, warnings."""
+    accuracies = "".join(f"{row.mean(name):>7.1f}" for name in (*POSTPROCESSES, "prior", "largest"))
+    differences = "".join("{:>+8.1f} ± {:3.1f}".format(*row.versus(name)) for name in others)
+    marks = "".join(f"  LOSES to {name}" for name in others if row.loses(name))
+    warned = row.found["warned"]
+    known = ~np.isnan(warned)
+    if known.any():
+        quiet = known & (warned == 0)
+        needless = known & (warned == 1) & (row.found[DEFAULT] > row.found["largest"])
+        mean, error = row.versus("largest", quiet)
+        marks = f"{int((warned == 1).sum()):>5} of {int(known.sum())}{int(needless.sum()):>5}{mean:>+9.1f}{marks}"
+        marks += "  QUIET LOSS" if mean + 2 * error < -100 * TOLERANCE else ""
+    print(f"{row.data:<14}{row.devices or '':>8}{row.epsilon:>6}{accuracies}{differences}{marks}", flush=True)
+
+
+def summarise(rows: Sequence[Row], others: Sequence[str]) -> None:
+    """Mean differences over all cells, and the number of cells in which the default loses."""
+    for name in others:
+        each = np.array([row.versus(name) for row in rows])
+        error = sqrt(float((each[:, 1] ** 2).sum())) / len(rows)
+        lost = sum(row.loses(name) for row in rows)
+        mean = f"{each[:, 0].mean():+.2f} ± {error:.2f} on average"
+        print(f"{DEFAULT} − {name}: {mean}; loses in {lost} of {len(rows)} cells")
+
+
+def main() -> int:
+    """Measure a grid; 0 if the default loses in no cell."""
+    parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("grid", choices=list(GRIDS))
+    parser.add_argument("--data", nargs="*", help="data sets; default: all of the grid")
+    parser.add_argument("--epsilon", nargs="*", help="default: all of the grid")
+    parser.add_argument("--devices", nargs="*", type=int, help="fleet sizes; default: all of the grid")
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--big-repeats", type=int, default=40, help=f"of {', '.join(BIG)}")
+    parser.add_argument("--warnings", type=int, default=0, help="repetitions in which publish's warning is computed")
+    parser.add_argument("--mechanism", default="bit", help="of the numbers in the grid gaussian")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    if not available():
+        print(
+            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
+        )
+        return 2
+    others = ["prior"] if options.grid in ("devices", GAUSSIAN) else ["paper", "simplex"]
+    began, rows = time.perf_counter(), []
+    if not options.json:
+        head = "".join(f"{name[:6]:>7}" for name in (*POSTPROCESSES, "prior", "largest"))
+        print(f"{machine()}\n\n{'data':<14}{'devices':>8}{'ε':>6}{head}" + "".join(f"{f'− {o}':>14}" for o in others))
+    for name in options.data or GRIDS[options.grid]:
+        data = None if options.grid == GAUSSIAN else load(name)
+        if not options.json:
+            print(f"{name:<28}" + ("" if data is None else f"without privacy {plain(data):.1f}"))
+        for devices in options.devices or FLEETS[options.grid]:
+            for epsilon in options.epsilon or EPSILONS[options.grid]:
+                if data is None:
+                    assert devices is not None
+                    rows.append(measure_gaussian(name, epsilon, devices, options))
+                else:
+                    rows.append(measure(name, data, epsilon, devices, options))
+                if not options.json:
+                    show(rows[-1], others)
+    if options.json:
+        cells = [
+            {"data": row.data, "epsilon": row.epsilon, "devices": row.devices}
+            | {key: row.mean(key) for key in row.found if key != "warned"}
+            | {f"versus_{name}": row.versus(name) for name in others}
+            for row in rows
+        ]
+        json.dump({"title": "Estimators", "machine": machine(), "rows": cells}, sys.stdout, indent=1)
+        print()
+    else:
+        print()
+        summarise(rows, others)
+        print(f"{time.perf_counter() - began:.0f} s")
+    return int(any(row.loses(name) for row in rows for name in others))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Large batches of random acceptable reports, drawn with numpy: ids, periods, questions and answers.
+
+The distribution of the answers does not matter for the benchmarks. Devices would take minutes for as many reports.
+"""
+
+from __future__ import annotations
+
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from protocol.batches.batch import Header, trailer
+from protocol.batches.report import FIXED_BYTES
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.publisher import NOW
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+
+def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:
+    """Draw N reports of the current period, each id in the interval of its question: (N, L) uint8, L bytes each."""
+    generator = np.random.default_rng(seed)
+    layout = campaign.layout
+    head = len(layout.prefix)
+    rows = np.zeros((count, layout.record_length), np.uint8)
+    rows[:, :head] = np.frombuffer(layout.prefix, np.uint8)
+    rows[:, head : head + 8] = generator.integers(0, 256, (count, 8), dtype=np.uint8)
+    rows[:, head + 8 : head + 12] = np.frombuffer(campaign.period_at(NOW).to_bytes(4, "big"), np.uint8)
+    asked = _questions(campaign, rows[:, head : head + 4], generator)
+    rows[:, head + 12 : head + FIXED_BYTES] = asked.astype(">u2").view(np.uint8).reshape(count, 2)
+    for number, question in enumerate(campaign.questions):
+        chosen = np.flatnonzero(asked == number)
+        field = _answers(question.mechanism, layout.kind, len(chosen), generator)
+        place = head + FIXED_BYTES
+        rows[chosen, place : place + field.shape[1]] = field
+    return rows
+
+
+def batch(campaign: Campaign, rows: NDArray[np.uint8]) -> bytes:
+    """Encode a complete batch of records, (N, L) uint8."""
+    layout = campaign.layout
+    body = Header(campaign.id, layout.kind, layout.record_length).to_bytes() + rows.tobytes()
+    return body + trailer(len(rows), sha256(body).digest())
+
+
+def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
+    """Write a file of one batch with ``count`` records, ``at_once`` records in memory at a time."""
+    layout = campaign.layout
+    head = Header(campaign.id, layout.kind, layout.record_length).to_bytes()
+    digest = sha256(head)
+    with path.open("wb") as file:
+        file.write(head)
+        for number in range(-(-count // at_once)):
+            some = records(campaign, min(at_once, count - number * at_once), number).tobytes()
+            digest.update(some)
+            file.write(some)
+        file.write(trailer(count, digest.digest()))
+
+
+def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
+    """The question of each id in a stratum drawn at random: (N,) int64.
+
+    Args:
+        campaign: with its strata and intervals.
+        first: (N, 4) uint8, the first four bytes of the ids.
+        generator: draws the strata.
+    """
+    u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
+    strata = np.array([question.stratum for question in campaign.questions])
+    stratum = generator.integers(0, strata.max() + 1, len(u))
+    asked = np.zeros(len(u), np.int64)
+    for number in range(strata.max() + 1):
+        own = np.flatnonzero(strata == number)
+        bounds = np.array([campaign.questions[question].bound for question in own], np.uint64)
+        chosen = stratum == number
+        asked[chosen] = own[np.searchsorted(bounds, u[chosen], side="right")]
+    return asked
+
+
+def _answers(mechanism: Mechanism, kind: int, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
+    """Draw N possible answers of a mechanism: (N, bytes of the mechanism's answer) uint8."""
+    if mechanism.layout == SINGLE:
+        width = 4 if kind == INTEGERS else 2
+        values = generator.integers(0, mechanism.answers, count)
+        return values.astype(f">u{width}").view(np.uint8).reshape(count, width)
+    if mechanism.layout == BITS:
+        return np.packbits(generator.integers(0, 2, (count, mechanism.answers), dtype=np.uint8), axis=1)
+    parts = generator.integers(-5000, 5000, (count, mechanism.answers))
+    return parts.astype(">i4").view(np.uint8).reshape(count, 4 * mechanism.answers)

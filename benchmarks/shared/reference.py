@@ -1,0 +1,171 @@
+"""Data sets of the papers, and accuracies that an independent simulation measured on them.
+
+They are in the folder that HEARSAY_REFERENCE names, by default ``../shared``, outside the repository. The project
+does not need them.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from aggregator.tables import read_table, typed
+from protocol.features import Categorical, Feature, Numeric
+from protocol.schema import Label, Schema, build_schema
+
+FOLDER = Path(os.environ.get("HEARSAY_REFERENCE", Path(__file__).parents[3] / "shared"))
+NOT_HERE = "the reference data sets are not beside the repository; see benchmarks/shared/reference.py"
+"""What a benchmark prints that needs the data sets and does not find them."""
+LABEL = "label"
+BINS = {"australian": 2, "pima": 4}
+REDUCTIONS = {"none": ("none", 0), "pca1": ("pca", 1), "pca6": ("pca", 6), "dca": ("dca", 1)}
+
+
+class Case(NamedTuple):
+    """One row of the reference: a setting and its measured accuracy."""
+
+    data: str
+    mechanism: str
+    answers: str
+    epsilon_total: str
+    epsilon_per_answer: str
+    accuracy: float
+    sd: float
+    runs: int
+    form: str = "discrete"
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        """A name for tables and test ids."""
+        parts = [self.data, self.mechanism, self.answers, self.epsilon_per_answer]
+        if self.form != "discrete":
+            parts.append(self.form.replace(" ", "-").replace("=", "-"))
+        return "-".join(parts)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noise was added; False for rows of mechanism ``none``."""
+        return self.mechanism != "none"
+
+    @property
+    def family(self) -> str:
+        """``discrete`` or ``gaussian``."""
+        return self.form.split()[0]
+
+    @property
+    def reduction(self) -> tuple[str, int]:
+        """Method and number of components; the reference's ``dca`` is one component."""
+        return REDUCTIONS[self.form.split()[-2]]
+
+    @property
+    def fit_on(self) -> str:
+        """The records on which bounds and projection are fitted: ``pilot`` or ``train``."""
+        return self.form.partition("fit=")[2]
+
+    @property
+    def bins(self) -> int:
+        """Number of bins of a numeric feature: from the row's note, else that of the data set's other rows."""
+        return int(self.note.removeprefix("bins ")) if self.note.startswith("bins ") else BINS[self.data]
+
+
+def available() -> bool:
+    """Whether the folder with data sets and accuracies exists."""
+    return (FOLDER / "datasets" / "schema.json").is_file() and (FOLDER / "reference" / "accuracy.csv").is_file()
+
+
+def discrete_cases() -> list[Case]:
+    """The rows of setting ``local``, form ``discrete``."""
+    return [case for case in _cases() if case.form == "discrete"]
+
+
+def numeric_cases() -> list[Case]:
+    """The rows of setting ``local`` on numeric features, including rows without privacy."""
+    return [case for case in _cases() if "fit=" in case.form]
+
+
+def central_cases() -> list[Case]:
+    """The rows of setting ``central``. ``mechanism`` is the reference's name of a curator's method."""
+    return _cases("central")
+
+
+def _cases(setting: str = "local") -> list[Case]:
+    with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["setting"] == setting]
+    return [
+        Case(
+            row["data"],
+            row["mechanism"],
+            row["answers_or_parties"],
+            row["epsilon_total"],
+            row["epsilon_per_answer"],
+            float(row["accuracy"]),
+            float(row["sd_of_one_run"] or 0),
+            int(row["runs"]),
+            row["form"],
+            row["note"],
+        )
+        for row in rows
+    ]
+
+
+def numeric_data(name: str) -> tuple[pd.DataFrame, Schema]:
+    """A data set with all columns as numeric features, as in the reference.
+
+    The bounds contain all data. :class:`simulation.design.Design` replaces them by bounds fitted on the allowed
+    records.
+    """
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
+    features: list[Feature] = [
+        Numeric(column, "-1e6", "1e6", [0]) for column in map(str, frame.columns) if column != LABEL
+    ]
+    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
+    return typed(frame, schema, missing=()), schema
+
+
+def categorical_data(name: str) -> tuple[pd.DataFrame, Schema]:
+    """A data set with all columns as categorical features. Each value has a code, ``?`` too."""
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    features: list[Feature] = []
+    classes: list[str] = []
+    for column in entry["columns"]:
+        if column["name"] == LABEL:
+            classes = _values(column)
+        else:
+            features.append(Categorical(column["name"], _values(column), substitute=0))
+    schema = build_schema(Label(LABEL, classes or sorted(_class_counts(entry))), features)
+    frame = read_table(FOLDER / "datasets" / f"{name}.csv.gz")
+    return typed(frame, schema, missing=()), schema
+
+
+def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
+    """A data set with its numeric and categorical features, all parts together, and the published bounds.
+
+    A missing value counts as the first listed value, or as the middle of the bounds.
+    """
+    entry = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]
+    features: list[Feature] = []
+    for column in entry["columns"]:
+        if column["kind"] == "numeric":
+            features.append(Numeric(column["name"], str(column["min"]), str(column["max"]), [0], substitute=0))
+        elif column["name"] != LABEL:
+            features.append(Categorical(column["name"], _values(column), substitute=0))
+    schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
+    parts = [read_table(FOLDER / "datasets" / part["file"]) for part in entry["files"].values()]
+    return typed(pd.concat(parts, ignore_index=True), schema, missing=()), schema
+
+
+def _values(column: dict[str, Any]) -> list[str]:
+    listed = list(column["values"])
+    token = column.get("missing_token")
+    return [*listed, token] if token and token not in listed else listed
+
+
+def _class_counts(entry: dict[str, Any]) -> list[str]:
+    return list(next(iter(entry["files"].values()))["class_counts"])

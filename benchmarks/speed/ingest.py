@@ -1,0 +1,68 @@
+"""Time from reports to counts: decoding, and comparison with other libraries.
+
+    python -m benchmarks.speed.ingest [--reports 10000000] [--runs 7] [--peers install] [--json] [--write]
+
+Every figure is the median of at least five runs in one process on one machine. Each ratio names its baseline, whose
+runs take turns with those of the figure. One-core figures are processor time, so other programs do not count.
+``--write`` writes the figures to benchmarks/results/ingest.txt.
+"""
+
+from __future__ import annotations
+
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.shared.harness import arguments, show
+from benchmarks.speed.decoding import decoding
+from benchmarks.speed.peers import peers
+from benchmarks.speed.storing import storing
+
+if TYPE_CHECKING:
+    import argparse
+
+    from benchmarks.shared.harness import Row
+
+RESULTS = Path(__file__).parents[1] / "results" / "ingest.txt"
+TITLE = "From files of reports to counts"
+LEAST_RUNS = 5
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
+    made = arguments(TITLE)
+    made.add_argument("--reports", type=int, default=10_000_000, help="reports of layout 1 to decode")
+    made.add_argument("--runs", type=int, default=7, help="runs of which each figure is the median; at least 5")
+    made.add_argument("--peers", help="compare with other libraries: 'install' for now, or a Python that has them")
+    made.add_argument("--peer-direct", type=int, default=1_000_000, help="reports of direct, 8 values")
+    made.add_argument("--peer-oue", type=int, default=200_000, help="reports of oue, 32 values")
+    made.add_argument("--store-reports", type=int, nargs="*", default=[], help="sizes to take from files to a tally")
+    made.add_argument("--one-file", type=int, nargs="*", default=[], help="sizes to take from one batch to a tally")
+    made.add_argument("--small-files", type=int, default=0, help="files of one report to ingest")
+    made.add_argument("--workers", type=int, default=2, help="threads that ingest and count")
+    made.add_argument("--memory", type=int, default=1 << 30, help="bytes that counting may take")
+    made.add_argument("--folder", type=Path, help="where stores are made; the disk counts")
+    made.add_argument("--write", action="store_true", help=f"write the figures to {RESULTS.name}, too")
+    return made
+
+
+def main() -> None:
+    """Measure and print."""
+    chosen = parser().parse_args()
+    if chosen.runs < LEAST_RUNS:
+        parser().error("a median takes at least 5 runs")
+    rows: list[Row] = decoding(chosen.reports, chosen.runs)
+    if chosen.peers:
+        rows += peers(chosen.peers, chosen.peer_direct, chosen.peer_oue, chosen.runs)
+    sizes = (chosen.store_reports, chosen.one_file, chosen.small_files)
+    rows += storing(*sizes, chosen.runs, chosen.workers, chosen.memory, chosen.folder)
+    show(TITLE, rows, as_json=chosen.json)
+    if chosen.write:
+        with StringIO() as text, redirect_stdout(text):
+            show(f"{TITLE}; medians of {chosen.runs} runs", rows, as_json=False)
+            RESULTS.write_text(text.getvalue(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

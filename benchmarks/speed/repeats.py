@@ -1,0 +1,86 @@
+"""Time of counting by allowed memory, if every report arrived twice.
+
+    python -m benchmarks.speed.repeats [--reports 20000000] [--memory 64] [--runs 5] [--buckets 16] [--folder DIR]
+                                       [--json]
+
+Each report arrives in two files with different batches, so half of the records are repeats. The baseline is counting
+without a memory limit; its runs take turns with the other runs. The speed of the folder's and TMPDIR's disks matters.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+from benchmarks.shared import made_batches
+from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from support.publisher import NOW, Publisher
+from support.reports import opened
+
+from aggregator.store.store import create_store, open_store
+
+TITLE = "Counting reports that came twice"
+RAW = Publisher().campaign()
+FILE_REPORTS = 1_000_000
+_UNLIMITED = 1 << 40
+_MIB = 1 << 20
+
+
+def make(folder: Path, reports: int, buckets: int) -> Path:
+    """A store in which each report arrived twice: in a file of a million reports and in a file of half a million."""
+    campaign = opened(RAW)
+    store = create_store(folder / "store", RAW, buckets=buckets)
+    for number in range(-(-reports // FILE_REPORTS)):
+        made = made_batches.records(campaign, min(FILE_REPORTS, reports - number * FILE_REPORTS), number)
+        half = len(made) // 2
+        files = []
+        for place, some in enumerate((made, made[:half], made[half:])):
+            files.append(folder / f"{number}-{place}.hsr")
+            files[-1].write_bytes(made_batches.batch(campaign, some))
+        store.ingest(files, now=NOW)
+        for file in files:
+            file.unlink()
+    return store.path
+
+
+def tally(path: Path, memory: int, reports: int) -> None:
+    """Count the reports and check that every report counts once."""
+    store = open_store(path)
+    store.memory_bytes = memory
+    found = store.tally_report()
+    assert (found.reports, found.rejected) == (reports, {"report_replayed": reports}), "every report counts once"
+
+
+def counting(reports: int, memories: list[int], runs: int, buckets: int, folder: Path | None) -> list[Row]:
+    """One row per memory limit, counting without limit first."""
+    with tempfile.TemporaryDirectory(dir=folder) as home:
+        path = make(Path(home), reports, buckets)
+        limits = [_UNLIMITED, *(memory * _MIB for memory in memories)]
+        tally(path, _UNLIMITED, reports)  # brings the parts into the page cache
+        seconds = interleaved_seconds([partial(tally, path, limit, reports) for limit in limits], runs)
+    names = ["no limit", *(f"--memory {memory}MiB" for memory in memories)]
+    return [
+        Row(f"{reports:,} reports twice, {name}", taken, "s", "no limit", taken / seconds[0])
+        for name, taken in zip(names, seconds, strict=True)
+    ]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = arguments(TITLE)
+    parser.add_argument("--reports", type=int, default=20_000_000, help="different reports")
+    parser.add_argument("--memory", type=int, nargs="+", default=[64], help="MiB that counting may take")
+    parser.add_argument("--runs", type=int, default=5, help="runs of which each figure is the median")
+    parser.add_argument("--buckets", type=int, default=16, help="of the store; fewer reports in fewer are as many each")
+    parser.add_argument("--folder", type=Path, help="where the store is made; the disk counts")
+    chosen = parser.parse_args()
+    rows = counting(chosen.reports, chosen.memory, chosen.runs, chosen.buckets, chosen.folder)
+    show(f"{TITLE}; medians of {chosen.runs} runs", rows, as_json=chosen.json)
+
+
+if __name__ == "__main__":
+    main()
