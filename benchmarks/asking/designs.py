@@ -35,7 +35,7 @@ from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import drawn_trial
 from benchmarks.models.estimators import LABEL, TEST_SHARE, load
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import available
+from benchmarks.shared.reference import NOT_HERE, available
 from protocol.epsilon import micro_epsilon
 from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
 from simulation.experiment import SimulationConfig, seeded_entropy
@@ -144,9 +144,7 @@ def main() -> int:
     parser.add_argument("--drawn", action="store_true", help="draw counts, and no reports; for all and refine")
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     if options.drawn and set(options.design) - {ALL, REFINE}:
         parser.error("--drawn is for the designs all and refine")

@@ -36,7 +36,7 @@ from aggregator.central.records import Records, read_records
 from aggregator.central.terms import CHANGE, CHANGE_FEATURES, EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import Case, available, central_cases, mixed_data
+from benchmarks.shared.reference import NOT_HERE, Case, available, central_cases, mixed_data
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
 
@@ -227,7 +227,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the folds; noise is always fresh")
     options = parser.parse_args()
     if not available():
-        print("the reference data sets are not here; set HEARSAY_REFERENCE to their folder", file=sys.stderr)
+        print(NOT_HERE, file=sys.stderr)
         return 0
     if options.vary:
         vary(options)

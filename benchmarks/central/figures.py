@@ -50,7 +50,7 @@ from benchmarks.central.accuracy import METHODS, NOISE, Data
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
 from benchmarks.shared.harness import interleaved_seconds, machine
 from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import available
+from benchmarks.shared.reference import NOT_HERE, available
 from protocol import SCALE
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
@@ -397,7 +397,7 @@ def main() -> int:
     set_sizes(options)
     is_uci = options.command != "time" and any(name in DATA for name in options.data)
     if is_uci and not options.draw and not available():
-        print("the reference data sets are not here; set HEARSAY_REFERENCE to their folder", file=sys.stderr)
+        print(NOT_HERE, file=sys.stderr)
         return 2
     began = time.perf_counter()
     try:

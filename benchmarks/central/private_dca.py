@@ -24,7 +24,7 @@ from aggregator.models.reduction import DEFAULT_RIDGE, Moments, directions_of, m
 from aggregator.plots import Line, line_chart
 from aggregator.tables import read_table, typed
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import FOLDER, LABEL, available
+from benchmarks.shared.reference import FOLDER, LABEL, NOT_HERE, available
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Numeric
@@ -101,9 +101,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=PLOT)
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     found = [point for name, records in settings().items() for point in points(name, records, options.repeats)]
     options.out.parent.mkdir(parents=True, exist_ok=True)

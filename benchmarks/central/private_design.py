@@ -20,7 +20,7 @@ from aggregator.choosing.from_private_pilot import DesignTerms, choose
 from aggregator.forecast.population import Population
 from aggregator.schema_file import SchemaFile
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import available, categorical_data
+from benchmarks.shared.reference import NOT_HERE, available, categorical_data
 from protocol.epsilon import MICRO
 
 if TYPE_CHECKING:
@@ -58,9 +58,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=4)
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     frame, schema = categorical_data(DATA)
     population = Population.of_frame(frame, schema)

@@ -25,7 +25,15 @@ import numpy as np
 from aggregator.models.baselines import fit_plain, fit_plain_gaussian
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import Case, available, categorical_data, discrete_cases, numeric_cases, numeric_data
+from benchmarks.shared.reference import (
+    NOT_HERE,
+    Case,
+    available,
+    categorical_data,
+    discrete_cases,
+    numeric_cases,
+    numeric_data,
+)
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design
@@ -141,9 +149,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     jobs = _jobs(options)
     with ProcessPoolExecutor() as pool:

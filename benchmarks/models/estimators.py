@@ -41,7 +41,7 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import BINS, FOLDER, available
+from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
 from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
@@ -314,9 +314,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     others = ["prior"] if options.grid in ("devices", GAUSSIAN) else ["paper", "simplex"]
     began, rows = time.perf_counter(), []

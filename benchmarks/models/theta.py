@@ -19,7 +19,7 @@ from aggregator.plots import Line, line_chart
 from aggregator.publishing.campaigns import CampaignParameters
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import available, categorical_data
+from benchmarks.shared.reference import NOT_HERE, available, categorical_data
 from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism
@@ -70,9 +70,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=PLOT)
     options = parser.parse_args()
     if not available():
-        print(
-            "the reference data sets are not beside the repository; see benchmarks/shared/reference.py", file=sys.stderr
-        )
+        print(NOT_HERE, file=sys.stderr)
         return 2
     jobs = [(theta, answers) for answers in ("one", "all") for theta in THETAS]
     with ProcessPoolExecutor() as pool:

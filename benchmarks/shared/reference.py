@@ -19,7 +19,7 @@ from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
 
 FOLDER = Path(os.environ.get("HEARSAY_REFERENCE", Path(__file__).parents[3] / "shared"))
-NOT_HERE = "the reference data sets are not beside the repository; see benchmarks/shared/reference.py"
+NOT_HERE = "the reference data sets are not here; set HEARSAY_REFERENCE to their folder"
 """What a benchmark prints that needs the data sets and does not find them."""
 LABEL = "label"
 BINS = {"australian": 2, "pima": 4}
