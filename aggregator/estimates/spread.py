@@ -73,6 +73,16 @@ def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: i
         return np.asarray(totals / asked**2, np.float64)
 
 
+def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
+    """Variances of the means that :func:`moments` returns, of the added noise alone, for these devices or records.
+
+    Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
+    """
+    totals, asked = _totals((Estimated(one.subject, one.n, one.noise_variance) for one in found), schema, power)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(totals / asked**2, np.float64)
+
+
 def _totals(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
     """Sums of the estimates about moments of this power, and numbers of answers: shape (numbers, k) float64 each."""
     classes = len(schema.label.classes)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.spread import moment_variances, moments
+from aggregator.models.noisy_sums.floored import floored_normal
+from aggregator.models.noisy_sums.printed import printed_normal
 from aggregator.models.posterior.moments import Moments, shrunk
 from aggregator.models.postprocess import check_postprocess
 from protocol.documents.campaign import GAUSSIAN
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
 """Families with a normal distribution per number and class. The truncated one has the same parameters."""
 SHRINKS = "posterior"
-"""Post-processing that shrinks means and variances by their noise. The others use the moments alone."""
+"""Post-processing that shrinks means and variances by their noise."""
+OF_SUMS = {"printed": printed_normal, "floored": floored_normal}
+"""Post-processings with means and variances of their own. The rest use the clipped moments alone."""
 _UNIFORM_VARIANCE = 1 / 3
 """Variance of the uniform distribution on [−1, 1], for a number without answers."""
 
@@ -82,7 +86,10 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
     errors = [moment_variances(statistics.questions, schema, power) for power in (1, 2)]
     terms: list[NormalParameters | Floats] = []
     for index in range(len(schema.observed)):
-        if index in schema.numeric:
+        if index in schema.numeric and postprocess in OF_SUMS:
+            mean, variance = OF_SUMS[postprocess](statistics, index)
+            terms.append(NormalParameters(mean, np.maximum(variance, floor)))
+        elif index in schema.numeric:
             place = schema.numeric.index(index)
             share = _share(statistics, index, prior)
             found = Moments(first[place], second[place], errors[0][place], errors[1][place], share)
