@@ -7,9 +7,10 @@ This module has the public names. Each name imports its libraries (numpy, pandas
 that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
-    schema             read_table, draft_schema, load_schema
+    schema             read_table, draft_schema, load_schema; bin_records, for --private
+    projection         project_records, for --private
     plan               plan
-    design             design
+    design             design; design_records, for --private-epsilon
     refine             refine, sign_candidates
     campaign           make_campaign, end_campaign
     ingest             ingest                    (or Store.ingest)
@@ -60,10 +61,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BudgetFile",
     "Model",
+    "bin_records",
     "compare",
     "count",
     "create_workspace",
     "design",
+    "design_records",
     "draft_schema",
     "end_campaign",
     "evaluate",
@@ -80,6 +83,7 @@ __all__ = [
     "open_workspace",
     "plan",
     "predict_file",
+    "project_records",
     "publish_tree",
     "read_table",
     "refine",
@@ -95,8 +99,10 @@ _HOMES = {
     **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
     "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
     "Model": ("aggregator.models.scoring", "Model"),
+    "bin_records": ("aggregator.central.pilots.binning", "bin_records"),
     "compare": ("aggregator.comparison.difference", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
+    "design_records": ("aggregator.choosing.from_private_pilot", "design_records"),
     "draft_schema": ("aggregator.schema_draft", "draft_schema"),
     "fit_records": ("aggregator.central.curating", "fit_records"),
     "export": ("aggregator.store.export", "export"),
@@ -107,6 +113,7 @@ _HOMES = {
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
     "plan": ("aggregator.forecast.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
+    "project_records": ("aggregator.central.pilots.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "read_table": ("aggregator.tables", "read_table"),
     "status": ("aggregator.store.status", "status"),

@@ -288,7 +288,8 @@ def _differs(
 
     Returns:
         (R,) intp, the stretches that can be compared, and their p-values: (R, K) float64, one for each count of a
-        :class:`~protocol.mechanisms.FrequencyMechanism`, one for each estimate of other mechanisms.
+        :class:`~protocol.mechanisms.FrequencyMechanism`, one for each estimate of other mechanisms. Without any
+        stretch (R = 0) the second array is empty.
     """
     mechanism, total = campaign.questions[number].mechanism, int(n.sum())
     sums, is_frequency = counts.sum(axis=0), isinstance(campaign.questions[number].mechanism, FrequencyMechanism)
@@ -299,6 +300,8 @@ def _differs(
         rarer = np.broadcast_to(np.minimum(sums, total - sums), counts.shape)
         shares = np.broadcast_to(own / total, counts.shape)
         return rows, two_sided(np.where(fewer, counts, own - counts), rarer, shares)
+    if not rows.size:
+        return rows, np.empty((0, 0))
     rest = total - own
     here = _means(mechanism, own, counts)
     there = _means(mechanism, rest, sums - counts)

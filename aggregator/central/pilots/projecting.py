@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from aggregator.central.quantiles import check_edges, edges_cost, private_edges
 from aggregator.central.records import read_records
 from aggregator.central.second_moments import MomentTerms, noise_of, release
 from aggregator.central.terms import CHANGE
+from aggregator.files import write_output
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
 from aggregator.models.pilot import read_pilot
 from aggregator.models.reduction import (
@@ -35,6 +37,7 @@ from aggregator.models.reduction import (
     numeric_inputs,
     with_projection,
 )
+from aggregator.publishing.projection_file import projection_text
 from aggregator.tables import MISSING_TOKENS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -113,6 +116,18 @@ class PrivateProjection(NamedTuple):
     directions: Directions
     facts: dict[str, Any]
     paid: PilotCost | None = None
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the projection file, for the argument ``projection`` of ``aggregator.make_campaign``.
+
+        ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``, ``output_invalid``.
+            StorageError: ``disk_full``, ``io_failed``.
+        """
+        pilots = () if self.paid is None else (self.paid,)
+        write_output(Path(path), projection_text(self.schema, self.facts, pilots).encode(), force=force)
 
 
 def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:

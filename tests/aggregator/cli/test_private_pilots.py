@@ -10,7 +10,9 @@ import pytest
 from support.commands import run
 from support.failures import reason
 
+import aggregator
 from aggregator.central.pilots import binning, projecting
+from aggregator.choosing.from_private_pilot import DesignTerms
 from aggregator.choosing.schema_text import schema_text
 from aggregator.models.pilot import check_pilot, outside
 from aggregator.models.reduction import fit_projection
@@ -214,3 +216,22 @@ def test_a_wrong_cost_in_a_schema_file_or_projection_file_is_refused(wrong, tmp_
     assert reason(load_pilots, path) == "projection_invalid"
     right = text.replace(wrong, "epsilon_micro = 1")
     assert parse_schema_text(schema_text(parse_schema_text(right))).pilots == parse_schema_text(right).pilots != ()
+
+
+def test_python_makes_the_same_private_results_and_campaigns_state_what_they_cost(folder):
+    run("init", "work", "--no-passphrase")
+    table, public = aggregator.read_table("a.csv"), aggregator.load_schema("s.toml")
+    with aggregator.BudgetFile.open("w.hsb") as paying:
+        hides = paying.adjacency
+        binned = aggregator.bin_records(table, public, binning.BinTerms(8, 500_000, hides), paying)
+        terms = projecting.ProjectionTerms("dca", 1, 500_000, adjacency=hides)
+        made = aggregator.project_records(table, binned.schema, terms, paying)
+        made.save("p.json")
+        assert reason(lambda: made.save("p.json")) == "output_exists"
+        asked = DesignTerms(500_000, hides, 2_000, 1_000_000)
+        chosen = aggregator.design_records(table, binned, asked, paying)
+    assert float(spent()) == pytest.approx(1.5, abs=1e-3)
+    first = aggregator.make_campaign("work", binned, epsilon=1, mechanism="auto", projection="p.json").campaign
+    assert [one.epsilon_micro for one in first.pilots] == [one.epsilon_micro for one in (*binned.pilots, made.paid)]
+    few = aggregator.make_campaign("work", chosen.file, epsilon=1, mechanism="auto", class_question=False, name="few")
+    assert [one.what for one in few.campaign.pilots] == [binned.pilots[0].what, chosen.paid.what]

@@ -97,6 +97,14 @@ def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
     assert {"periods", "range", "set bits"} <= kinds
 
 
+@pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
+def test_periods_of_few_answers_are_not_compared(mechanism):
+    """Estimates of ``she`` are compared from 100 answers on. No question has as many in a period here."""
+    campaign = bench.campaign_of(SETTING._replace(mechanism=mechanism))
+    made = bench.honest_rows(campaign, 300, np.random.default_rng(5))
+    assert bench.alarms_of(campaign, made).raised == ()
+
+
 def test_strata_of_unlike_sizes_are_told():
     """With three answers a question may have a stratum of its own. Its reports are as many as those of the others."""
     campaign = bench.campaign_of(SETTING._replace(answers=3))
