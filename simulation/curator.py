@@ -14,7 +14,7 @@ from aggregator.central.curating import SEED_BYTES
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.table import DEFAULT, default_noise, method_of
 from aggregator.central.records import read_records
-from aggregator.central.terms import CHANGE, FitTerms
+from aggregator.central.terms import FitTerms
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.models.scoring import Model
@@ -23,6 +23,7 @@ from edge_sdk import Device
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
+from protocol.sums.adjacency import CHANGE
 from simulation.experiment import Trial
 from simulation.running import accuracies, randomness_of, run_trials, simulated_workspace
 

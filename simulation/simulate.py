@@ -10,7 +10,7 @@ from click.core import ParameterSource
 from aggregator.ask_table import ask_of
 from aggregator.central.methods.table import DEFAULT as DEFAULT_METHOD
 from aggregator.central.methods.table import METHODS
-from aggregator.central.terms import ADJACENCIES, DIVISIONS, FitTerms
+from aggregator.central.terms import DIVISIONS, FitTerms
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.estimates.showing import as_range, as_share
@@ -18,6 +18,7 @@ from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
+from protocol.sums.adjacency import ADJACENCIES
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare
 from simulation.settings import CENTRAL, CENTRAL_ONLY, DEFAULT_TEST_SHARE, LOCAL, LOCAL_ONLY, TRUSTS, Settings

@@ -1,49 +1,29 @@
-"""What a curator's fit costs: sensitivities of exact vectors, the division of ε among them, and the sum.
+"""What a curator's fit costs: the division of ε among exact vectors, and the sum.
 
-A *vector* is one list of integers that is released with noise, such as the counts of a table or the sums of a number in
-all classes. Its sensitivity Δ is the largest Σ|difference| between neighbours. Discrete Laplace noise of rate ε'/Δ on
-every entry gives the vector ε'-differential privacy. Vectors of one fit compose sequentially: their ε add up. Within a
-vector the classes are disjoint parts of the records, which Δ takes into account: a changed label touches two classes.
+Vectors (:mod:`protocol.sums.vectors`) of one fit compose sequentially: their ε add up. Within a vector the classes are
+disjoint parts of the records, which the sensitivity Δ (:data:`protocol.sums.adjacency.SENSITIVITIES`) takes into
+account: a changed label touches two classes.
 
-    vector                                  add-remove   change   change-features
-    counts of the classes                   1            2        0
-    counts of value × class                 1            2        2
-    counts of present/missing × class       1            2        2
-    sums of u by class, |u| ≤ S             S            2S       2S
-    sums of ⌊u²/S⌋ by class                 S            2S       S
-
-Source: Dwork, McSherry, Nissim, Smith (TCC 2006); Ghosh, Roughgarden, Sundararajan (2009) for the discrete noise; Bun,
-Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7.
+Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from math import exp, expm1
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES, EQUAL, TWO_TO_ONE
+from aggregator.central.terms import EQUAL, TWO_TO_ONE
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
-from protocol.mechanisms.noise import discrete_laplace
-from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE
+from protocol.questions import CLASS, MOMENT
+from protocol.sums.adjacency import SENSITIVITIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from protocol.questions import Subject
-    from protocol.stream import Stream
-
-_COUNTS = {ADD_REMOVE: 1, CHANGE: 2, CHANGE_FEATURES: 2}
-SENSITIVITIES: Mapping[tuple[str, int | None], Mapping[str, int]] = {
-    (CLASS, None): {ADD_REMOVE: 1, CHANGE: 2, CHANGE_FEATURES: 0},
-    (CELL, None): _COUNTS,
-    (PRESENT, None): _COUNTS,
-    (MOMENT, 1): {ADD_REMOVE: SCALE, CHANGE: 2 * SCALE, CHANGE_FEATURES: 2 * SCALE},
-    (MOMENT, SQUARE): {ADD_REMOVE: SCALE, CHANGE: 2 * SCALE, CHANGE_FEATURES: SCALE},
-}
-"""Kind and power of a subject → adjacency → L1 sensitivity of its sums over records, in counts or units of 1/S."""
+    from protocol.sums.vectors import Vector
 
 
 class Cost(NamedTuple):
@@ -70,30 +50,6 @@ class Budget(NamedTuple):
     def epsilon(self) -> Fraction:
         """ε as a fraction."""
         return Fraction(self.epsilon_micro, MICRO)
-
-
-class Vector(NamedTuple):
-    """One exact vector and its share of the budget.
-
-    Attributes:
-        subject: what the entries are about.
-        values: K exact integers.
-        sensitivity: Δ for the fit's adjacency; 0 if neighbours never differ in the entries.
-        epsilon_micro: ε of the vector in millionths; 0 if Δ is 0.
-    """
-
-    subject: Subject
-    values: tuple[int, ...]
-    sensitivity: int
-    epsilon_micro: int
-
-
-class Noisy(NamedTuple):
-    """A vector with noise: K integers, and the variance of the noise of one entry."""
-
-    subject: Subject
-    values: tuple[int, ...]
-    variance: float
 
 
 def cost_of(shares: Iterable[int]) -> Cost:
@@ -155,26 +111,6 @@ def _worth(subject: Subject, classes: int, adjacency: str) -> Fraction:
     else:
         weight, relative = float(subject.size // classes) ** 2, float(delta)
     return Fraction(max(round(MICRO * (weight * relative**2) ** (1 / 3)), 1), MICRO)
-
-
-def with_noise(vector: Vector, stream: Stream) -> Noisy:
-    """Add discrete Laplace noise P(m) ∝ e^{−|m| ε'/Δ} to every entry; entries of sensitivity 0 stay exact.
-
-    Args:
-        vector: exact integers, Δ and ε'.
-        stream: the randomness; its position advances.
-    """
-    if not vector.sensitivity:
-        return Noisy(vector.subject, vector.values, 0.0)
-    rate = Fraction(vector.epsilon_micro, MICRO * vector.sensitivity)
-    s, t = rate.numerator, rate.denominator
-    values = tuple(value + discrete_laplace(stream, s, t) for value in vector.values)
-    return Noisy(vector.subject, values, laplace_variance(rate))
-
-
-def laplace_variance(rate: Fraction) -> float:
-    """Variance of an integer m with P(m) ∝ e^{−|m|·rate}: 2q/(1 − q)², q = e^{−rate}."""
-    return 2 * exp(-float(rate)) / expm1(-float(rate)) ** 2
 
 
 def privacy_loss(first: Sequence[Vector], second: Sequence[Vector]) -> Fraction:

@@ -22,11 +22,11 @@ from aggregator.central.accounting import Cost
 from aggregator.central.budget_store import BudgetStore, create_file, damaged
 from aggregator.central.composition import Left, Spending, Total, checked, decimal_text, read_decimal, total
 from aggregator.central.data_digest import KEY_BYTES, digest_of, halves_of
-from aggregator.central.terms import ADJACENCIES, CHANGE
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -130,7 +130,7 @@ class BudgetFile:
             name: of the budget.
             epsilon_micro: ε of all queries together, in millionths.
             delta: δ of all queries together.
-            adjacency: one of :data:`aggregator.central.terms.ADJACENCIES`.
+            adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
             random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
             clock: seconds since 1970.

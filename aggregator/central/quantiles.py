@@ -26,11 +26,11 @@ import numpy as np
 
 from aggregator.central.accounting import Cost, cost_of
 from aggregator.central.noise.whole_numbers import below
-from aggregator.central.terms import ADD_REMOVE
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.noise.rational_bounds import exp_below
+from protocol.sums.adjacency import ADD_REMOVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

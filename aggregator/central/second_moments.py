@@ -29,15 +29,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.accounting import Cost, cost_of, laplace_variance
+from aggregator.central.accounting import Cost, cost_of
 from aggregator.central.noise.whole_numbers import discrete_gaussian
-from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from aggregator.models.reduction import Moments
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.rational_bounds import log_above, root_above
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+from protocol.sums.vectors import laplace_variance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +62,7 @@ class MomentTerms(NamedTuple):
         has_missing: whether a record may lack a number.
         epsilon_micro: ε in millionths.
         delta: δ; 0 for pure differential privacy.
-        adjacency: one of :data:`aggregator.central.terms.ADJACENCIES`.
+        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
     """
 
     inputs: int

@@ -14,18 +14,10 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     from protocol.schema import Schema
-
-ADD_REMOVE, CHANGE, CHANGE_FEATURES = "add-remove", "change", "change-features"
-ADJACENCIES = (ADD_REMOVE, CHANGE, CHANGE_FEATURES)
-"""Which data sets are neighbours, which differential privacy makes hard to tell apart.
-
-``add-remove``: one record more; the number of records is not public. ``change``: one record is replaced; the number of
-records is public. ``change-features``: the features of one record are replaced, its label stays; the sizes of the
-classes are public.
-"""
 
 EQUAL, TWO_TO_ONE, WORTH = "equal", "2:1", "worth"
 DIVISIONS = (EQUAL, TWO_TO_ONE, WORTH)
@@ -47,7 +39,7 @@ class FitTerms(NamedTuple):
         method: a key of :data:`aggregator.central.methods.table.METHODS`.
         epsilon_micro: total ε of the fit, in millionths.
         delta: total δ of the fit; 0 for pure differential privacy.
-        adjacency: one of :data:`ADJACENCIES`.
+        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
         division: one of :data:`DIVISIONS`.
         noise: kind of noise of the methods with smooth sensitivity; None for the other methods.
         family: ``discrete``, ``gaussian`` or ``truncated-gaussian``.

@@ -28,7 +28,7 @@ from aggregator.central.data_digest import record_bytes
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.pilots.noisy_max import noisy_max
 from aggregator.central.records import Records
-from aggregator.central.terms import ADD_REMOVE, FitTerms
+from aggregator.central.terms import FitTerms
 from aggregator.choosing.codings import (
     AS_STATED,
     EDGES,
@@ -54,6 +54,7 @@ from protocol.features import Numeric
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.schema import build_schema
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

@@ -33,12 +33,13 @@ from aggregator.central.methods import smooth
 from aggregator.central.methods.bun_steinke import BunSteinke
 from aggregator.central.noise.calibrating import published
 from aggregator.central.records import Records, read_records
-from aggregator.central.terms import CHANGE, CHANGE_FEATURES, EQUAL, TWO_TO_ONE, FitTerms
+from aggregator.central.terms import EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, available, central_cases, mixed_data
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
+from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
     import argparse

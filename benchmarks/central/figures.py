@@ -29,7 +29,7 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from aggregator.central.accounting import SENSITIVITIES, divide
+from aggregator.central.accounting import divide
 from aggregator.central.fitting import fit
 from aggregator.central.methods import sums
 from aggregator.central.methods.base import subjects_of
@@ -43,7 +43,7 @@ from aggregator.central.smooth_sensitivity import (
     smooth_sensitivity_of_mean,
     smooth_sensitivity_of_variance,
 )
-from aggregator.central.terms import CHANGE, CHANGE_FEATURES, DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
+from aggregator.central.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
 from aggregator.models.encoding import recognise
 from aggregator.plots import Line, line_chart
 from benchmarks.central.accuracy import METHODS, NOISE, Data
@@ -55,6 +55,7 @@ from protocol import SCALE
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.questions import MOMENT, PRESENT, Subject
+from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES, SENSITIVITIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

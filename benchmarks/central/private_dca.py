@@ -19,7 +19,6 @@ import numpy as np
 
 from aggregator.central.pilots.projecting import ProjectionTerms, project
 from aggregator.central.records import Records, read_records
-from aggregator.central.terms import ADD_REMOVE, CHANGE
 from aggregator.models.reduction import DEFAULT_RIDGE, Moments, directions_of, moments_of
 from aggregator.plots import Line, line_chart
 from aggregator.tables import read_table, typed
@@ -29,6 +28,7 @@ from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Numeric
 from protocol.schema import Label, build_schema
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 
 PLOT = Path(__file__).parents[2] / "docs" / "plots" / "private_dca.svg"
 EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)

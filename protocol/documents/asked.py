@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.document import Header
     from protocol.features import Feature, Grouped
     from protocol.projection import Component
-    from protocol.questions import Question
+    from protocol.questions import Question, Subject
 
 GROUPS = "groups"
 """Key of a campaign's payload, and the entry of ``crit`` that belongs to it."""
@@ -125,8 +125,8 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
     return stated._replace(groups=tuple(found))
 
 
-def check_groups_asked(stated: Schema, questions: Sequence[Question], reason: str) -> None:
-    """Refuse groups of a feature whose values no question asks about.
+def check_groups_asked(stated: Schema, questions: Sequence[Question | Subject], reason: str) -> None:
+    """Refuse groups of a feature whose values no question, and no released vector of a node, is about.
 
     Raises:
         DocumentError: with ``reason``.

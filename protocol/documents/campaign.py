@@ -10,37 +10,25 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol import canonical, mechanisms
+from protocol import canonical
 from protocol.batches.report import Layout, layout_for
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
 from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
+from protocol.documents.campaign_questions import parse_questions
 from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
-from protocol.documents.named_models import MAX_MODELS, check_compared, named_fields, read_named
+from protocol.documents.named_models import check_compared, named_fields, read_named
+from protocol.documents.node_terms import NodeTerms, node_fields, node_loss, parse_nodes
 from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
 from protocol.documents.series import Series, parse_series
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
-from protocol.questions import (
-    CELL,
-    CLASS,
-    MOMENT,
-    MOMENTS,
-    OUTCOME,
-    PRESENT,
-    RIGHT,
-    Assignment,
-    Question,
-    Subject,
-    unfit,
-)
+from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Assignment, Question
 from protocol.schema import FROM_RECORD, Schema, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.features import Feature, Grouped
-    from protocol.projection import Component
     from protocol.schema import Check
 
 _REASON = "invalid_campaign"
@@ -71,6 +59,7 @@ UNDERSTOOD = frozenset(
         "model",
         "model_names",
         "models",
+        "nodes",
         "pilots",
         "projection",
         "purpose",
@@ -128,6 +117,8 @@ class Campaign(NamedTuple):
         model_names: names of the compared models, in the same order.
         series: the series in which a device answers at most once, with this campaign's share; None if there is none.
         pilots: what was learned from records of a curator, and what it cost the people in them.
+        nodes: terms of a campaign for nodes, which hold many records each and send noisy sums; None of a campaign for
+            devices. With ``nodes``, ``epsilon_micro`` is for adding or removing one record of a node, per period.
     """
 
     id: bytes
@@ -149,6 +140,7 @@ class Campaign(NamedTuple):
     models: tuple[bytes, ...] = ()
     model_names: tuple[str, ...] = ()
     pilots: tuple[PilotCost, ...] = ()
+    nodes: NodeTerms | None = None
 
     @property
     def evaluated(self) -> tuple[bytes, ...]:
@@ -157,8 +149,8 @@ class Campaign(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether this version only ends the versions before it: it asks no question and spends no ε."""
-        return not self.questions
+        """Whether this version only ends the versions before it: it asks nobody and spends no ε."""
+        return not self.questions and self.nodes is None
 
     @property
     def report_bytes(self) -> int:
@@ -189,7 +181,12 @@ class Campaign(NamedTuple):
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exact worst privacy loss of one device in one period, in nats: of all its answers of the period together."""
+        """Exact worst privacy loss of one period, in nats: of all answers of a device, or of a node's summary.
+
+        Of a summary: for adding or removing one record.
+        """
+        if self.nodes is not None:
+            return node_loss(self.schema, self.fit.family, self.epsilon_micro)
         return privacy_loss(self.questions)
 
 
@@ -208,14 +205,15 @@ def build_payload(
     series: Series | None = None,
     models: Mapping[str, bytes] = MappingProxyType({}),
     pilots: tuple[PilotCost, ...] = (),
+    nodes: NodeTerms | None = None,
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
     The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. But ``schema`` is
     all that the document states, with the groups, and the features of ``questions`` are indices in ``schema.observed``.
     ``models`` has the name of each compared model with its digest, in the order of the indices. ``crit`` names the keys
-    of models, groups and series. The layout and the number of answers follow from the questions. A payload without
-    questions and with an ε of 0 ends the versions before it.
+    of models, groups, series and nodes. The layout and the number of answers follow from the questions. A payload
+    without questions and nodes and with an ε of 0 ends the versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
@@ -226,6 +224,7 @@ def build_payload(
     layout = layout_for([question.mechanism for question in questions])
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
+    critical |= node_fields(nodes)
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
@@ -269,11 +268,15 @@ def parse_campaign(payload: bytes) -> Campaign:
     fit = _parse_fit(body)
     answers = read_integer(body, "answers", 0, 65535, _REASON)
     epsilon_micro = read_integer(body, "epsilon_micro", 0, 65535 * MAX_ANSWER_MICRO, _REASON)
-    stated_questions = _parse_questions(body, grouped, fit.family)
-    check_groups_asked(grouped, stated_questions, _REASON)
+    stated_questions = parse_questions(body, grouped, _KINDS[fit.family])
+    nodes = parse_nodes(body, header, grouped, fit.family, epsilon_micro)
+    if nodes is None:
+        check_groups_asked(grouped, stated_questions, _REASON)
     whole = fit.family == EVALUATION or not stated_questions
     asked, questions = (schema, stated_questions) if whole else asked_of(grouped, stated_questions)
-    if 0 in (len(questions), answers, epsilon_micro):
+    if nodes is not None:
+        asked = grouped
+    elif 0 in (len(questions), answers, epsilon_micro):
         check_ended(questions, answers, epsilon_micro)
     else:
         check_strata(questions, answers)
@@ -306,75 +309,8 @@ def parse_campaign(payload: bytes) -> Campaign:
         model_names=named.names,
         series=parse_series(body, header, answers),
         pilots=parse_pilots(body),
+        nodes=nodes,
     )
-
-
-def _parse_questions(body: dict[str, Any], schema: Schema, family: str) -> tuple[Question, ...]:
-    entries = read_field(body, "questions", list, _REASON)
-    if len(entries) > 65535 or not all(isinstance(entry, dict) for entry in entries):
-        raise DocumentError(_REASON, "it has too many questions, or one that is not a map")
-    parts = _Parts(len(schema.label.classes), schema.observed, frozenset(schema.numeric))
-    return tuple(_parse_question(entry, parts, family) for entry in entries)
-
-
-class _Parts(NamedTuple):
-    """Number of classes, the observed features and the indices of the numbers: computed once for all questions."""
-
-    classes: int
-    observed: tuple[Feature | Component | Grouped, ...]
-    numeric: frozenset[int]
-
-
-def _parse_question(entry: dict[str, Any], schema: _Parts, family: str) -> Question:
-    subject = _parse_subject(entry, schema, family)
-    stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
-    bound = read_integer(entry, "bound", 1, _WORD, _REASON)
-    reason, problem = _REASON, ""
-    try:
-        mechanism = mechanisms.from_dict(entry.get("mechanism"))
-        problem = unfit(subject, mechanism, len(schema.numeric))
-        if not problem:
-            return Question(subject, stratum, bound, mechanism)
-    except InputError as error:
-        reason = "epsilon_understated" if error.reason == "loss_unbounded" else _REASON
-        problem = error.detail
-    raise DocumentError(reason, problem)
-
-
-def _parse_subject(entry: dict[str, Any], schema: _Parts, family: str) -> Subject:
-    kind = read_text(entry, "kind", _REASON)
-    if kind not in _KINDS[family]:
-        raise DocumentError(_REASON, "a question is of a kind that its family does not ask")
-    classes = schema.classes
-    if family == EVALUATION:
-        return _parse_evaluating(entry, kind, classes)
-    feature = power = of_class = None
-    size = classes
-    if kind in (CELL, PRESENT, MOMENT):
-        feature = read_integer(entry, "feature", 0, len(schema.observed) - 1, _REASON)
-        number = feature in schema.numeric
-        if (kind != CELL and not number) or (kind == CELL and family == GAUSSIAN and number):
-            raise DocumentError(_REASON, "a question is about a feature of another kind")
-    if kind in (MOMENT, MOMENTS):
-        power = read_integer(entry, "power", 1, 2, _REASON)
-    if kind == CELL and feature is not None:
-        size = classes * schema.observed[feature].size
-    elif kind == PRESENT:
-        size = 2 * classes
-    elif kind == MOMENTS:
-        size = classes * len(schema.numeric)
-    elif kind == MOMENT and "class" in entry:
-        of_class = read_integer(entry, "class", 0, classes - 1, _REASON)
-        size = 1
-    return Subject(kind, feature, read_integer(entry, "size", size, size, _REASON), power, of_class)
-
-
-def _parse_evaluating(entry: dict[str, Any], kind: str, classes: int) -> Subject:
-    """Subject of an evaluation's question: true and predicted class, or whether one of several models is right."""
-    size, model = classes**2, None
-    if kind == RIGHT:
-        size, model = 2, read_integer(entry, "model", 0, MAX_MODELS - 1, _REASON)
-    return Subject(kind, None, read_integer(entry, "size", size, size, _REASON), model=model)
 
 
 def _check_layout(body: dict[str, Any], questions: tuple[Question, ...]) -> Layout:

@@ -30,11 +30,17 @@ PAYLOAD_TYPES = {
     "root": "application/vnd.hearsay.root.v1+msgpack",
     "campaign": "application/vnd.hearsay.campaign.v1+msgpack",
     "model": "application/vnd.hearsay.model.v1+msgpack",
+    "nodes": "application/vnd.hearsay.nodes.v1+msgpack",
+    "node": "application/vnd.hearsay.node.v1+msgpack",
 }
-"""Role → payload type. The payload type determines the role whose keys must sign."""
+"""Role → payload type. The payload type determines whose keys must sign: those of the same role in the trust root;
+of ``nodes``, the list of nodes, those of the role ``campaign``; of ``node``, a node's summary, the node's own key."""
 
-SIZE_LIMITS = {"root": 64 << 10, "campaign": 1 << 20, "model": 4 << 20}
-"""Role → largest size of a file in bytes, checked before parsing."""
+SIZE_LIMITS = {"root": 64 << 10, "campaign": 1 << 20, "model": 4 << 20, "nodes": 4 << 20, "node": 8 << 20}
+"""Role → largest size of a file in bytes, checked before parsing; of ``node`` of one envelope."""
+
+SIGNERS = {"root": "root", "campaign": "campaign", "model": "model", "nodes": "campaign"}
+"""Role of a document → role of the trust root whose keys must sign it."""
 
 
 class Envelope(NamedTuple):
@@ -123,7 +129,7 @@ def read_envelope(raw: bytes, role: str) -> Envelope:
 
     Args:
         raw: the whole file.
-        role: the expected role: root, campaign or model.
+        role: the expected role, a key of :data:`PAYLOAD_TYPES`.
 
     Raises:
         DocumentError: ``too_large``: above the role's :data:`SIZE_LIMITS`; ``unsupported_version``: an envelope of
@@ -160,7 +166,7 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """The role (root, campaign or model) whose payload type is in the first 80 bytes of ``raw``; None if none is.
+    """The role whose payload type (:data:`PAYLOAD_TYPES`) is in the first 80 bytes of ``raw``; None if none is.
 
     The file is neither parsed nor verified, so it may be no valid envelope.
     """

@@ -30,7 +30,7 @@ class PilotCost(NamedTuple):
         what: the result, in words.
         epsilon_micro: ε of the people in the records, in millionths.
         delta: δ, as decimal text.
-        adjacency: name of what is hidden (:data:`aggregator.central.terms.ADJACENCIES`).
+        adjacency: name of what is hidden (:data:`protocol.sums.adjacency.ADJACENCIES`).
         budget: name of the budget that paid.
     """
 

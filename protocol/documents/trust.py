@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, check_understood, read_field, read_integer, read_payload
-from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, Envelope, keyid, read_envelope, verified_by
+from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, SIGNERS, Envelope, keyid, read_envelope, verified_by
 from protocol.errors import DocumentError
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Verdict(NamedTuple):
     """An acceptable document. The acceptance takes effect when the caller has stored the document and ``state``.
 
     Attributes:
-        role: ``campaign`` or ``model``.
+        role: ``campaign``, ``model`` or ``nodes``.
         header: name, version and dates of the document.
         payload: the signed bytes; ``body`` is the parsed payload.
         digest: SHA-256 of the payload; the id of a campaign.
@@ -329,8 +329,8 @@ def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int,
     """
     kept = {}
     for (role, name), floor in old.floors.items():
-        shared = old.root.roles[role].keys & new.roles[role].keys
-        if len(shared) >= new.roles[role].threshold:
+        shared = old.root.roles[SIGNERS[role]].keys & new.roles[SIGNERS[role]].keys
+        if len(shared) >= new.roles[SIGNERS[role]].threshold:
             kept[role, name] = floor
     return kept
 
@@ -344,7 +344,7 @@ def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: fro
     Args:
         state: the current state.
         raw: the whole file.
-        role: ``"campaign"`` or ``"model"``.
+        role: ``campaign``, ``model`` or ``nodes``, the list of nodes, which the role ``campaign`` signs.
         wall_clock: seconds since 1970; the clock may be wrong.
         known: the payload keys that the caller understands.
 
@@ -355,7 +355,7 @@ def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: fro
             ``not_yet_valid``, ``expired``: the document or the trusted root.
     """
     envelope = read_envelope(raw, role)
-    _check_threshold(envelope, state.root.roles[role])
+    _check_threshold(envelope, state.root.roles[SIGNERS[role]])
     body, header = read_payload(envelope.payload)
     now = max(wall_clock, state.time_floor, header.issued_at)
     check_understood(header, known)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from aggregator.central.terms import check_terms, terms_id
 from aggregator.estimates.source import Origin
 from aggregator.estimates.sums import Curator, curated
-from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
-from protocol.questions import ONE_PER_CLASS, discrete_subjects, gaussian_subjects
+from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,9 +99,7 @@ def subjects_of(schema: Schema, terms: FitTerms) -> list[Subject]:
     Raises:
         InputError: ``no_numbers``: a normal family is named, and the schema has no numeric feature.
     """
-    if terms.family == DISCRETE:
-        return discrete_subjects(schema)
-    return gaussian_subjects(schema, ONE_PER_CLASS)
+    return summed_subjects(schema, terms.family)
 
 
 def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.central.accounting import Vector, with_noise
 from aggregator.central.methods.per_class import Moments, PerClass
 from protocol import SCALE
 from protocol.questions import MOMENT, SQUARE, Subject
+from protocol.sums.vectors import Vector, with_noise
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,15 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.accounting import Budget, Vector, cost_of, with_noise
+from aggregator.central.accounting import Budget, cost_of
 from aggregator.central.methods.base import Method, statistics_of, subjects_of
 from aggregator.central.methods.sums import exact_sums, shares
-from aggregator.central.terms import CHANGE_FEATURES
 from aggregator.estimates.sums import NoisySum
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE, Subject
 from protocol.schema import may_be_missing
+from protocol.sums.adjacency import CHANGE_FEATURES
+from protocol.sums.vectors import Vector, with_noise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The method ``sums``: discrete Laplace noise on counts, sums and sums of squares.
 
-Every vector of integers gets noise for its own sensitivity (:data:`aggregator.central.accounting.SENSITIVITIES`), so
+Every vector of integers gets noise for its own sensitivity (:data:`protocol.sums.adjacency.SENSITIVITIES`), so
 the method covers all adjacencies, with a public or an unknown number of records. The privacy is exact: integers are
 released, and no float touches an exact number.
 
@@ -13,24 +13,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.central.accounting import SENSITIVITIES, Vector, cost_of, divide, with_noise
+from aggregator.central.accounting import cost_of, divide
 from aggregator.central.methods.base import Method, statistics_of, subjects_of
-from aggregator.central.terms import ADD_REMOVE, ADJACENCIES
 from aggregator.estimates.sums import NoisySum
 from aggregator.models.encoding import NO_NUMBER
 from protocol import SCALE
 from protocol.questions import CELL, CLASS, MOMENT, PRESENT
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, SENSITIVITIES
+from protocol.sums.vectors import Vector, with_noise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aggregator.central.accounting import Cost, Noisy
+    from aggregator.central.accounting import Cost
     from aggregator.central.records import Records
     from aggregator.central.terms import FitTerms
     from aggregator.estimates.statistics import Statistics
     from protocol.questions import Subject
     from protocol.schema import Schema
     from protocol.stream import Stream
+    from protocol.sums.vectors import Noisy
 
 
 class Sums(Method):

@@ -23,7 +23,6 @@ from aggregator.central.data_digest import record_bytes
 from aggregator.central.quantiles import check_edges, edges_cost, private_edges
 from aggregator.central.records import read_records
 from aggregator.central.second_moments import MomentTerms, noise_of, release
-from aggregator.central.terms import CHANGE
 from aggregator.files import write_output
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
 from aggregator.models.pilot import read_pilot
@@ -42,6 +41,7 @@ from aggregator.tables import MISSING_TOKENS
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.stream import Stream
+from protocol.sums.adjacency import CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.central.terms import ADJACENCIES, CHANGE
 from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when, working
 from protocol.epsilon import format_micro, micro_epsilon
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     from fractions import Fraction

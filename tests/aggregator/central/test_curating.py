@@ -17,7 +17,7 @@ from aggregator.central.curating import doubts_of, fit_records, made_up_records
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.methods.table import METHODS
 from aggregator.central.records import read_records
-from aggregator.central.terms import ADD_REMOVE, CHANGE, CHANGE_FEATURES, FAMILIES, FitTerms
+from aggregator.central.terms import FAMILIES, FitTerms
 from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
@@ -25,6 +25,7 @@ from edge_sdk import Device
 from protocol.documents.pilots import PilotCost
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 NOW = 1_900_000_000
 SCHEMA = build_schema(

@@ -13,7 +13,7 @@ from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.base import subjects_of
 from aggregator.central.methods.sums import exact_sums
 from aggregator.central.records import read_records
-from aggregator.central.terms import ADJACENCIES, DIVISIONS, FAMILIES, FitTerms, terms_id
+from aggregator.central.terms import DIVISIONS, FAMILIES, FitTerms, terms_id
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import campaign_of
 from protocol import SCALE, canonical
@@ -21,6 +21,7 @@ from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.questions import Question
 from protocol.schema import Label, build_schema
+from protocol.sums.adjacency import ADJACENCIES
 
 SEED = bytes(range(32))
 SCHEMA = build_schema(

@@ -10,14 +10,13 @@ from math import exp
 import numpy as np
 import pytest
 
-from aggregator.central import accounting
-from aggregator.central.accounting import Budget, Vector, privacy_loss, with_noise
+from aggregator.central.accounting import Budget, privacy_loss
 from aggregator.central.fitting import cost_of_fit
 from aggregator.central.methods import global_std, global_var, smooth
 from aggregator.central.methods.sums import vectors
 from aggregator.central.methods.table import METHODS
 from aggregator.central.records import Records
-from aggregator.central.terms import ADJACENCIES, DIVISIONS, FitTerms
+from aggregator.central.terms import DIVISIONS, FitTerms
 from aggregator.models.encoding import NO_NUMBER
 from protocol import SCALE
 from protocol.epsilon import MICRO
@@ -26,6 +25,8 @@ from protocol.features import Categorical, Numeric
 from protocol.questions import CLASS, Subject
 from protocol.schema import Label, build_schema
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADJACENCIES, SENSITIVITIES
+from protocol.sums.vectors import Vector, with_noise
 
 SCHEMA = build_schema(
     Label("label", ["a", "b"]),
@@ -85,15 +86,15 @@ def test_sums_cost_at_most_epsilon_and_every_sensitivity_is_reached(adjacency, f
 
 
 @pytest.mark.parametrize(
-    ("adjacency", "kind"), [(adjacency, kind) for kind in accounting.SENSITIVITIES for adjacency in ADJACENCIES]
+    ("adjacency", "kind"), [(adjacency, kind) for kind in SENSITIVITIES for adjacency in ADJACENCIES]
 )
 def test_a_sensitivity_that_is_too_small_is_rejected(adjacency, kind, monkeypatch):
-    right = accounting.SENSITIVITIES[kind][adjacency]
+    right = SENSITIVITIES[kind][adjacency]
     if not right:
         pytest.skip("no noise is needed")
     terms = FitTerms("sums", MICRO, adjacency=adjacency)
-    wrong = {**accounting.SENSITIVITIES[kind], adjacency: right // 2}
-    monkeypatch.setitem(accounting.SENSITIVITIES, kind, wrong)
+    wrong = {**SENSITIVITIES[kind], adjacency: right // 2}
+    monkeypatch.setitem(SENSITIVITIES, kind, wrong)
     place = [(one.subject.kind, one.subject.power) for one in vectors(records([KINDS[0]]), terms)].index(kind)
     # Half of a sensitivity of 1 is 0: then nothing hides the count, and the loss has no bound.
     assert exceeds(place, adjacency, terms)

@@ -11,13 +11,13 @@ from support.failures import reason
 from aggregator.central.curating import made_up_records
 from aggregator.central.pilots.projecting import INPUTS, ProjectionTerms, cost_of_projection, project
 from aggregator.central.second_moments import GAUSSIAN, LAPLACE
-from aggregator.central.terms import ADD_REMOVE, ADJACENCIES, CHANGE
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
 from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Numeric
 from protocol.schema import Label, build_schema
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE
 
 SEED = bytes(range(32))
 SCHEMA = build_schema(Label("label", ["a", "b"]), [Numeric(f"x{i}", "-1", "1", [0], substitute=None) for i in range(6)])

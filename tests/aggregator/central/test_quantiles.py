@@ -11,11 +11,11 @@ from support.failures import reason
 
 from aggregator.central import quantiles
 from aggregator.central.quantiles import Draw, edge_law, levels, private_edges
-from aggregator.central.terms import ADD_REMOVE, ADJACENCIES, CHANGE
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.noise.rational_bounds import exp_above
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE
 
 BOUNDS = (-2, 2)
 DATA = [data for size in range(4) for data in combinations_with_replacement(range(-2, 3), size)]

@@ -16,11 +16,11 @@ from aggregator.central import second_moments
 from aggregator.central.composition import Spending, total
 from aggregator.central.noise.whole_numbers import below, coin_of_exponential, discrete_gaussian
 from aggregator.central.second_moments import GAUSSIAN, LAPLACE, MomentTerms, Noise, noise_of, release
-from aggregator.central.terms import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 
 SEED = bytes(range(32))
 

@@ -15,7 +15,6 @@ from support.pilots import SCHEMA
 
 from aggregator.central.budget import BudgetFile
 from aggregator.central.data_digest import halves_of, record_bytes
-from aggregator.central.terms import ADD_REMOVE, CHANGE
 from aggregator.choosing import forward_selection, from_private_pilot
 from aggregator.choosing.from_private_pilot import DesignTerms, choose, cost_of_design
 from aggregator.forecast.population import Population
@@ -23,6 +22,7 @@ from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import read_table
 from protocol.epsilon import MICRO
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 
 FILE = parse_schema_text(SCHEMA)
 PEOPLE = 617

@@ -1,0 +1,138 @@
+"""What a summary of a campaign releases, how ε is divided, the range of every number, and the cost by adjacency.
+
+Q released vectors share ε equally: ε_q = ⌊ε/Q⌋ millionths. Every entry has discrete Laplace noise of rate ε_q/Δ, Δ the
+sensitivity to adding or removing one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a change.
+
+Source: docs/math.md, section 5; docs/decisions/0072.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol import SCALE
+from protocol.documents.node_terms import GLOBAL, MAX_NUMBERS, MAX_RECORDS, SENSITIVITY_KINDS, SMOOTH, NodeTerms
+from protocol.errors import InputError, PolicyError
+from protocol.questions import MOMENT, SQUARE
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES, SENSITIVITIES
+from protocol.sums.vectors import rate, summed_subjects
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
+
+__all__ = [
+    "GLOBAL",
+    "MAX_NUMBERS",
+    "MAX_RECORDS",
+    "SENSITIVITY_KINDS",
+    "SMOOTH",
+    "NodeTerms",
+    "cost_micro",
+    "ranges",
+    "released_vectors",
+    "sensitivity",
+    "shares",
+    "terms_of",
+]
+
+_TAIL = 64
+"""The largest noise is this multiple of 1/rate. Unbounded noise exceeds it with probability below e^{−64}."""
+
+
+def terms_of(campaign: Campaign) -> NodeTerms:
+    """The campaign's terms for nodes.
+
+    Raises:
+        InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
+    """
+    if campaign.nodes is None:
+        raise InputError("campaign_for_devices", "this campaign asks devices for reports and no node for a summary")
+    return campaign.nodes
+
+
+def released_vectors(campaign: Campaign) -> tuple[Subject, ...]:
+    """The subjects of the Q vectors of a summary, in order: the class counts first.
+
+    Raises:
+        InputError: ``campaign_for_devices``.
+    """
+    terms_of(campaign)
+    return tuple(summed_subjects(campaign.schema, campaign.fit.family))
+
+
+def sensitivity(subject: Subject) -> int:
+    """Δ of a released vector for adding or removing one record: 1 for counts, S for sums."""
+    return SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE]
+
+
+def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, ...]:
+    """ε_q of every released vector in millionths: Q times ⌊ε/Q⌋.
+
+    Args:
+        campaign: a campaign for nodes.
+        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
+
+    Raises:
+        InputError: ``campaign_for_devices``; ``epsilon_invalid``: ε is above the campaign's, or below the smallest that
+            the campaign allows.
+    """
+    terms = terms_of(campaign)
+    epsilon_micro = campaign.epsilon_micro if epsilon_micro is None else epsilon_micro
+    if not terms.least_epsilon_micro <= epsilon_micro <= campaign.epsilon_micro:
+        raise InputError("epsilon_invalid", "the ε of a summary is above the campaign's, or below its smallest")
+    vectors = len(released_vectors(campaign))
+    return (epsilon_micro // vectors,) * vectors
+
+
+def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[int, int]]:
+    """The smallest and the largest number of every released vector, both allowed. Nodes clamp to them.
+
+    With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉: counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋
+    [−H, n·S + H].
+
+    Args:
+        campaign: a campaign for nodes.
+        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
+
+    Returns:
+        one pair per released vector.
+
+    Raises:
+        InputError: ``campaign_for_devices``, ``epsilon_invalid``.
+    """
+    most = terms_of(campaign).max_records
+    found = []
+    for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True):
+        s, t = rate(share, sensitivity(subject)).as_integer_ratio()
+        reach = -(-_TAIL * t // s)
+        high = most * (SCALE if subject.kind == MOMENT else 1)
+        low = 0 if subject.kind != MOMENT or subject.power == SQUARE else -high
+        found.append((low - reach, high + reach))
+    return found
+
+
+def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = None) -> int:
+    """What a summary costs one record, in millionths, for an adjacency.
+
+    With the sensitivity ``global``: ε for ``add-remove``, 2ε for ``change`` and ``change-features``. With ``smooth``:
+    ε for ``change-features``.
+
+    Args:
+        campaign: a campaign for nodes.
+        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+        epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
+
+    Raises:
+        InputError: ``campaign_for_devices``.
+        PolicyError: ``adjacency_uncovered``: the sensitivity is ``smooth``, and the adjacency is another one.
+    """
+    terms = terms_of(campaign)
+    epsilon_micro = campaign.epsilon_micro if epsilon_micro is None else epsilon_micro
+    if terms.sensitivity == GLOBAL:
+        return epsilon_micro if adjacency == ADD_REMOVE else 2 * epsilon_micro
+    if adjacency != CHANGE_FEATURES:
+        raise PolicyError(
+            "adjacency_uncovered", f"noise for smooth sensitivity covers {CHANGE_FEATURES} and not '{adjacency}'"
+        )
+    return epsilon_micro

@@ -1,0 +1,97 @@
+"""Exact vectors of counts and sums, and the same vectors with discrete Laplace noise.
+
+A *vector* is one list of integers that is released with noise, such as the counts of a table or the sums of a number in
+all classes. Its sensitivity Δ is the largest Σ|difference| between neighbours. Discrete Laplace noise of rate ε'/Δ on
+every entry gives the vector ε'-differential privacy.
+
+Source: Ghosh, Roughgarden, Sundararajan (2009) for the discrete noise; docs/math.md, sections 5 and 7.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import exp, expm1
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.epsilon import MICRO
+from protocol.mechanisms.noise import discrete_laplace
+from protocol.questions import ONE_PER_CLASS, discrete_subjects, gaussian_subjects
+
+if TYPE_CHECKING:
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+    from protocol.stream import Stream
+
+_DISCRETE = "discrete"
+"""The family of models that needs no moments, as campaigns and terms of a curator name it."""
+
+
+class Vector(NamedTuple):
+    """One exact vector and its share of the budget.
+
+    Attributes:
+        subject: what the entries are about.
+        values: K exact integers.
+        sensitivity: Δ for the adjacency of the release; 0 if neighbours never differ in the entries.
+        epsilon_micro: ε of the vector in millionths; 0 if Δ is 0.
+    """
+
+    subject: Subject
+    values: tuple[int, ...]
+    sensitivity: int
+    epsilon_micro: int
+
+
+class Noisy(NamedTuple):
+    """A vector with noise: K integers, and the variance of the noise of one entry."""
+
+    subject: Subject
+    values: tuple[int, ...]
+    variance: float
+
+
+def summed_subjects(schema: Schema, family: str) -> list[Subject]:
+    """The subjects of the vectors that a model of the given family needs. The class counts are first.
+
+    ``discrete``: the classes, and the cells of every feature. Any other family: the classes, the cells of categories,
+    the presence of numbers that may be missing, the sums of all numbers, the sums of all squares.
+
+    Args:
+        schema: of the records, with its groups.
+        family: ``discrete``, ``gaussian`` or ``truncated-gaussian``.
+
+    Raises:
+        InputError: ``no_numbers``: the family is not ``discrete``, and the schema has no numeric feature.
+    """
+    if family == _DISCRETE:
+        return discrete_subjects(schema)
+    return gaussian_subjects(schema, ONE_PER_CLASS)
+
+
+def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
+    """The rate ε'/Δ of the noise P(m) ∝ e^{−|m|·rate} of a vector.
+
+    Args:
+        epsilon_micro: ε' of the vector, in millionths.
+        sensitivity: Δ, above 0.
+    """
+    return Fraction(epsilon_micro, MICRO * sensitivity)
+
+
+def with_noise(vector: Vector, stream: Stream) -> Noisy:
+    """Add discrete Laplace noise P(m) ∝ e^{−|m| ε'/Δ} to every entry; entries of sensitivity 0 stay exact.
+
+    Args:
+        vector: exact integers, Δ and ε'.
+        stream: the randomness; its position advances.
+    """
+    if not vector.sensitivity:
+        return Noisy(vector.subject, vector.values, 0.0)
+    s, t = rate(vector.epsilon_micro, vector.sensitivity).as_integer_ratio()
+    values = tuple(value + discrete_laplace(stream, s, t) for value in vector.values)
+    return Noisy(vector.subject, values, laplace_variance(Fraction(s, t)))
+
+
+def laplace_variance(rate: Fraction) -> float:
+    """Variance of an integer m with P(m) ∝ e^{−|m|·rate}: 2q/(1 − q)², q = e^{−rate}."""
+    return 2 * exp(-float(rate)) / expm1(-float(rate)) ** 2

@@ -1,0 +1,155 @@
+"""Campaigns for nodes, lists of nodes, summaries and sets of summaries."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from support.nodes import NODE_KEYS, PERIOD, TERMS, node_campaign, node_payload, plain_sums, signed_list, summary_of
+from support.publisher import DAY, NOW, Publisher
+
+from protocol import SCALE, canonical
+from protocol.document import check_understood, read_payload
+from protocol.documents import trust
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, UNDERSTOOD, parse_campaign
+from protocol.documents.envelope import keyid, seal
+from protocol.errors import DocumentError, InputError, PolicyError
+from protocol.nodes.node_list import UNDERSTOOD as LIST_KEYS
+from protocol.nodes.node_list import build_node_list, parse_node_list
+from protocol.nodes.summary import SUMMARY_PAYLOAD_TYPE, build_summary, judge_summary, read_summary
+from protocol.nodes.summary_files import SummarySet, read_summaries
+from protocol.nodes.terms import cost_micro, ranges, released_vectors, shares
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+
+PUBLISHER = Publisher()
+CAMPAIGN = node_campaign()
+LIST = parse_node_list(
+    trust.verify(trust.pin(PUBLISHER.root(), NOW), signed_list(PUBLISHER), "nodes", NOW, LIST_KEYS).payload
+)
+
+
+def judge(raw, campaign=CAMPAIGN, nodes=LIST, now=NOW):
+    return judge_summary(raw, campaign, nodes, now)
+
+
+@pytest.mark.parametrize("family", [DISCRETE, GAUSSIAN])
+def test_a_campaign_for_nodes_asks_nothing_and_has_not_ended(family):
+    campaign = node_campaign(family)
+    assert campaign.nodes == TERMS
+    assert not campaign.ended
+    assert (campaign.questions, campaign.answers, campaign.epsilon_micro) == ((), 0, 1_000_000)
+    assert campaign.header.crit == ("nodes",)
+    assert [each.name for each in campaign.schema.observed] == ["odor", "width"]
+    assert not campaign.privacy_loss().exceeds(campaign.epsilon_micro)
+
+
+def test_a_reader_that_does_not_know_nodes_refuses_the_campaign():
+    _, header = read_payload(node_payload(PUBLISHER))
+    check_understood(header, UNDERSTOOD)
+    with pytest.raises(DocumentError, match="unknown_crit"):
+        check_understood(header, UNDERSTOOD - {"nodes"})
+
+
+def test_every_released_vector_has_an_equal_share_and_a_range():
+    # classes; odor; width: sum, sum of squares
+    vectors = released_vectors(CAMPAIGN)
+    assert [(one.kind, one.size) for one in vectors] == [
+        ("class", 2), ("cell", 8), ("moment", 2), ("moment", 2),
+    ]  # fmt: skip
+    assert shares(CAMPAIGN) == (250_000,) * 4
+    reach = 64 * 4
+    assert ranges(CAMPAIGN) == [
+        *[(-reach, 1000 + reach)] * 2,
+        (-(1000 + reach) * SCALE, (1000 + reach) * SCALE),
+        (-reach * SCALE, (1000 + reach) * SCALE),
+    ]
+    assert shares(CAMPAIGN, 100_001) == (25_000,) * 4
+    for wrong in (99_999, 1_000_001):
+        with pytest.raises(InputError, match="epsilon_invalid"):
+            shares(CAMPAIGN, wrong)
+
+
+def test_the_cost_depends_on_the_adjacency():
+    assert [cost_micro(CAMPAIGN, one) for one in (ADD_REMOVE, CHANGE, CHANGE_FEATURES)] == [10**6, 2 * 10**6, 2 * 10**6]
+    smooth = node_campaign(terms=TERMS._replace(sensitivity="smooth"))
+    assert cost_micro(smooth, CHANGE_FEATURES, 500_000) == 500_000
+    with pytest.raises(PolicyError, match="adjacency_uncovered"):
+        cost_micro(smooth, CHANGE)
+    with pytest.raises(InputError, match="campaign_for_devices"):
+        cost_micro(parse_campaign(PUBLISHER.campaign_payload()), CHANGE)
+
+
+def test_the_role_of_campaigns_signs_a_list_whose_versions_rise():
+    state = trust.pin(PUBLISHER.root(), NOW)
+    verdict = trust.verify(state, signed_list(PUBLISHER, version=2), "nodes", NOW, LIST_KEYS)
+    assert parse_node_list(verdict.payload).nodes == {keyid(one.public): one.public for one in NODE_KEYS}
+    for raw, reason in (
+        (signed_list(PUBLISHER, version=1), "rollback"),
+        (signed_list(PUBLISHER, NODE_KEYS[:2], version=2), "equivocation"),
+        (
+            PUBLISHER.sign("nodes", build_node_list(PUBLISHER.header("wards"), [NODE_KEYS[0].public]), NODE_KEYS[0]),
+            "bad_signature",
+        ),
+        (PUBLISHER.campaign(), "wrong_role"),
+    ):
+        with pytest.raises(DocumentError, match=reason):
+            trust.verify(verdict.state, raw, "nodes", NOW, LIST_KEYS)
+    rotated = trust.install_roots(verdict.state, [PUBLISHER.root(version=2)], NOW)
+    assert ("nodes", "wards") in rotated.floors
+
+
+def test_a_summary_is_judged_completely():
+    assert judge(summary_of(CAMPAIGN)).sums == tuple(plain_sums(CAMPAIGN))
+    other = node_campaign(DISCRETE)
+    listed = LIST._replace(nodes={key: value for key, value in LIST.nodes.items() if key != keyid(NODE_KEYS[0].public)})
+    payload = read_summary(summary_of(CAMPAIGN))[0].payload
+
+    def forged(**changes):
+        return seal(SUMMARY_PAYLOAD_TYPE, canonical.pack({**canonical.unpack(payload), **changes}), [NODE_KEYS[0]])
+
+    def refused(raw, **arguments):
+        with pytest.raises(DocumentError) as caught:
+            judge(raw, **arguments)
+        return caught.value.reason
+
+    assert refused(b"") == "malformed"
+    assert refused(summary_of(other)) == "unrecognized_campaign"
+    assert refused(summary_of(CAMPAIGN), nodes=listed) == "node_not_listed"
+    damaged = bytearray(summary_of(CAMPAIGN))
+    damaged[-1] ^= 1
+    assert refused(bytes(damaged)) == "bad_signature"
+    assert refused(forged(epsilon_micro=1_000_001)) == "epsilon_out_of_range"
+    assert refused(forged(epsilon_micro=99_999)) == "epsilon_out_of_range"
+    assert refused(forged(sums={"dt": "<i8", "sh": [1], "b": bytes(8)})) == "value_out_of_domain"
+    assert refused(forged(period=(NOW + 366 * DAY) // DAY)) == "report_too_late"
+    assert refused(forged(period=PERIOD - 2)) == "report_too_early"
+    assert refused(forged(period=PERIOD + 1)) == "report_too_early"
+    assert refused(forged(node=keyid(NODE_KEYS[1].public))) == "malformed"
+    with pytest.raises(DocumentError, match="value_out_of_domain"):
+        build_summary(CAMPAIGN, NODE_KEYS[0], PERIOD, [*plain_sums(CAMPAIGN)[:-1], 1257 * SCALE])
+
+
+def test_the_reader_finds_every_intact_envelope_between_damage():
+    first, second = summary_of(CAMPAIGN, 0), summary_of(CAMPAIGN, 1)
+    raw = first[:-1] + second + b"noise" + first + second[:50]
+    pieces = [(piece.length, piece.reason) for piece in read_summaries(raw)]
+    assert pieces == [
+        (len(first) - 1, "invalid_message"),
+        (len(second), None),
+        (5, "invalid_message"),
+        (len(first), None),
+        (50, "truncated"),
+    ]
+
+
+def test_sets_unite_in_any_order_and_keep_two_of_a_conflict():
+    raws = [summary_of(CAMPAIGN, node, number) for node in (0, 1) for number in (1, 2, 3)] + [summary_of(CAMPAIGN, 2)]
+    forwards = SummarySet.from_bytes(b"".join(raws), judge)
+    backwards = SummarySet()
+    assert backwards.add_file(b"".join(reversed(raws)) + b"?", judge) == Counter({"invalid_message": 1})
+    assert forwards == backwards
+    assert forwards.to_bytes() == backwards.to_bytes()
+    assert len(forwards) == 5
+    assert len(forwards.conflicts()) == 2
+    assert forwards.counting() == [raws[-1]]
+    assert SummarySet.from_bytes(forwards.to_bytes()) == forwards
