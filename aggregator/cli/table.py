@@ -19,6 +19,7 @@ COMMANDS: Final = {
     "design": "aggregator.cli.documents.design:design",
     "plan": "aggregator.cli.documents.plan:plan",
     "campaign": "aggregator.cli.documents.campaign:campaign",
+    "nodes": "aggregator.cli.nodes.nodes:nodes",
     "sign": "aggregator.cli.documents.sign:sign",
     "show": "aggregator.cli.documents.show:show",
     "verify": "aggregator.cli.documents.verify:verify",

@@ -170,15 +170,23 @@ def guarantee_sheet(
     )
 
 
-def spending(found: Campaign) -> Spending:
-    """The most that one device spends on a campaign under the default limits (``protocol.allowance``).
+def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
+    """The most that one device or node spends on a campaign under the default limits (``protocol.allowance``).
+
+    Args:
+        found: the campaign.
+        cost_micro: what one period costs, in millionths of ε; None for the campaign's ε.
 
     In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
     the series have this ε.
     A campaign whose ε is above the default limit of one period is answered only by devices whose owner allows more. Its
     periods are then counted without limits.
     """
-    micro, whole, length = found.epsilon_micro, periods(found), found.time_precision
+    micro, whole, length = (
+        found.epsilon_micro if cost_micro is None else cost_micro,
+        periods(found),
+        found.time_precision,
+    )
     if not micro or not whole:
         return Spending(micro, 0, 0, whole, 0)
     if found.series is not None:

@@ -140,7 +140,7 @@ def build_campaign(
             parse it, and has a value that they would refuse.
     """
     check_postprocess(parameters.postprocess)
-    _check_seen(schema, parameters.name)
+    check_seen(schema, parameters.name)
     if not 1 <= parameters.lifetime_seconds <= MAX_DAYS * DAY_SECONDS:
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_DAYS} days")
     if not 1 <= parameters.period_seconds <= campaign.MAX_PERIOD_SECONDS:
@@ -211,7 +211,7 @@ def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked:
     ]
 
 
-def _check_seen(schema: Schema, name: str) -> None:
+def check_seen(schema: Schema, name: str) -> None:
     """Refuse invisible characters in names, classes and values: two different texts would look the same.
 
     A text that :func:`is_printable` refuses is passed over here.

@@ -19,7 +19,7 @@ class Published(NamedTuple):
     """One entry of a workspace's history: a document that was signed.
 
     Attributes:
-        role: campaign or model.
+        role: campaign, model or nodes, a node list.
         name, version: name and version of the document.
         digest: SHA-256 of the payload; for a campaign that is its id.
         issued_at: seconds since 1970.

@@ -119,7 +119,7 @@ def privacy_sheet(body: dict[str, Any]) -> PrivacySheet:
     names = _observed_names(body)
     return PrivacySheet(
         questions=questions,
-        names=tuple(_name(question, names) for question in questions),
+        names=tuple(subject_text(question.subject, names) for question in questions),
         losses=tuple(question.mechanism.privacy_loss() for question in questions),
         total=privacy_loss(questions),
         declared_micro=declared,
@@ -164,9 +164,9 @@ def _question(entry: Any) -> Question:
     raise DocumentError(_REASON, problem)
 
 
-def _name(question: Question, names: list[str]) -> str:
-    """A question's kind and subject in words."""
-    kind, index, _, power, of_class, model = question.subject[:6]
+def subject_text(subject: Subject, names: Sequence[str]) -> str:
+    """The kind of a question or sum, and what it is about, in words; ``names`` are those of the observed features."""
+    kind, index, _, power, of_class, model = subject[:6]
     about = f" {names[index]}" if type(index) is int and 0 <= index < len(names) else ""
     which = "" if power is None else f" power {power}"
     which = f" model {model + 1}" if type(model) is int else which
@@ -228,7 +228,7 @@ def model_warning(models: Sequence[bytes]) -> str:
     )
 
 
-def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int) -> str:
+def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int, who: str = "a device") -> str:
     """A warning that the default limits make a device skip periods, or stop before the campaign ends; otherwise empty.
 
     It is also empty for an ε above the default limit of one period: a device then answers only under limits that its
@@ -238,10 +238,11 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int)
         epsilon_micro: ε of one period, in millionths; positive.
         time_precision: seconds in a period.
         lifetime_seconds: time from the campaign's begin to its end.
+        who: a device or a node, for the text.
     """
     if epsilon_micro > allowance.PERIOD_MICRO:  # Devices without a policy of their owner refuse such an ε.
         return ""
-    usual = "a device whose owner set no limits"
+    usual = f"{who} whose owner set no limits"
     daily = allowance.Limit(allowance.DAY_MICRO, DAY_SECONDS)
     held = allowance.paces(epsilon_micro, time_precision, [daily])
     days = allowance.days_paid(allowance.LIFETIME_MICRO // epsilon_micro, time_precision, held)

@@ -28,7 +28,15 @@ from aggregator.publishing.signatures import (
 )
 from protocol.document import read_payload
 from protocol.documents import trust
-from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, SIZE_LIMITS, SigningKey, keyid, read_envelope
+from protocol.documents.envelope import (
+    KEY_BYTES,
+    MAX_SIGNATURES,
+    SIGNERS,
+    SIZE_LIMITS,
+    SigningKey,
+    keyid,
+    read_envelope,
+)
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -275,7 +283,7 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
 
     Args:
         workspace: the workspace where the document was made.
-        role: root, campaign or model.
+        role: root, campaign, model or nodes.
         copies: bytes of the files, at least one, in any order.
 
     Returns:
@@ -317,7 +325,7 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
-    """Join copies of a campaign or model with the workspace's own copy, and replace that copy.
+    """Join copies of a campaign, model or node list with the workspace's own copy, and replace that copy.
 
     Raises:
         InputError: ``document_unknown``.
@@ -329,9 +337,10 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
         if (item.role, item.name, item.version) == (role, header.name, header.version):
             own = read_envelope(current.copy(item), role)
             if own.payload == envelopes[0].payload:
-                complete = joined([own, *envelopes], current.root.roles[role].keys)
+                signers = current.root.roles[SIGNERS[role]]
+                complete = joined([own, *envelopes], signers.keys)
                 write_output(current.copy_path(item), to_bytes(complete, role), force=True)
-                return item, standing(complete, current.root.roles[role])
+                return item, standing(complete, signers)
     raise InputError("document_unknown", f"the {role} was not made in this workspace")
 
 
@@ -358,11 +367,12 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
     with workspace.locked() as current:
         opened: dict[str, list[SigningKey]] = {}
         for item in lacking(current, now):
-            role = current.root.roles[item.role]
-            if item.role not in opened:
-                opened[item.role] = [each.open(current.passphrase) for each in current.signing_keys(item.role)]
+            name = SIGNERS[item.role]
+            role = current.root.roles[name]
+            if name not in opened:
+                opened[name] = [each.open(current.passphrase) for each in current.signing_keys(name)]
             envelope = joined([read_envelope(current.copy(item), item.role)], role.keys)
-            for key in opened[item.role]:
+            for key in opened[name]:
                 envelope = signed(envelope, key)
             write_output(current.copy_path(item), to_bytes(envelope, item.role), force=True)
             redone.append((item, standing(envelope, role)))

@@ -28,6 +28,7 @@ from protocol.documents.envelope import (
     write_envelope,
 )
 from protocol.errors import DocumentError, InputError
+from protocol.nodes import node_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,6 +39,12 @@ if TYPE_CHECKING:
 
 UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
 """Key id and signature in a document that nobody has signed."""
+_UNDERSTOOD = {
+    "root": trust.UNDERSTOOD,
+    "campaign": campaign.UNDERSTOOD,
+    "model": model.UNDERSTOOD,
+    "nodes": node_list.UNDERSTOOD,
+}
 
 
 class Standing(NamedTuple):
@@ -147,7 +154,7 @@ def joined(copies: Iterable[Envelope], keys: Iterable[bytes]) -> Envelope:
 
 
 def to_bytes(envelope: Envelope, role: str) -> bytes:
-    """The bytes of a document's file. ``role`` (root, campaign or model) decides the largest size.
+    """The bytes of a document's file. ``role`` (root, campaign, model or nodes) decides the largest size.
 
     Raises:
         DocumentError: ``too_large``: the file would be larger.
@@ -166,26 +173,27 @@ def check_payload(envelope: Envelope, role: str) -> Header:
 
     Args:
         envelope: of the document.
-        role: ``"root"``, ``"campaign"`` or ``"model"``.
+        role: ``"root"``, ``"campaign"``, ``"model"`` or ``"nodes"``, a node list.
 
     Returns:
         The header of the payload.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,
-            ``epsilon_understated``, ``invalid_model``.
+            ``epsilon_understated``, ``invalid_model``, ``invalid_nodes``.
         InputError: ``mechanism_incomplete``: a mechanism of the campaign lacks its description, estimator, interval
             or draw.
     """
     from aggregator.planning.completeness import check_complete  # imports numpy, which hearsay show does not need
 
     body, header = read_payload(envelope.payload)
-    known = {"root": trust.UNDERSTOOD, "campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}[role]
-    check_understood(header, known)
+    check_understood(header, _UNDERSTOOD[role])
     if role == "root":
         trust.parse_root(body, header)
     elif role == "campaign":
         check_complete(campaign.parse_campaign(envelope.payload).questions)
+    elif role == "nodes":
+        node_list.parse_node_list(envelope.payload)
     else:
         model.parse_model(envelope.payload)
     return header

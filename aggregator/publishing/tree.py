@@ -3,6 +3,7 @@
     roots/N.hst          every trust root by number, from 1 to the one in force
     campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
     models/NAME.hsm      the newest version of every model that has enough signatures
+    nodes/NAME.hsl       the newest version of every node list that has enough signatures
     reports/             made if it does not exist, for a server that takes uploads
 
 NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from aggregator.publishing.history import Published
     from aggregator.publishing.workspace import Workspace
 
-FOLDERS = {"campaign": ("campaigns", ".hsc"), "model": ("models", ".hsm")}
+FOLDERS = {"campaign": ("campaigns", ".hsc"), "model": ("models", ".hsm"), "nodes": ("nodes", ".hsl")}
+"""Role of a document → its folder and the ending of its files."""
 MAX_FILE_NAME = 255
 """Longest file name on the usual file systems, in bytes."""
 
@@ -35,7 +37,8 @@ class Tree(NamedTuple):
     """The content of a published folder.
 
     Attributes:
-        roots, campaigns, models: number of files of each kind that the workspace has to publish.
+        roots, campaigns, models, lists: number of files of each kind that the workspace has to publish; ``lists`` are
+            node lists.
         written: paths of the files that changed, relative to the folder.
         lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
             if there is one.
@@ -48,6 +51,7 @@ class Tree(NamedTuple):
     written: tuple[str, ...]
     lacking: tuple[Published, ...]
     unnamable: tuple[str, ...]
+    lists: int = 0
 
 
 def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
@@ -80,14 +84,22 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
         _make_folders(folder)
         written = [place for place, (_, raw) in files.items() if _write_if_changed(folder / place, raw)]
     kinds = [role for role, _ in documents.values()]
-    return Tree(roots, kinds.count("campaign"), kinds.count("model"), tuple(written), tuple(lacking), tuple(unnamable))
+    return Tree(
+        roots,
+        kinds.count("campaign"),
+        kinds.count("model"),
+        tuple(written),
+        tuple(lacking),
+        tuple(unnamable),
+        kinds.count("nodes"),
+    )
 
 
 def file_name(role: str, name: str) -> str:
     """Path of a document's file, relative to the published folder.
 
     Args:
-        role: campaign or model.
+        role: campaign, model or nodes.
         name: name of the document.
     """
     kind, extension = FOLDERS[role]

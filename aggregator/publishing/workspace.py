@@ -35,16 +35,17 @@ from aggregator.publishing.signatures import Standing, draft, signed_campaign, s
 from protocol import canonical
 from protocol.document import DAY_SECONDS, is_text
 from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIZE_LIMITS, SigningKey, read_envelope, seal
+from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIGNERS, SIZE_LIMITS, SigningKey, read_envelope, seal
 from protocol.errors import DocumentError, InputError, StorageError
+from protocol.nodes import node_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 ROOT_LIFETIME_SECONDS = 3650 * DAY_SECONDS
-EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm"}
+EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
 _FOLDERS = ("published", "roots", "pending")
-_UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD}
+_UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}
 
 
 class Workspace(NamedTuple):
@@ -63,7 +64,7 @@ class Workspace(NamedTuple):
     passphrase: Callable[[], bytes] = no_passphrase
 
     def history(self) -> list[Published]:
-        """All campaigns and models that were signed in the workspace, oldest first.
+        """All campaigns, models and node lists that were signed in the workspace, oldest first.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
@@ -132,16 +133,16 @@ class Workspace(NamedTuple):
         return named
 
     def standing(self, role: str, raw: bytes) -> Standing:
-        """Which signatures of a campaign or model are valid under the root in force, and how many the root asks for.
+        """Valid signatures of a campaign, model or node list under the root in force, and how many the root asks for.
 
         Args:
-            role: ``campaign`` or ``model``.
+            role: ``campaign``, ``model`` or ``nodes``.
             raw: the signed file.
 
         Raises:
             DocumentError: the bytes are no signed document (:func:`protocol.documents.envelope.read_envelope`).
         """
-        return standing(read_envelope(raw, role), self.root.roles[role])
+        return standing(read_envelope(raw, role), self.root.roles[SIGNERS[role]])
 
     def publish(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> bytes:
         """Sign the next version of a document with every key of its role in the workspace, and record it.
@@ -150,7 +151,7 @@ class Workspace(NamedTuple):
         until it has enough signatures. Its version is recorded all the same.
 
         Args:
-            role: ``campaign`` or ``model``.
+            role: ``campaign``, ``model`` or ``nodes``, a node list, which the keys of the role campaign sign.
             name: name of the document. The version is one more than the last version of the role and name.
             now: seconds since 1970. Root and document must be in date at this time.
             payload_for: makes the payload from the version and the digest of the version before, which is None for
@@ -185,19 +186,19 @@ class Workspace(NamedTuple):
         before = self.latest(role, name)
         version = before.version + 1 if before else 1
         payload = payload_for(version, before.digest if before else None)
-        keys = [each.open(self.passphrase) for each in self.signing_keys(role)]
+        keys = [each.open(self.passphrase) for each in self.signing_keys(SIGNERS[role])]
         raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
         verdict = self.judge(role, payload, now)
         return raw, Published(role, name, version, verdict.digest, verdict.header.issued_at)
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
-        """Check the header and dates of a payload, the dates of the root in force, and all values of a campaign.
+        """Check the header and dates of a payload, the dates of the root in force, and all values but a model's.
 
         A temporary key takes the place of the role's keys, so signatures do not count. Earlier versions and the values
         of a model are not checked.
 
         Args:
-            role: ``campaign`` or ``model``.
+            role: ``campaign``, ``model`` or ``nodes``.
             payload: the bytes to be signed.
             now: seconds since 1970.
 
@@ -206,14 +207,17 @@ class Workspace(NamedTuple):
 
         Raises:
             DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
-                for a campaign also :func:`protocol.documents.campaign.parse_campaign`).
+                for a campaign also :func:`protocol.documents.campaign.parse_campaign`; for a node list also
+                :func:`protocol.nodes.node_list.parse_node_list`).
             InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":
             check_complete(campaign.parse_campaign(payload).questions)
+        elif role == "nodes":
+            node_list.parse_node_list(payload)
         state = trust.pin(self.root_bytes, now)
         temporary = SigningKey.from_seed(bytes(KEY_BYTES))
-        roles = {**state.root.roles, role: trust.Role(frozenset([temporary.public]), 1)}
+        roles = {**state.root.roles, SIGNERS[role]: trust.Role(frozenset([temporary.public]), 1)}
         trusting = state._replace(root=state.root._replace(roles=roles))
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.cli.nodes import describe as files
+from aggregator.cli.nodes import summaries as of_nodes
 from aggregator.cli.output import counted, lasting, when
-from aggregator.publishing.privacy import campaign_warning, most_answered
+from aggregator.publishing.nodes.sheet import node_sheet, warning_of
+from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
 from protocol.batches import batch
@@ -16,6 +19,7 @@ from protocol.documents.envelope import keyid
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
+from protocol.nodes import node_list
 from protocol.shown import quoted
 from protocol.words import to_words
 
@@ -40,7 +44,7 @@ class Shown(NamedTuple):
     """The content of a file.
 
     Attributes:
-        kind: root, campaign, model or reports.
+        kind: root, campaign, model, node list, node summaries or reports.
         facts: names and values, for people.
         columns, rows: a table, for people; without rows none is printed.
         content: the content in the types of JSON, for programs.
@@ -58,7 +62,7 @@ class Shown(NamedTuple):
 def document(envelope: Envelope, role: str) -> Shown:
     """Describe the content of a signed document. If devices refuse its values, the facts hold the reason.
 
-    ``envelope`` is the document with its signatures, ``role`` is root, campaign or model.
+    ``envelope`` is the document with its signatures, ``role`` is root, campaign, model or nodes (a node list).
 
     Signatures and dates are not checked.
 
@@ -80,7 +84,11 @@ def document(envelope: Envelope, role: str) -> Shown:
             found = campaign.parse_campaign(envelope.payload)
             facts.update(_campaign(found))
             columns, rows = _features(found.schema)
-            warning = campaign_warning(found)
+            warning = warning_of(found)
+        elif role == "nodes":
+            listed, rows = files.node_list(node_list.parse_node_list(envelope.payload))
+            facts.update(listed)
+            columns = ("node", "public key")
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))
@@ -89,7 +97,7 @@ def document(envelope: Envelope, role: str) -> Shown:
         refused = str(error)
         facts["REFUSED BY DEVICES"] = refused
     content = {"id": digest, "signed_by": signers, "refused": refused, "payload": body}
-    return Shown(role, facts, columns, rows, content, warning)
+    return Shown(files.NAMES.get(role, role), facts, columns, rows, content, warning)
 
 
 def uncompressed(file: Path, raw: bytes) -> Source:
@@ -152,6 +160,15 @@ def batches(raw: Source) -> Shown | None:
     return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
 
 
+def summaries(raw: Source) -> Shown | None:
+    """Describe the bytes ``raw`` of a file of node summaries. None if it holds no summary."""
+    found = of_nodes.described(bytes(raw[:]))
+    if found is None:
+        return None
+    facts, rows, content = found
+    return Shown(files.NAMES["node"], facts, of_nodes.COLUMNS, rows, content)
+
+
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
     """The last batch among the entries, and its row. Entries of damage are skipped."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
@@ -187,6 +204,9 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
         return {**about, "ended": "it asks nothing: devices that accept it report to no version before it"}
     most = most_answered(found)
     about |= _asked(found)
+    if found.nodes is not None:
+        about |= {f"private pilot {number}": cost.shown for number, cost in enumerate(found.pilots, 1)}
+        return {**about, **files.node_campaign(found, node_sheet(found), most)}
     if found.model is not None:
         about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
     for number, (name, digest) in enumerate(zip(found.model_names, found.models, strict=True), 1):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from aggregator.cli.documents.describe import MAX_FILE_BYTES
+from aggregator.cli.nodes.guarantee import print_guarantee
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -24,8 +27,15 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("file", type=PATH)
 @click.option(
-    "--devices", type=click.IntRange(1, 10**15), metavar="N", help="Number of devices that answer in a period."
+    "--devices",
+    type=click.IntRange(1, 10**15),
+    metavar="N",
+    help="Number of devices, or nodes, that answer in a period.",
 )
+@click.option(
+    "--records", type=click.FloatRange(0, 2**40, min_open=True), metavar="R",
+    help="Of a campaign for nodes: mean number of records of a node.",
+)  # fmt: skip
 @click.option("--delta", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=1e-6, show_default=True,
               metavar="D", help="Probability with which the central ε of shuffled reports may fail.")  # fmt: skip
 @click.option("--shuffled", is_flag=True, help="An anonymous shuffler mixes the reports before anybody reads them.")
@@ -39,8 +49,17 @@ if TYPE_CHECKING:
     help="Share of lying devices. Repeat it for several shares.",
 )
 @json_option
+@click.pass_context
 def guarantee(
-    file: Path, devices: int | None, delta: float, liars: tuple[float, ...], *, shuffled: bool, as_json: bool
+    context: click.Context,
+    file: Path,
+    devices: int | None,
+    records: float | None,
+    delta: float,
+    liars: tuple[float, ...],
+    *,
+    shuffled: bool,
+    as_json: bool,
 ) -> None:
     """Print the guarantee sheet of a campaign: ε, privacy after shuffling, the reach of lies, and what stays unseen.
 
@@ -51,11 +70,15 @@ def guarantee(
     The reach of lies is how far a share of lying devices moves an estimated share or mean at most. In a closed fleet
     ids are enrolled and decide the question. In an open fleet liars choose it.
 
+    Of a campaign for nodes: ε of a summary for one record more or less and for a changed one, and how far lying nodes
+    move the share of a class. Summaries are signed, so shuffling hides nothing there.
+
     Signatures are not checked, and no report is read; see hearsay verify and hearsay status.
 
     \b
     Example:
       hearsay guarantee c.hsc --devices 100000 --shuffled
+      hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
     from aggregator.files import read_file
     from aggregator.guarantee.sheet import guarantee_sheet
@@ -65,11 +88,29 @@ def guarantee(
     if role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is no campaign")
     payload = read_envelope(raw, role).payload
+    if (found := parse_campaign(payload)).nodes is not None:
+        _check_for_nodes(context, shuffled=shuffled)
+        print_guarantee(found, devices, records, liars, as_json=as_json)
+        return
+    if records is not None:
+        raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
     sheet = guarantee_sheet(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
     if as_json:
         print_json(sheet.to_json())
         return
     _print_sheet(sheet)
+
+
+def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
+    """Refuse options that a campaign for nodes has no use for.
+
+    Raises:
+        click.UsageError: ``--shuffled`` or ``--delta`` is on the command line.
+    """
+    if shuffled or context.get_parameter_source("delta") == ParameterSource.COMMANDLINE:
+        raise click.UsageError(
+            "--shuffled and --delta are about reports of devices; the summaries of nodes are signed by them", context
+        )
 
 
 def _print_sheet(sheet: GuaranteeSheet) -> None:

@@ -85,7 +85,7 @@ def publish(
     A device keeps the newest version of a model only, so a new version ends the evaluation of an earlier one there.
     A warning names such evaluation campaigns that still run.
 
-    With --to: update a folder with all roots and the newest campaigns and models of the workspace. Any web
+    With --to: update a folder with all roots and the newest campaigns, models and node lists of the workspace. Any web
     server can serve the folder to devices (hearsay-edge sync). A store is then not needed.
 
     \b
@@ -214,4 +214,5 @@ def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str
         warn(f"'{name[:40]}…' is too long a name for a file and is left out")
     written = list(made.written) if as_json else len(made.written)
     facts = {"tree": str(folder), "roots": made.roots, "campaigns": made.campaigns, "models": made.models}
+    facts |= {"node_lists": made.lists} if made.lists or as_json else {}
     return {**facts, "files_changed": written}

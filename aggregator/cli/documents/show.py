@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.argument("file", type=PATH)
 @json_option
 def show(file: Path, *, as_json: bool) -> None:
-    """Print what a trust root, campaign, model or report file says. Nothing is verified.
+    """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
 
     A report file may be compressed by gzip or zstd, as for hearsay ingest.
 
@@ -32,10 +32,13 @@ def show(file: Path, *, as_json: bool) -> None:
 
     raw = read_file(file, describe.MAX_FILE_BYTES)
     role = role_of(raw)
-    if role is None:
-        shown = describe.batches(describe.uncompressed(file, raw))
+    if role in (None, "node"):
+        content = describe.uncompressed(file, raw)
+        shown = describe.summaries(content) if role == "node" else describe.batches(content)
+        if shown is None and role is None:
+            shown = describe.summaries(content)
         if shown is None:
-            raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model or report file")
+            raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
     else:
         shown = describe.document(read_envelope(raw, role), role)
     if as_json:

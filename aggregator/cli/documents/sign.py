@@ -1,4 +1,4 @@
-"""``hearsay sign``: add a signature to a trust root, campaign or model."""
+"""``hearsay sign``: add a signature to a trust root, campaign, model or node list."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.options import PATH, force_option, json_option, passphrase_option
 from aggregator.cli.output import note, say, warn, when
 from aggregator.cli.passphrase import existing_passphrase
-from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, read_envelope, role_of
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ def sign(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Add one signature to a trust root, campaign or model. Needs only the key file, no workspace.
+    """Add one signature to a trust root, campaign, model or node list. Needs only the key file, no workspace.
 
     Look at the document first (hearsay show): your signature tells devices to obey it. A document with invalid
-    content is not signed. Dates are not checked. Signing twice with one key changes nothing.
+    content is not signed. Dates are not checked. Signing twice with one key changes nothing. Campaign keys sign
+    node lists.
 
     \b
     Example:
@@ -54,14 +56,19 @@ def sign(
     raw = read_file(document, max(SIZE_LIMITS.values()))
     role = role_of(raw)
     if role is None:
-        raise InputError("unknown_file", f"'{document}' is no trust root, campaign or model")
+        raise InputError("unknown_file", f"'{document}' is no trust root, campaign, model or node list")
+    if role not in SIGNERS:
+        raise InputError("wrong_role", f"'{document}' is the summary of a node, which its own key has signed")
     place = document if output is None else output
     check_output(place, force=force or output is None)
     envelope = read_envelope(raw, role)
     header = check_payload(envelope, role)
     found = read_key(key_path)
-    if found.role != role:
-        raise InputError("wrong_key", f"the key is for a {found.role}, and the document is a {role}")
+    if found.role != SIGNERS[role]:
+        raise InputError(
+            "wrong_key",
+            f"the key is for a {found.role}, and the document is a {NAMES.get(role, role)}, for {SIGNERS[role]} keys",
+        )
     after = signed(envelope, found.open(existing_passphrase(passphrase_file)))
     if after != envelope or place != document:
         write_output(place, to_bytes(after, role), force=force or output is None)
@@ -84,12 +91,17 @@ def _say_signed(
     from aggregator.publishing.signatures import root_of, standing
     from protocol.documents.trust import restore
 
-    facts: dict[str, Any] = {"document": str(place), "kind": role, "name": header.name, "version": header.version}
+    facts: dict[str, Any] = {
+        "document": str(place),
+        "kind": NAMES.get(role, role),
+        "name": header.name,
+        "version": header.version,
+    }
     facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json else when(header.expires)}
     facts |= {"key": hint, "added": added, "signatures": len(after.signatures)}
     counted = []
     if trust_file is not None:
-        trusted = restore(read_file(trust_file, SIZE_LIMITS["root"]), {}, 0).root.roles[role]
+        trusted = restore(read_file(trust_file, SIZE_LIMITS["root"]), {}, 0).root.roles[SIGNERS[role]]
         counted.append(("trusted", standing(after, trusted)))
     if role == "root":
         counted.append(("itself", standing(after, root_of(after).roles["root"])))

@@ -270,8 +270,8 @@ def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
 def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     """Read signed copies of one document into the workspace, and join their signatures.
 
-    A root with enough signatures comes into force. A campaign or model with enough signatures is published by
-    hearsay publish --to. Copies may come in any order and repeatedly.
+    A root with enough signatures comes into force. A campaign, model or node list with enough signatures is
+    published by hearsay publish --to. Copies may come in any order and repeatedly.
 
     \b
     Example:
@@ -284,7 +284,7 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     copies = [read_file(file, max(SIZE_LIMITS.values())) for file in files]
     role = role_of(copies[0])
     if role is None:
-        raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign or model")
+        raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign, model or node list")
     opened = open_workspace(workspace)
     found = gather_copies(opened, role, copies)
     if isinstance(found, NextRoot):
@@ -318,7 +318,7 @@ def discard(workspace: Path, *, as_json: bool) -> None:
 @passphrase_option
 @json_option
 def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
-    """Sign the newest campaigns and models again, if they lack signatures under the root in force.
+    """Sign the newest campaigns, models and node lists again, if they lack signatures under the root in force.
 
     Payloads, ids and versions stay the same, so enrolled devices go on. Once a document has enough signatures, new
     devices accept it, and hearsay publish --to publishes it.

@@ -9,19 +9,25 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aggregator.cli.documents.describe import MAX_FILE_BYTES, uncompressed
+from aggregator.cli.nodes.describe import NAMES
+from aggregator.cli.nodes.summaries import print_node_sheet, verify_summaries
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_json, print_table, warn, when
+from aggregator.publishing.privacy import PrivacySheet
 from protocol.batches import batch
 from protocol.document import read_payload
 from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
+from protocol.nodes import node_list
+
+_UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.publishing.privacy import PrivacySheet
+    from aggregator.publishing.nodes.sheet import NodeSheet
     from aggregator.publishing.signatures import Standing
     from protocol.document import Header
     from protocol.epsilon import PrivacyLoss
@@ -38,19 +44,36 @@ if TYPE_CHECKING:
     help="Trust root (.hst). Repeat it for newer roots that follow from the first, in any order.",
 )
 @click.option("--privacy", is_flag=True, help="Print the exact privacy loss of a campaign, from the file alone.")
+@click.option("--campaign", "campaign_file", type=PATH, help="Of node summaries: the campaign that they answer.")
+@click.option("--nodes", "list_file", type=PATH, help="Of node summaries: the node list (.hsl) that names their keys.")
 @json_option
-def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json: bool) -> None:
-    """Check a file as a device does: signatures, dates, and every value of a campaign or model.
+@click.pass_context
+def verify(
+    context: click.Context,
+    file: Path,
+    trust_files: tuple[Path, ...],
+    campaign_file: Path | None,
+    list_file: Path | None,
+    *,
+    privacy: bool,
+    as_json: bool,
+) -> None:
+    """Check a file as a device does: signatures, dates, and every value of a campaign, model or node list.
 
     The first --trust is trusted as it is. Further roots are followed from it, root by root, as a device does that
     was off for long. The last root reached decides whose signatures count.
 
     With --privacy: print the worst ratio of an answer's probabilities under two records, per question and in
-    total, as an exact fraction and as ε, beside the ε that the campaign declares.
+    total, as an exact fraction and as ε, beside the ε that the campaign declares. Of a campaign for nodes: the exact
+    loss of every released vector, for one record more or less and for a changed record.
+
+    Summaries of nodes (.hsn) are checked with their campaign and node list: signature, ε, range of every number. That
+    proves who sent them, not that they are true.
 
     \b
     Example:
       hearsay verify c.hsc --trust work/root.hst --privacy
+      hearsay verify north.hsn --trust work/root.hst --campaign c.hsc --nodes clinics.hsl
       hearsay verify c.hsc --trust 1.hst --trust 2.hst --trust 3.hst
     """  # noqa: D301
     from aggregator.files import read_file
@@ -61,19 +84,29 @@ def verify(file: Path, trust_files: tuple[Path, ...], *, privacy: bool, as_json:
     if role is None:
         _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
-        raise InputError("not_a_campaign", f"'{file}' is a {role}; --privacy is about campaigns")
+        raise InputError("not_a_campaign", f"'{file}' is a {NAMES.get(role, role)}; --privacy is about campaigns")
+    if role == "node" and (campaign_file is None or list_file is None):
+        raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
+    if role != "node" and (campaign_file, list_file) != (None, None):
+        raise click.UsageError("--campaign and --nodes are for a file of node summaries", context)
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
     state = _follow_roots(first, newer, now)
-    result: dict[str, Any] = {"kind": role, "verified": True, "root_version": state.root.header.version}
+    if campaign_file is not None and list_file is not None:
+        verify_summaries(raw, state, campaign_file, list_file, now, as_json=as_json)
+        return
+    result: dict[str, Any] = {
+        "kind": NAMES.get(role, role),
+        "verified": True,
+        "root_version": state.root.header.version,
+    }
     if role == "root":
         header = _verified_root(state, raw, now)
         result["signatures"] = standing(read_envelope(raw, role), root_of(read_envelope(raw, role)).roles[role])
     else:
-        known = campaign.UNDERSTOOD if role == "campaign" else model.UNDERSTOOD
-        verdict = trust.verify(state, raw, role, now, known)
+        verdict = trust.verify(state, raw, role, now, _UNDERSTOOD[role])
         header = verdict.header
-        result["signatures"] = standing(read_envelope(raw, role), state.root.roles[role])
+        result["signatures"] = standing(read_envelope(raw, role), state.root.roles[SIGNERS[role]])
         _check_values(role, verdict.payload, privacy=privacy, as_json=as_json)
         if privacy:
             result["privacy"] = _sheet(verdict.payload).to_json()
@@ -97,7 +130,7 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
             f"'{file}' is a report file; devices do not sign reports, because a signature would tell whose they are. "
             "hearsay show says what is in it",
         )
-    raise InputError("unknown_file", f"'{file}' is no trust root, campaign or model")
+    raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model, node list or file of node summaries")
 
 
 def _follow_roots(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
@@ -147,6 +180,9 @@ def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) ->
     if role == "model":
         model.parse_model(payload)
         return
+    if role == "nodes":
+        node_list.parse_node_list(payload)
+        return
     try:
         campaign.parse_campaign(payload)
     except DocumentError as error:
@@ -155,7 +191,7 @@ def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) ->
             if as_json:
                 print_json({"kind": role, "verified": False, "reason": error.reason, "privacy": sheet.to_json()})
             else:
-                print_sheet(sheet)
+                _print_privacy(sheet)
         raise
 
 
@@ -165,26 +201,39 @@ def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes
     if as_json:
         print_json({**result, "signatures": held.to_output(as_json=True)})
         return
-    click.echo(f"verified: {role} '{header.name}', version {header.version}, until {when(header.expires)}")
+    click.echo(
+        f"verified: {NAMES.get(role, role)} '{header.name}', version {header.version}, until {when(header.expires)}"
+    )
     click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
     if raw is not None:
-        print_sheet(_sheet(read_envelope(raw, role).payload))
+        _print_privacy(_sheet(read_envelope(raw, role).payload))
+
+
+def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
+    """Print the privacy sheet of a campaign for devices or for nodes."""
+    if isinstance(sheet, PrivacySheet):
+        print_sheet(sheet)
+    else:
+        print_node_sheet(sheet)
 
 
 def _warn_about_campaign(raw: bytes) -> None:
     """Print the warnings about a campaign, if there are any."""
-    from aggregator.publishing.privacy import campaign_warning
+    from aggregator.publishing.nodes.sheet import warning_of
 
-    warning = campaign_warning(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
+    warning = warning_of(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
         warn(warning)
 
 
-def _sheet(payload: bytes) -> PrivacySheet:
+def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
     """The privacy sheet of a campaign's payload."""
+    from aggregator.publishing.nodes.sheet import node_sheet
     from aggregator.publishing.privacy import privacy_sheet
 
     body, _ = read_payload(payload)
+    if "nodes" in body:
+        return node_sheet(campaign.parse_campaign(payload))
     return privacy_sheet(body)
 
 

@@ -1,0 +1,79 @@
+"""Campaigns and files of nodes in words and as plain data, for commands that print them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.cli.output import counted, lasting
+from protocol.epsilon import format_micro
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+
+if TYPE_CHECKING:
+    from aggregator.publishing.nodes.sheet import NodeSheet
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.node_list import NodeList
+
+NAMES = {"nodes": "node list", "node": "node summaries"}
+"""Role of an envelope → kind of file, where people call it otherwise."""
+
+IN_WORDS = {
+    ADD_REMOVE: "one record more or less",
+    CHANGE: "one record changed",
+    CHANGE_FEATURES: "one record's features changed",
+}
+
+
+def cost_facts(found: Campaign, sheet: NodeSheet, *, as_json: bool) -> dict[str, object]:
+    """What a summary of a campaign for nodes costs, as facts that commands print; with ``as_json`` for programs."""
+    assert found.nodes is not None
+    booked = {name: format_micro(micro) for name, micro in sheet.booked_micro.items()}
+    least = format_micro(found.nodes.least_epsilon_micro)
+    if as_json:
+        facts: dict[str, object] = {"epsilon_total": format_micro(found.epsilon_micro), "epsilon_booked": booked}
+        return facts | {"least_epsilon": least, "sensitivity": found.nodes.sensitivity}
+    facts = {"epsilon": cost_text(sheet)}
+    return facts if found.nodes.least_epsilon_micro == found.epsilon_micro else {**facts, "least_epsilon": least}
+
+
+def cost_text(sheet: NodeSheet) -> str:
+    """ε of one summary under the adjacencies of one record more or less and of a changed record, on one line.
+
+    An adjacency that the campaign's noise does not cover is left out. Changed features are named only where changed
+    records are not covered.
+    """
+    booked = dict(sheet.booked_micro)
+    if CHANGE in booked:
+        booked.pop(CHANGE_FEATURES, None)
+    return "; ".join(f"{format_micro(micro)} for {IN_WORDS[name]}" for name, micro in booked.items())
+
+
+def noise_text(sheet: NodeSheet) -> str:
+    """The standard deviation of the noise of one node: of a count, and of a sum of scaled numbers, if there is one."""
+    deviations = list(dict.fromkeys(f"{vector.deviation:.4g}" for vector in sheet.vectors))
+    return f"standard deviation {' to '.join(deviations)} records in each number of a node"
+
+
+def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
+    """The facts about a campaign for nodes that ``hearsay show`` prints."""
+    assert found.nodes is not None
+    terms = found.nodes
+    life = {name: micro * periods for name, micro in sheet.booked_micro.items()}
+    return {
+        "asks": f"nodes of the list '{terms.list_name}' for sums over their records, each with noise of its own",
+        "period": f"{lasting(found.time_precision)}: a node sends one summary in it",
+        "ε": cost_text(sheet),
+        "ε over its life": f"{cost_text(sheet._replace(booked_micro=life))}, in {counted(periods, 'period')}",
+        "least ε": f"{format_micro(terms.least_epsilon_micro)}, if a node's owner wants more noise",
+        "sensitivity": terms.sensitivity,
+        "sums": f"{len(sheet.vectors)} vectors with {sheet.numbers} numbers; each vector has an equal part of ε",
+        "noise": noise_text(sheet),
+        "most records": f"{terms.max_records} of one node; numbers beyond that are cut by the node, or refused",
+        "least nodes": found.min_batch_size,
+        "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
+    }
+
+
+def node_list(found: NodeList) -> tuple[dict[str, object], list[list[object]]]:
+    """The facts about a node list, and a row for each node: id and public key."""
+    rows: list[list[object]] = [[hint.hex(), public.hex()] for hint, public in sorted(found.nodes.items())]
+    return {"nodes": len(rows)}, rows

@@ -1,0 +1,185 @@
+"""What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
+
+Each summary releases Q vectors of integers. Every vector has the same part ε_q = ⌊ε/Q⌋ of the campaign's ε, in
+millionths, and discrete Laplace noise of rate ε_q/Δ, where Δ is the sensitivity for adding or removing one record. The
+loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency.
+
+Source: docs/math.md, section 5.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.publishing.privacy import (
+    HIGH_EPSILON_MICRO,
+    campaign_warning,
+    pace_warning,
+    refusal_warning,
+    subject_text,
+)
+from protocol import SCALE, allowance
+from protocol.epsilon import MICRO, format_micro
+from protocol.errors import PolicyError
+from protocol.nodes.terms import cost_micro, released_vectors, shares
+from protocol.questions import MOMENT
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, SENSITIVITIES
+from protocol.sums.vectors import laplace_variance, rate
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+
+
+class VectorLoss(NamedTuple):
+    """One released vector, and what it costs.
+
+    Attributes:
+        name: what is summed, in words.
+        size: number of integers in the vector.
+        sensitivity: Δ, the largest change of the sums by one added or removed record, in counts; sums of numbers have
+            the unit of one scaled number.
+        epsilon_micro: ε_q in millionths.
+        deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``.
+        losses: adjacency → exact privacy loss, in nats.
+    """
+
+    name: str
+    size: int
+    sensitivity: Fraction
+    epsilon_micro: int
+    deviation: float
+    losses: dict[str, Fraction]
+
+
+class NodeSheet(NamedTuple):
+    """The ε that a campaign for nodes declares for one summary, and the ε that a summary spends.
+
+    Attributes:
+        vectors: all released vectors, in the order of the summary.
+        declared_micro: ε of one summary for adding or removing one record, in millionths.
+        booked_micro: adjacency → ε that a node books for a summary, in millionths; adjacencies that the campaign's
+            noise does not cover are left out.
+    """
+
+    vectors: tuple[VectorLoss, ...]
+    declared_micro: int
+    booked_micro: dict[str, int]
+
+    def total(self, adjacency: str) -> Fraction:
+        """Exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
+        return sum((vector.losses[adjacency] for vector in self.vectors), Fraction(0))
+
+    @property
+    def numbers(self) -> int:
+        """Number of integers in one summary."""
+        return sum(vector.size for vector in self.vectors)
+
+    @property
+    def holds(self) -> bool:
+        """Whether a summary spends at most what it books under each covered adjacency. Fractions are compared."""
+        return all(self.total(name) <= Fraction(booked, MICRO) for name, booked in self.booked_micro.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``privacy`` in the output of ``hearsay verify --privacy --json`` for such a campaign."""
+        return {
+            "vectors": [
+                {
+                    "vector": vector.name,
+                    "numbers": vector.size,
+                    "sensitivity": str(vector.sensitivity),
+                    "epsilon": format_micro(vector.epsilon_micro),
+                    "noise_sd": vector.deviation,
+                    "loss": {name: str(loss) for name, loss in vector.losses.items()},
+                }
+                for vector in self.vectors
+            ],
+            "queries": len(self.vectors),
+            "numbers": self.numbers,
+            "declared": {"epsilon_total": format_micro(self.declared_micro)},
+            "total": {name: float(self.total(name)) for name in self.booked_micro},
+            "booked": {name: format_micro(micro) for name, micro in self.booked_micro.items()},
+            "holds": self.holds,
+        }
+
+
+def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
+    """Compute what a summary of a campaign for nodes costs. Run by auditors, from the campaign's file alone.
+
+    Args:
+        found: a campaign with terms for nodes.
+        epsilon_micro: ε that the summary states, in millionths; None for the campaign's ε.
+    """
+    names = [feature.name for feature in found.schema.observed]
+    vectors = []
+    for subject, share in zip(released_vectors(found), shares(found, epsilon_micro), strict=True):
+        by_adjacency = SENSITIVITIES[subject.kind, subject.power]
+        unit = SCALE if subject.kind == MOMENT else 1
+        base = by_adjacency[ADD_REMOVE]
+        vectors.append(
+            VectorLoss(
+                subject_text(subject, names),
+                subject.size,
+                Fraction(base, unit),
+                share,
+                sqrt(laplace_variance(rate(share, base))) / unit,
+                {name: Fraction(share * by_adjacency[name], MICRO * base) for name in ADJACENCIES},
+            )
+        )
+    micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
+    return NodeSheet(tuple(vectors), micro, _booked(found, micro))
+
+
+def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
+    """Adjacency → ε that a node books for one summary, in millionths, for the adjacencies that the noise covers."""
+    booked = {}
+    for name in ADJACENCIES:
+        try:
+            booked[name] = cost_micro(found, name, epsilon_micro)
+        except PolicyError:  # adjacency_uncovered
+            continue
+    return booked
+
+
+def usual_cost(found: Campaign) -> int:
+    """The ε that a node whose owner set no policy books for one summary, in millionths: that of a changed record.
+
+    A campaign whose noise does not cover changed records has the cost under the adjacency that it does cover.
+    """
+    booked = _booked(found, found.epsilon_micro)
+    return booked.get(CHANGE, max(booked.values()))
+
+
+def node_warnings(found: Campaign) -> tuple[str, ...]:
+    """Warnings for the signer and reader of a campaign for nodes; empty texts where there is nothing to warn of."""
+    return (_high(found), _limits(found))
+
+
+def warning_of(found: Campaign) -> str:
+    """All warnings about a campaign for devices or for nodes in one text; empty for most campaigns."""
+    if found.nodes is None:
+        return campaign_warning(found)
+    return "; ".join(filter(None, (*node_warnings(found), refusal_warning(found.schema))))
+
+
+def _high(found: Campaign) -> str:
+    """A warning of an ε that hides next to nothing; otherwise empty."""
+    cost = usual_cost(found)
+    if cost <= HIGH_EPSILON_MICRO:
+        return ""
+    return (
+        f"ε = {format_micro(found.epsilon_micro)} for one record more or less is ε = {format_micro(cost)} for a "
+        "changed record; above 20 it hides next to nothing of a record"
+    )
+
+
+def _limits(found: Campaign) -> str:
+    """A warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty."""
+    cost = usual_cost(found)
+    if cost > allowance.PERIOD_MICRO:
+        return (
+            f"a node whose owner set no limits refuses this campaign: a summary costs ε = {format_micro(cost)} for a "
+            f"changed record, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
+        )
+    return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, "a node")

@@ -1,0 +1,136 @@
+"""Campaigns for nodes: what is signed, what is refused, and the exact ε that a summary spends."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from support.failures import reason
+from support.publisher import NOW, key, small_schema
+
+import aggregator
+from aggregator.ask_table import AskedFeature
+from aggregator.publishing.endings import end_campaign
+from aggregator.publishing.nodes.campaigns import make_node_campaign
+from aggregator.publishing.nodes.lists import make_node_list
+from aggregator.publishing.nodes.sheet import node_sheet, node_warnings, usual_cost
+from aggregator.publishing.workspace import create_workspace, open_workspace
+from protocol import SCALE
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.epsilon import MICRO
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+
+CATEGORIES = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "n", "f"])])
+
+
+@pytest.fixture
+def work(tmp_path):
+    return create_workspace(tmp_path / "work", name="workspace", now=NOW)
+
+
+def make(work, schema=None, **changes):
+    given = {"epsilon": 1, "nodes": "clinics", "max_records": 1000, "name": "sums", "now": NOW} | changes
+    return make_node_campaign(work, small_schema() if schema is None else schema, **given)
+
+
+def test_a_campaign_for_nodes_has_terms_and_no_questions(work):
+    made = make(work)
+    found = made.campaign
+    assert found.nodes == ("clinics", 1000, MICRO, "global")
+    assert (found.questions, found.answers, found.ended, found.fit.family) == ((), 0, False, "gaussian")
+    assert made.standing.complete
+    assert any("no node list 'clinics'" in text for text in made.warnings)
+    make_node_list(work, "clinics", [key(21).public], now=NOW)
+    second = make(work)
+    assert second.warnings == ()
+    assert second.campaign.header.version == 2
+    assert aggregator.make_node_campaign is make_node_campaign
+
+
+def test_the_family_follows_from_the_schema(work):
+    assert make(work, CATEGORIES).campaign.fit.family == "discrete"
+    assert make(work, family="discrete").campaign.fit.family == "discrete"
+
+
+def test_asking_leaves_features_out_of_the_document_and_groups_values(work):
+    found = make(work, ask={"odor": AskedFeature((("a", "n"),))}).campaign
+    assert [feature.name for feature in found.stated.features] == ["odor"]
+    assert found.schema.observed[0].size == 2
+    assert make(work, ask="width").campaign.schema.observed[0].name == "width"
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"epsilon": 0}, "epsilon_invalid"),
+        ({"epsilon": "x"}, "epsilon_invalid"),
+        ({"least_epsilon": 2}, "terms_invalid"),
+        ({"max_records": 0}, "terms_invalid"),
+        ({"max_records": (1 << 40) + 1}, "terms_invalid"),
+        ({"max_records": 10.0}, "terms_invalid"),
+        ({"nodes": ""}, "invalid_campaign"),
+        ({"sensitivity": "local"}, "invalid_campaign"),
+        ({"family": "truncated-gaussian"}, "family_unknown"),
+        ({"schema": CATEGORIES, "family": "gaussian"}, "no_numbers"),
+        ({"family": "discrete", "variance_floor": "0.1"}, "family_unknown"),
+        ({"variance_floor": "2"}, "floor_invalid"),
+        ({"period": "0d"}, "period_invalid"),
+        ({"days": 0}, "terms_invalid"),
+        ({"postprocess": "none-such"}, "postprocess_unknown"),
+        ({"ask": {"odor": AskedFeature(share=2)}}, "ask_invalid"),
+        ({"ask": "smell"}, "ask_invalid"),
+        ({"name": None}, "name_invalid"),
+        ({"epsilon": "0.000003"}, "invalid_campaign"),
+    ],
+)
+def test_refusals_use_no_version(work, changes, expected):
+    assert reason(lambda: make(work, **changes)) == expected
+    assert open_workspace(work.path).history() == []
+
+
+def test_a_campaign_for_nodes_ends_as_others_do(work):
+    make(work)
+    ended = parse_campaign(read_envelope(end_campaign(work, "sums", NOW + 1), "campaign").payload)
+    assert ended.ended
+    assert ended.nodes is None
+    assert reason(lambda: end_campaign(work, "sums", NOW + 2)) == "campaign_ended"
+
+
+def test_the_sheet_recomputes_every_vector_s_loss(work):
+    """small_schema: counts of 2 classes, 2 × 4 cells of odor, sums and squares of width: 4 vectors."""
+    sheet = node_sheet(make(work).campaign)
+    assert [vector.size for vector in sheet.vectors] == [2, 8, 2, 2]
+    assert [vector.sensitivity for vector in sheet.vectors] == [1] * 4
+    assert {vector.epsilon_micro for vector in sheet.vectors} == {250_000}
+    assert sheet.total("add-remove") == 1
+    assert sheet.total("change") == 2
+    assert sheet.total("change-features") == Fraction(5, 4)  # class counts do not change, squares by S at most
+    assert sheet.booked_micro == {"add-remove": MICRO, "change": 2 * MICRO, "change-features": 2 * MICRO}
+    assert sheet.holds
+    count, _, total, square = (vector.deviation for vector in sheet.vectors)
+    assert count == pytest.approx(5.6421, abs=1e-3)  # √(2q)/(1 − q), q = e^{−1/4}
+    assert total == square == pytest.approx(2**0.5 * 4, abs=1 / SCALE)
+
+
+def test_a_sheet_that_spends_more_than_it_books_does_not_hold(work):
+    sheet = node_sheet(make(work).campaign)
+    assert not sheet._replace(booked_micro={"add-remove": 999_999}).holds
+
+
+def test_what_does_not_divide_is_not_spent(work):
+    sheet = node_sheet(make(work, epsilon="0.999999").campaign)
+    assert sheet.total("add-remove") == Fraction(4 * 249_999, MICRO)
+    assert sheet.holds
+
+
+def test_warnings_speak_of_changed_records(work):
+    assert usual_cost(make(work).campaign) == 2 * MICRO
+    assert node_warnings(make(work, epsilon=1).campaign) == ("", "")
+    _, limits = node_warnings(make(work, epsilon=3).campaign)
+    assert "costs ε = 6 for a changed record" in limits
+    high, _ = node_warnings(make(work, epsilon=11).campaign)
+    assert "ε = 22 for a changed record" in high
+    _, pace = node_warnings(make(work, epsilon=2, period="6h").campaign)
+    assert pace.startswith("a node whose owner set no limits answers 1 of the 4 periods")
