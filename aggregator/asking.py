@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.ask_table import ask_of, resolve
 from aggregator.forecast.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
-from aggregator.notebooks import facts
 from aggregator.planning.by_variance import candidates, choose
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
@@ -35,15 +34,16 @@ from aggregator.publishing.campaigns import (
 )
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.naming import document_bytes, opened, save_document
+from aggregator.publishing.naming import document_bytes, opened
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_pilots, load_projection
 from aggregator.publishing.series import overlap_warning, series_share
+from aggregator.publishing.signed_campaign import SignedCampaign
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
-from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.epsilon import format_micro, micro_epsilon
+from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from aggregator.forecast.result import Plan
     from aggregator.planning.by_variance import Candidate
     from aggregator.publishing.naming import Document
-    from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
 
@@ -78,45 +77,6 @@ class Planned(NamedTuple):
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     forecast: Plan | None = None
-
-
-class SignedCampaign(NamedTuple):
-    """A campaign that was signed.
-
-    Attributes:
-        raw: the bytes of the ``.hsc`` file.
-        campaign: the parsed campaign.
-        standing: its valid signatures and the needed number. Devices refuse a campaign with fewer.
-        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
-        warnings: sentences for the signer.
-    """
-
-    raw: bytes
-    campaign: Campaign
-    standing: Standing
-    why: tuple[Candidate, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-    def __repr__(self) -> str:
-        header = self.campaign.header
-        return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed campaign to a file. ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-                path, for example because its folder does not exist.
-            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
-                keeps its copy.
-        """
-        save_document(Path(path), self.raw, "campaign", force=force)
-
-    def _repr_html_(self) -> str:
-        about: dict[str, object] = {"name": self.campaign.header.name, "version": self.campaign.header.version}
-        about |= {"id": self.campaign.id.hex(), "questions": len(self.campaign.questions)}
-        about |= {"ε per period": format_micro(self.campaign.epsilon_micro), "signatures": str(self.standing)}
-        return facts("Campaign", {**about, **{f"warning {n}": each for n, each in enumerate(self.warnings, 1)}})
 
 
 def plan_campaign(

@@ -88,7 +88,7 @@ def document(envelope: Envelope, role: str) -> Shown:
         elif role == "nodes":
             listed, rows = files.node_list(node_list.parse_node_list(envelope.payload))
             facts.update(listed)
-            columns = ("node", "public key")
+            columns = ["node", "public key"]
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))

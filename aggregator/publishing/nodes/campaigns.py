@@ -6,11 +6,11 @@ any one record is among them. Source: docs/math.md, section 5; docs/formats.md, 
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
-from aggregator.asking import SignedCampaign, present
 from aggregator.models.postprocess import check_postprocess
 from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
@@ -18,6 +18,7 @@ from aggregator.publishing.naming import opened
 from aggregator.publishing.nodes.sheet import node_warnings
 from aggregator.publishing.privacy import refusal_warning
 from aggregator.publishing.projection_file import load_pilots, load_projection
+from aggregator.publishing.signed_campaign import SignedCampaign
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
 from protocol.document import DAY_SECONDS
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 POSTPROCESS = "floored"
 """Post-processing of a campaign that names no other: it takes the known size of the noise into account."""
 VARIANCE_FLOOR = "0.0001"
-"""Smallest variance of a scaled number, if the publisher names no other. Sums have noise of known size (decision 75)."""
+"""Smallest variance of a scaled number, if the publisher names no other (docs/decisions/0075)."""
 PERIOD = "30d"
 """Length of a period, if the publisher names no other: a node sends one summary in it."""
 
@@ -149,10 +150,12 @@ def make_node_campaign(
         min_batch_size,
         postprocess,
         pilots=file.pilots + (() if projection is None else load_pilots(projection)),
-        **gaussian_fields(chosen, VARIANCE_FLOOR if variance_floor is None and chosen == GAUSSIAN else variance_floor, None),
+        **gaussian_fields(
+            chosen, VARIANCE_FLOOR if variance_floor is None and chosen == GAUSSIAN else variance_floor, None
+        ),
     )
     signer = opened(workspace)
-    moment = present(now)
+    moment = int(time.time()) if now is None else now
     raw = publish_node_campaign(signer, asked, parameters, moment)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
     warnings = (*node_warnings(made), refusal_warning(asked), alike_in(asked), _unlisted(signer, nodes))
