@@ -172,7 +172,7 @@ def _action_text(action: argparse.Action) -> str:
 
 
 def _link(program: str, name: str) -> str:
-    return f"[`{name}`](#{program}-{name})"
+    return f"[`{name}`](#{program}-{name.replace(' ', '-')})"
 
 
 def _cell(text: str) -> str:

@@ -9,7 +9,7 @@
 
 Classes that these methods return: :class:`Campaign`, the questions and their ε, from ``enrol`` and ``campaigns``;
 :class:`Classifier`, an installed model, from ``install`` and ``model``; :class:`Status`, what was spent and what
-waits, from ``status``.
+waits, from ``status``. :class:`Node` is a device that holds many people's records and sends sums of them.
 
 The package needs only the standard library, msgpack and PyNaCl. A test asserts that its import loads no numpy, pandas
 or click.
@@ -26,6 +26,7 @@ from protocol.errors import DocumentError, HearsayError, InputError, PolicyError
 
 if TYPE_CHECKING:
     from edge_sdk.classifier import Classifier
+    from edge_sdk.node.node import Node
     from edge_sdk.status import Status
 
 __all__ = [
@@ -35,12 +36,13 @@ __all__ = [
     "DocumentError",
     "HearsayError",
     "InputError",
+    "Node",
     "Policy",
     "PolicyError",
     "Status",
     "StorageError",
 ]
-_LATER = {"Classifier": "edge_sdk.classifier", "Status": "edge_sdk.status"}
+_LATER = {"Classifier": "edge_sdk.classifier", "Node": "edge_sdk.node.node", "Status": "edge_sdk.status"}
 """Name → module of names that not every device needs. A module is loaded at the first use of its name."""
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes, is_called
+from edge_sdk.storage.documents import DEVICE, NODE
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.documents.trust import TrustState, Verdict
-    from protocol.nodes.node_list import NodeList
 
 
 class Acceptance:
@@ -65,7 +65,7 @@ class Acceptance:
 
         verdict, campaign = self._judge_campaign(raw)
         given = [self._judge_model(model).payload for model in models]
-        evaluated = self._reporting.evaluated(campaign, given)
+        evaluated = self._reporting.models.evaluated(campaign, given)
         spent = self._reporting.spent()
         disabled = not self._reporting.takes_part
         return explain(
@@ -88,9 +88,33 @@ class Acceptance:
             self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
             _check_name(verdict, name)
-            self._reporting.policy.check_campaign(campaign, self._reporting.evaluated(campaign))
+            self._check_kind(campaign)
+            self._reporting.policy.check_campaign(campaign, self._reporting.models.evaluated(campaign))
             self._store(verdict, raw)
         return campaign
+
+    def _check_kind(self, campaign: Campaign) -> None:
+        """Check that the state takes campaigns of this kind. The first one decides that.
+
+        Raises:
+            InputError: ``campaign_for_nodes``, ``campaign_for_devices``.
+        """
+        if campaign.ended:
+            return
+        held = self._documents.kind()
+        if campaign.nodes is not None and held == DEVICE:
+            raise InputError(
+                "campaign_for_nodes",
+                "this campaign is for nodes, and this state is a device's since its first campaign; "
+                "provision a state of its own for the node",
+            )
+        if campaign.nodes is None and held == NODE:
+            raise InputError(
+                "campaign_for_devices",
+                "this campaign is for devices, and this state is a node's since its first campaign; "
+                "provision a state of its own for the device",
+            )
+        self._documents.write_kind(DEVICE if campaign.nodes is None else NODE)
 
     def install(self, raw: bytes, name: str | None) -> Model:
         """Verify the model file ``raw`` and store it.
@@ -105,41 +129,6 @@ class Acceptance:
             model = parse_model(verdict.payload)
             self._store(verdict, raw)
         return model
-
-    def accept_nodes(self, raw: bytes, name: str) -> NodeList:
-        """Verify the list of nodes ``raw`` and store it, so that no older list is accepted later.
-
-        Raises:
-            DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``: the list is not
-                called ``name``; ``invalid_nodes``: its nodes can not be read.
-            InputError: ``argument_invalid``: ``raw`` is not bytes.
-        """
-        from protocol.nodes.node_list import ROLE, UNDERSTOOD, parse_node_list
-
-        check_bytes(raw, "a list of nodes")
-        with self._keeping_evidence(ROLE, raw), self._state.transaction():
-            verdict = trust.verify(self._trust(), raw, ROLE, self._time.wall(), UNDERSTOOD)
-            _check_name(verdict, name)
-            nodes = parse_node_list(verdict.payload)
-            self._store(verdict, raw)
-        return nodes
-
-    def nodes(self, name: str) -> NodeList:
-        """The stored list of nodes called ``name``.
-
-        Raises:
-            InputError: ``nodes_unknown``: no list of this name was accepted.
-        """
-        from protocol.nodes.node_list import ROLE, parse_node_list
-
-        for called, _, payload in self._documents.all(ROLE):
-            if called == name:
-                return parse_node_list(payload)
-        raise InputError("nodes_unknown", f"no list of nodes called {quoted(name)} was accepted yet; give its file")
-
-    def present(self) -> int:
-        """The present in seconds since 1970: the wall clock, or the latest date of a signed document if later."""
-        return max(self._time.wall(), self._trust().time_floor)
 
     def _store(self, verdict: Verdict, raw: bytes) -> None:
         """Store an accepted document together with the trust state that follows from it."""
@@ -184,8 +173,7 @@ class Acceptance:
         """Store ``reached`` unless it is ``before``; then delete the campaigns that its keys have not signed."""
         if reached is not before:
             self._documents.write_trust(reached)
-            for role in ("campaign", "nodes"):
-                self._documents.end_unsigned(role, reached.root.roles["campaign"])
+            self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
             self._time.note_document(reached.root.header.issued_at)
 
     @contextmanager

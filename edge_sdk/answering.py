@@ -1,6 +1,7 @@
-"""One device's answers for one period, as a pure function of campaign, observation, secret, period and seeds.
+"""One device's answers about one record for one period.
 
-The steps: observation → question (chosen by the report's id) → input → perturbed answer → report bytes.
+:func:`answer` is a pure function of campaign, observation, secret, period and seeds: observation → question (chosen by
+the report's id) → input → perturbed answer → report bytes. :class:`AboutRecord` reads the record and draws the seeds.
 """
 
 from __future__ import annotations
@@ -8,10 +9,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.batches.report import encode_answer, encode_report, report_id
+from protocol.documents.evaluation import named_once, schema_read
+from protocol.errors import InputError
+from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from edge_sdk.meanings import Meanings
+    from edge_sdk.models import Models
+    from edge_sdk.policy.policy import Policy
     from protocol.documents.campaign import Campaign
     from protocol.schema import Observation
 
@@ -55,3 +62,65 @@ def answer(
         field = encode_answer(question.mechanism, question.mechanism.perturb(value, seeds[stratum]), layout)
         reports.append(encode_report(layout, identifier, period, number, field))
     return reports
+
+
+class AboutRecord:
+    """Makes the reports of one period about one record (:class:`edge_sdk.reporting.Making`)."""
+
+    def __init__(
+        self,
+        record: Mapping[str, object],
+        label: object,
+        *,
+        models: Models,
+        meanings: Meanings,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            record: feature name → value.
+            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
+            models: the models that campaigns evaluate.
+            meanings: counts the record's missing and unlisted values.
+            entropy: n → n fresh random bytes.
+        """
+        self._record = record
+        self._label = label
+        self._models = models
+        self._meanings = meanings
+        self._entropy = entropy
+
+    def check(self, campaign: Campaign) -> None:
+        """Refuse a campaign for nodes.
+
+        Raises:
+            InputError: ``campaign_for_nodes``.
+        """
+        if campaign.nodes is not None:
+            raise InputError(
+                "campaign_for_nodes", "this campaign asks for sums of many records; a node summarises them for it"
+            )
+
+    def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
+        """The ε of the reports of one period, in millionths."""
+        del policy
+        return campaign.epsilon_micro
+
+    def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
+        """The campaign's r reports. Each has noise from a fresh seed.
+
+        Raises:
+            InputError: ``record_invalid``, ``value_refused``.
+            StorageError: ``entropy_unavailable``.
+        """
+        observation = campaign.schema.observe(self._record)
+        label_code = campaign.schema.label.code(campaign.schema.label_in(self._record, self._label))
+        seeds = [self._entropy(SEED_BYTES) for _ in range(campaign.answers)]
+        predict = self._models.predictor(campaign, self._record) if campaign.evaluated else None
+        return answer(campaign, observation, label_code, secret, period, seeds, predict)
+
+    def note(self, campaign: Campaign) -> None:
+        """Count the record's missing and unlisted values."""
+        read = schema_read(campaign, self._models.evaluated(campaign))
+        self._meanings.add(campaign, named_once(read.unread(self._record, self._label)))

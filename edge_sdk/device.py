@@ -5,7 +5,8 @@ small device short: paths are handled by ``os.path``, and modules that not every
 are used.
 
 The module is longer than others, since it is the reference of the public methods, with all their errors. Each method
-calls a module that does the work: ``opening``, ``acceptance``, ``reporting``, ``storage.secret`` or ``status``.
+calls a module that does the work: ``opening``, ``acceptance``, ``answering``, ``reporting``, ``sealing``,
+``storage.secret`` or ``status``.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from edge_sdk.acceptance import Acceptance
+from edge_sdk.answering import AboutRecord
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import logged
+from edge_sdk.meanings import Meanings
+from edge_sdk.models import Models
 from edge_sdk.reporting import Reporting
+from edge_sdk.sealing import Sealing
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import system_machine
 from edge_sdk.timekeeping.timekeeper import Timekeeper
+from protocol.documents.evaluation import named_once, schema_read
 from protocol.errors import StorageError
 from protocol.schema import FROM_RECORD
 
@@ -59,7 +65,11 @@ class Device:
         self._state = state
         self._documents = Documents(state)
         self._time = Timekeeper(state, self._documents, clock, uptime)
-        self._reporting = Reporting(state, self._documents, self._time, allowed, entropy)
+        self._entropy = entropy
+        self._models = Models(self._documents, self._time.now)
+        self._meanings = Meanings()
+        self._reporting = Reporting(state, self._documents, self._time, allowed, self._models)
+        self._sealing = Sealing(state, self._documents, self._reporting.spool, self._time.now)
         self._acceptance = Acceptance(state, self._documents, self._time, self._reporting)
 
     @property
@@ -212,8 +222,8 @@ class Device:
             with self._state.reading():
                 enrolled, waiting = len(self._documents.all("campaign")), self._reporting.spool.count()
         except StorageError:
-            return "<Device whose state is closed or can not be read>"
-        return f"<Device with {enrolled} campaigns, {waiting} unsent reports>"
+            return f"<{type(self).__name__} whose state is closed or can not be read>"
+        return f"<{type(self).__name__} with {enrolled} campaigns, {waiting} unsent reports>"
 
     # Methods for signed documents -----------------------------------------------------------------
 
@@ -248,7 +258,8 @@ class Device:
                 of a file that can not be read. After ``equivocation`` the campaign is kept as evidence
                 (:meth:`evidence`).
             PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
-            InputError: ``model_unknown``: a model that it evaluates is not installed; ``policy_invalid``,
+            InputError: ``model_unknown``: a model that it evaluates is not installed; ``campaign_for_nodes``,
+                ``campaign_for_devices``: the first campaign of this state was of the other kind; ``policy_invalid``,
                 ``policy_missing``, ``argument_invalid``.
         """
         return self._acceptance.enrol(raw, name)
@@ -368,8 +379,9 @@ class Device:
             The period's r reports, joined, each of the campaign's record length.
 
         Raises:
-            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer; ``model_unknown``: the
-                model that the campaign evaluates is not installed; ``record_invalid``: the record is no mapping;
+            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer; ``campaign_for_nodes``:
+                call :meth:`edge_sdk.Node.summarise`; ``model_unknown``: the model that the campaign evaluates is not
+                installed; ``record_invalid``: the record is no mapping;
                 ``value_refused``: a value is unlisted, and the campaign refuses such values (no other refusal depends
                 on a value); ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``invalid_campaign``: the evaluated model
@@ -405,7 +417,8 @@ class Device:
         """
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
-        return self._reporting.check(campaign_id, record, label)
+        campaign = self._reporting.campaign(campaign_id)
+        return named_once(schema_read(campaign, self._models.evaluated(campaign)).check(record, label))
 
     @logged("report")
     def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
@@ -415,7 +428,8 @@ class Device:
         """
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id
-        return self._reporting.answer(campaign_id, record, label)
+        about = AboutRecord(record, label, models=self._models, meanings=self._meanings, entropy=self._entropy)
+        return self._reporting.answer(campaign_id, about)
 
     @logged("drain", lambda count: f"{count} reports sealed")
     def drain(self, path: str | os.PathLike[str]) -> int:
@@ -435,7 +449,7 @@ class Device:
             StorageError: ``file_exists``: that file is unchanged; ``io_failed``, ``disk_full``, ``state_busy``,
                 ``state_damaged``: there is no new file, or it is complete: send it or remove it. The reports stay.
         """
-        return self._reporting.drain(path)
+        return self._sealing.drain(path)
 
     @logged("ack", lambda count: f"{count} reports released")
     def ack(self, path: str | os.PathLike[str]) -> int:
@@ -451,7 +465,7 @@ class Device:
             InputError: ``batch_unknown``: this device has not sealed that file, or too long ago; ``argument_invalid``.
             StorageError: the state can not be read or written; call again.
         """
-        return self._reporting.ack(path)
+        return self._sealing.ack(path)
 
     # Methods for the owner: opting out and in, history, status ------------------------------------
 
@@ -470,7 +484,7 @@ class Device:
         from edge_sdk.storage.secret import disable_state
 
         disable_state(self._state, self._reporting.ledger, self._reporting.spool)
-        self._reporting.meanings.clear()
+        self._meanings.clear()
 
     @logged("enable", lambda _: "the device answers again")
     def enable(self, enrolment: bytes | None = None, *, leave_fleet: bool = False) -> None:
@@ -495,7 +509,7 @@ class Device:
         from edge_sdk.storage.secret import enable_state
 
         with self._state.transaction():
-            enable_state(self._state, enrolment, self._reporting.entropy, leave_fleet=leave_fleet)
+            enable_state(self._state, enrolment, self._entropy, leave_fleet=leave_fleet)
 
     def history(self, campaign: bytes | str | None = None) -> list[Answered]:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.
@@ -517,7 +531,7 @@ class Device:
                 reporting.ledger,
                 reporting.spool,
                 reporting.allowed,
-                reporting.meanings,
+                self._meanings,
                 self._time,
                 secret=self._state.meta("secret"),
                 closed_fleet=self._state.meta("enrolled") is not None,

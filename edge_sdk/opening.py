@@ -214,8 +214,7 @@ def _provision(
             newer = trust.reconcile_pinned(stored, root, now)
             if newer is not stored:
                 documents.write_trust(newer)
-                for role in ("campaign", "nodes"):
-                    documents.end_unsigned(role, newer.root.roles["campaign"])
+                documents.end_unsigned("campaign", newer.root.roles["campaign"])
         return check_secret(state, enrolment, entropy)
 
 

@@ -1,52 +1,63 @@
-"""Answering, sealing and acknowledging: from a record to paid and stored reports, and from reports to files.
+"""Answering: one paid and stored answer per campaign and period, whatever makes the bytes of the answer.
 
-Each step is one transaction. :class:`edge_sdk.Device` documents these methods for the application.
+A :class:`Making` makes the bytes: reports about one record (:mod:`edge_sdk.answering`), or the summary of a node's
+records (:mod:`edge_sdk.node`). All else is the same for both: the campaign, the clocks, the owner's policy, the ledger
+and the spool. Every answer is one transaction.
 """
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-from stat import S_ISREG
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.answering import answer
-from edge_sdk.arguments import check_bytes, is_called, path_of
+from edge_sdk.arguments import check_bytes, is_called
 from edge_sdk.log import INFO, note
-from edge_sdk.meanings import Meanings
 from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
 from edge_sdk.policy.series import in_words, refusal
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
-from protocol.digest import sha256
 from protocol.documents import campaign as campaigns
-from protocol.documents.evaluation import evaluated_models, named_once, payloads_given, schema_read
-from protocol.errors import DocumentError, InputError, PolicyError, StorageError
-from protocol.stream import SEED_BYTES
+from protocol.errors import DocumentError, InputError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
+    from typing import Protocol, TypeVar
 
+    from edge_sdk.models import Models
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Answered
-    from edge_sdk.timekeeping.periods import Reading
+    from edge_sdk.timekeeping.periods import Present, Reading
     from edge_sdk.timekeeping.steps import Track
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
-    from protocol.documents.evaluation import Evaluated
-    from protocol.schema import Check
+
+    Result = TypeVar("Result")
+
+    class Making(Protocol):
+        """What makes the bytes of one period's answer. Nothing is stored if one of its methods raises."""
+
+        def check(self, campaign: Campaign) -> None:
+            """Refuse a campaign of another kind: ``campaign_for_nodes`` or ``campaign_for_devices`` (InputError)."""
+
+        def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
+            """The ε in millionths that the answer costs, as the owner's limits and the ledger count it."""
+
+        def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
+            """The reports of the period, or one summary. ``secret`` is the device's; no noise may follow from it."""
+
+        def note(self, campaign: Campaign) -> None:
+            """Called inside the transaction, after the answer was stored: note what the owner may want to know."""
+
 
 MAX_PERIOD = (1 << 32) - 1
-_BLOCK_BYTES = 1 << 18
 
 
 class Said(NamedTuple):
     """The answer of a device for one period.
 
     Attributes:
-        reports: the period's r reports, joined.
+        reports: the period's r reports, joined; of a node, the summary.
         period: index of the period since 1970.
         repeated: the period was answered before; these are the bytes of that answer, and the record was not read.
         next_at: when the wall clock will show that the next period can be answered, in seconds since 1970.
@@ -58,15 +69,42 @@ class Said(NamedTuple):
     next_at: int
 
 
+class _Turn(NamedTuple):
+    """A campaign and the period that the clocks show; read inside a transaction.
+
+    Attributes:
+        secret: the device's secret.
+        campaign: an accepted campaign that has not ended.
+        reading, moment: what the clocks show, and what follows from it.
+        track: steps of the clock within the windows of the owner's limits; None if there are none.
+        time: seconds since 1970 by which the period is chosen.
+        leapt: whether ``time`` uses this boot's one leap of the wall clock.
+        period: index of the period since 1970.
+    """
+
+    secret: bytes
+    campaign: Campaign
+    reading: Reading
+    moment: Present
+    track: Track | None
+    time: int
+    leapt: bool
+    period: int
+
+    @property
+    def answered_at(self) -> int:
+        """The time, in seconds since 1970, by which the owner's limits count the answer."""
+        return self.time if self.track is None else self.track.time
+
+
 class Reporting:
-    """Makes, stores, seals and releases reports, within the owner's policy.
+    """Answers at most once per campaign and period, within the owner's policy.
 
     Attributes:
         ledger: the ε that each answered period has cost.
         spool: the reports that were not acknowledged.
-        meanings: counts of missing and unlisted values, in memory.
+        models: the models that campaigns evaluate.
         allowed: its call returns the owner's policy.
-        entropy: n → n fresh random bytes.
     """
 
     def __init__(
@@ -75,17 +113,15 @@ class Reporting:
         documents: Documents,
         time: Timekeeper,
         allowed: PolicyFile | PolicyGiven,
-        entropy: Callable[[int], bytes],
+        models: Models,
     ) -> None:
         self._state = state
         self._documents = documents
         self._time = time
         self.ledger = Ledger(state)
         self.spool = Spool(state)
-        self.meanings = Meanings()
-        self._evaluated: dict[bytes, Evaluated] = {}
+        self.models = models
         self.allowed = allowed
-        self.entropy = entropy
 
     @property
     def policy(self) -> Policy:
@@ -113,7 +149,12 @@ class Reporting:
             raise PolicyError("disabled", "its owner has opted this device out; it answers nothing until enabled")
         return secret
 
-    def _campaign(self, campaign_id: bytes) -> Campaign:
+    def campaign(self, campaign_id: bytes) -> Campaign:
+        """The accepted campaign with this id.
+
+        Raises:
+            InputError: ``campaign_unknown``: there is none; ``argument_invalid``: the id is not given as bytes.
+        """
         check_bytes(campaign_id, "a campaign's id")
         payload = self._documents.payload("campaign", campaign_id)
         if payload is None:
@@ -123,80 +164,119 @@ class Reporting:
             )
         return campaigns.parse_campaign(payload)
 
-    def answer(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Said:
-        """Answer about one record, at most once per period; a second call in a period returns the first answer.
+    def answer(self, campaign_id: bytes, making: Making) -> Said:
+        """Answer at most once per period; a second call in a period returns the first answer.
 
-        The reports and the ε that they cost are stored in one durable transaction.
+        The answer and the ε that it costs are stored in one durable transaction.
 
         Args:
             campaign_id: id of an accepted campaign.
-            record: feature name → value.
-            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
+            making: makes the bytes of the answer; not used if the period was answered before.
 
         Raises:
-            HearsayError: the reasons that :meth:`edge_sdk.Device.report` lists.
+            HearsayError: the reasons that :meth:`edge_sdk.Device.report` lists, and those of ``making``.
         """
-        refusal: PolicyError | None = None
-        with self._state.transaction():
-            secret = self.secret()
-            campaign = self._campaign(campaign_id)
-            if campaign.ended:
-                raise DocumentError("campaign_ended", "its publisher has ended this campaign")
-            reading = self._time.read()
-            track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
-            self.ledger.delay_series(*self._time.note_track(reading, track))
-            try:
-                said = self._answer_at(reading, track, campaign, secret, record, label)
-            except PolicyError as error:
-                # Nothing was written for the answer. The error is raised after the transaction, which stores the
-                # clock track.
-                refusal = error
-        if refusal is not None:
-            raise refusal
+        campaign, said = self._in_turn(campaign_id, making, lambda turn: self._answer_at(turn, making))
         if not said.repeated:
             note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return said
 
-    def _answer_at(
-        self,
-        reading: Reading,
-        track: Track | None,
-        campaign: Campaign,
-        secret: bytes,
-        record: Mapping[str, object],
-        label: object,
-    ) -> Said:
-        """Answer for the period that ``reading`` shows. A :class:`PolicyError` is raised before anything is written."""
-        moment = self._time.present(reading)
-        time, leapt = moment.period_time(campaign.time_precision)
+    def earlier(self, campaign_id: bytes, making: Making) -> Said | None:
+        """The answer that was given for the present period; None if :meth:`answer` would make one now.
+
+        Nothing is spent. A caller learns before a long preparation whether an answer would be refused.
+
+        Args:
+            campaign_id: id of an accepted campaign.
+            making: what would make the bytes of the answer; asked for its kind and its cost only.
+
+        Raises:
+            HearsayError: the reasons of :meth:`answer`, without those of ``making.make``.
+        """
+
+        def look(turn: _Turn) -> Said | None:
+            said = self._said_before(turn)
+            if said is None:
+                self._check_allowed(turn, making)
+            return said
+
+        return self._in_turn(campaign_id, making, look)[1]
+
+    def _in_turn(self, campaign_id: bytes, making: Making, work: Callable[[_Turn], Result]) -> tuple[Campaign, Result]:
+        """Run ``work`` in one transaction, for the period that the clocks show. Return the campaign and the result.
+
+        A :class:`PolicyError` of ``work`` is raised after the transaction, which stores the clock track. So ``work``
+        raises it only before it has written anything.
+        """
+        refused: PolicyError
+        with self._state.transaction():
+            secret = self.secret()
+            campaign = self.campaign(campaign_id)
+            if campaign.ended:
+                raise DocumentError("campaign_ended", "its publisher has ended this campaign")
+            making.check(campaign)
+            reading = self._time.read()
+            track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
+            self.ledger.delay_series(*self._time.note_track(reading, track))
+            moment = self._time.present(reading)
+            time, leapt = moment.period_time(campaign.time_precision)
+            turn = _Turn(secret, campaign, reading, moment, track, time, leapt, campaign.period_at(time))
+            try:
+                return campaign, work(turn)
+            except PolicyError as error:
+                refused = error
+        raise refused
+
+    def _said_before(self, turn: _Turn) -> Said | None:
+        """The stored answer of the turn's period, or of a later one after a clock was set back; None if there is none.
+
+        Raises:
+            PolicyError: an opt-out or a reset has deleted the answer.
+        """
+        campaign = turn.campaign
         newest = self.ledger.newest(campaign.id)
-        period = campaign.period_at(time)
-        outside = refusal(campaign.series, self.ledger, secret)
-        if newest is not None and newest.period >= period:
-            next_at = moment.opens_at((newest.period + 1) * campaign.time_precision)
-            said = self.ledger.said(newest) or _refuse_deleted(outside)
-            return Said(said, newest.period, repeated=True, next_at=next_at)
-        _check_open(campaign, moment.now, time, period)
+        if newest is None or newest.period < turn.period:
+            return None
+        next_at = turn.moment.opens_at((newest.period + 1) * campaign.time_precision)
+        said = self.ledger.said(newest) or _refuse_deleted(refusal(campaign.series, self.ledger, turn.secret))
+        return Said(said, newest.period, repeated=True, next_at=next_at)
+
+    def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, int]:
+        """Check that the turn's period may be answered. Return the owner's policy and the answer's cost in millionths.
+
+        Raises:
+            DocumentError: ``expired``, ``not_yet_valid``, ``invalid_campaign``.
+            InputError: ``model_unknown``, ``policy_invalid``, ``policy_missing``.
+            PolicyError: the period, the series or the owner's policy does not allow it.
+        """
+        campaign = turn.campaign
+        _check_open(campaign, turn.moment.now, turn.time, turn.period)
+        outside = refusal(campaign.series, self.ledger, turn.secret)
         if outside is not None:
             raise outside
-        _check_unpaid(campaign, period, self.ledger.paid_until(campaign.header.name))
-        evaluated = self.evaluated(campaign)
+        _check_unpaid(campaign, turn.period, self.ledger.paid_until(campaign.header.name))
+        evaluated = self.models.evaluated(campaign)
         policy = self.policy
         policy.check_campaign(campaign, evaluated)
-        answered_at = time if track is None else track.time
-        policy.check_budget(self._spent(policy, answered_at, track), campaign.epsilon_micro)
-        observation = campaign.schema.observe(record)
-        label_code = campaign.schema.label.code(campaign.schema.label_in(record, label))
-        seeds = [self.entropy(SEED_BYTES) for _ in range(campaign.answers)]
-        predict = self._predictor(campaign, record) if evaluated else None
-        records = answer(campaign, observation, label_code, secret, period, seeds, predict)
+        micro = making.cost_micro(campaign, policy)
+        policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
+        return policy, micro
+
+    def _answer_at(self, turn: _Turn, making: Making) -> Said:
+        """Answer for the turn's period. A :class:`PolicyError` is raised before anything is written."""
+        said = self._said_before(turn)
+        if said is not None:
+            return said
+        policy, micro = self._check_allowed(turn, making)
+        campaign, period, time = turn.campaign, turn.period, turn.time
+        records = making.make(campaign, turn.secret, period)
         reports = b"".join(records)
-        line, number = self.ledger.spend(campaign, period, answered_at, reports)
-        self.spool.add(line, number, records, time, min(time, moment.base), policy.spool)
-        self._time.note_answer(reading, time, leapt=leapt)
-        read = schema_read(campaign, evaluated)
-        self.meanings.add(campaign, named_once(read.unread(record, label)))
-        return Said(reports, period, repeated=False, next_at=moment.opens_at((period + 1) * campaign.time_precision))
+        line, number = self.ledger.spend(campaign, period, turn.answered_at, reports, micro)
+        self.spool.add(line, number, records, time, min(time, turn.moment.base), policy.spool)
+        self._time.note_answer(turn.reading, time, leapt=turn.leapt)
+        making.note(campaign)
+        next_at = turn.moment.opens_at((period + 1) * campaign.time_precision)
+        return Said(reports, period, repeated=False, next_at=next_at)
 
     def _longest_window(self) -> int:
         """The owner's longest window in seconds; the longest possible one if the policy can not be read."""
@@ -211,20 +291,6 @@ class Reporting:
             return []
         secret = self._state.meta("secret")
         return in_words(campaign.series, refusal(campaign.series, self.ledger, secret), secret)
-
-    def check(self, campaign_id: bytes, record: Mapping[str, object], label: object) -> Check:
-        """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
-
-        Args:
-            campaign_id: id of an accepted campaign.
-            record: feature name → value.
-            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
-
-        Raises:
-            InputError, DocumentError: the reasons that :meth:`edge_sdk.Device.check` lists.
-        """
-        campaign = self._campaign(campaign_id)
-        return named_once(schema_read(campaign, self.evaluated(campaign)).check(record, label))
 
     def spent(self) -> Spent:
         """The ε that counts against the owner's limits now; 0 for a day or window without limit.
@@ -245,71 +311,6 @@ class Reporting:
             ledger.spent_micro(),
         )
 
-    def evaluated(self, campaign: Campaign, given: Iterable[bytes] = ()) -> tuple[Evaluated, ...]:
-        """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
-
-        A model is taken from ``given``, verified payloads of models, or else from the installed models.
-
-        Raises:
-            InputError: ``model_unknown``: a model is neither given nor installed, or another model is given.
-            DocumentError: ``invalid_campaign``: campaign and model have different classes or names; ``malformed``,
-                ``invalid_model``: a payload is no valid model.
-        """
-        if not campaign.evaluated:
-            return ()
-        payloads = payloads_given(campaign, given)
-        return evaluated_models(
-            campaign, lambda digest: payloads.get(digest) or self.model_payload(digest), self._evaluated
-        )
-
-    def model_payload(self, digest: bytes) -> bytes | None:
-        """The verified payload of the installed model with this digest; None if that model is not installed."""
-        return self._documents.payload("model", digest)
-
-    def _predictor(self, campaign: Campaign, record: Mapping[str, object]) -> Callable[[int], int]:
-        """A function: index of an evaluated, installed model → code of the class that it predicts for a record."""
-        from edge_sdk.classifier import Classifier
-        from protocol.documents.model import parse_model
-
-        def predict(index: int) -> int:
-            payload = self.model_payload(campaign.evaluated[index])
-            assert payload is not None
-            classifier = Classifier(parse_model(payload), self._time.now)
-            return classifier.classes.index(classifier.predict(record))
-
-        return predict
-
-    def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal all unacknowledged reports into a new batch file at ``path``. They stay in the spool.
-
-        Returns the number of reports in the file; if it is 0, no file is written. The errors are those of
-        :meth:`edge_sdk.Device.drain`.
-        """
-        from edge_sdk.storage.batch_file import batches, write_outbox
-
-        place = path_of(path, "the path")
-        sealed = False
-        reports: dict[bytes, list[bytes]] = {}
-        try:
-            with self._state.transaction():
-                reports = self.spool.reports()
-                if reports:
-                    content = batches(reports)
-                    write_outbox(place, content)
-                    sealed = True
-                    self.spool.note_sealed(place, content, self._time.now())
-        except StorageError as error:
-            if not sealed:
-                raise
-            problem = error
-        else:
-            return sum(map(len, reports.values()))
-        raise StorageError(
-            problem.reason,
-            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
-            "send it or remove it, the same reports will be sealed again, which is harmless",
-        )
-
     def history(self, campaign: bytes | str | None) -> list[Answered]:
         """The answered periods with their costs, oldest first, without the answers.
 
@@ -321,33 +322,6 @@ class Reporting:
         if isinstance(campaign, bytes):
             return [line for line in lines if line.id == campaign]
         return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
-
-    def ack(self, path: str | os.PathLike[str]) -> int:
-        """Forget the reports of the sealed file at ``path``, because the file has arrived.
-
-        Returns the number of reports released; 0 if they were released or dropped before. The errors are those of
-        :meth:`edge_sdk.Device.ack`.
-        """
-        place = path_of(path, "the path")
-        digest = _digest_of(place)
-        with self._state.transaction():
-            return self.spool.forget_through(self.spool.sealed_through(place, digest))
-
-
-def _digest_of(path: str) -> bytes | None:
-    """SHA-256 of a regular file; None if there is no such file, or it can not be read.
-
-    Other kinds of files are not read, since a pipe may never end.
-    """
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if S_ISREG(os.fstat(descriptor).st_mode):
-                digest = sha256()
-                while block := file.read(_BLOCK_BYTES):
-                    digest.update(block)
-                return digest.digest()
-    return None
 
 
 def _refuse_deleted(outside: PolicyError | None) -> bytes:

@@ -117,6 +117,7 @@ class Status(NamedTuple):
         policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
             given in code. That policy is not stored: ``hearsay-edge`` does not know it. Or the refusal, if
             the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
+        kind: ``device`` or ``node``, as the first campaign was for; None before there was one.
     """
 
     spent_micro: int
@@ -135,6 +136,7 @@ class Status(NamedTuple):
     disk_may_forget: str | None = None
     policy: str = "defaults"
     closed_fleet: bool = False
+    kind: str | None = None
 
     @property
     def spooled(self) -> int:
@@ -161,6 +163,7 @@ class Status(NamedTuple):
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
             "closed_fleet": self.closed_fleet,
+            "kind": self.kind,
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
             "policy": self.policy,
@@ -231,6 +234,7 @@ def gather(
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
         policy=origin,
+        kind=documents.kind(),
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 

@@ -189,7 +189,10 @@ class Schema(NamedTuple):
                 feature refuses such values.
         """
         check_record(record)
-        readings = [feature.reading(record.get(feature.name)) for feature in self.features]
+        return self.observation([feature.reading(record.get(feature.name)) for feature in self.features])
+
+    def observation(self, readings: Sequence[tuple[int, int | None]]) -> Observation:
+        """Codes and numbers of a record, from the reading (code, u) of each of ``features``, in order."""
         if self.projection is not None:
             readings = self._project(readings)
         if self.groups:

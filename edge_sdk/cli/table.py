@@ -7,20 +7,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from edge_sdk.cli import commands, sync
+from edge_sdk.cli import commands, node, sync
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PROGRAM = "hearsay-edge"
 _ON_DEVICE = f"{PROGRAM} --state /var/lib/hearsay"
+_ON_NODE = f"{PROGRAM} --state /var/lib/hearsay-node"
+_GROUPS = {"node": "what a node does, which holds many people's records"}
+"""Word of a group of commands → one line of help."""
 
 
 class Command(NamedTuple):
     """One command.
 
     Attributes:
-        name: the word on the command line.
+        name: the word on the command line; or two words, of a group and of the command in it.
         run: parsed options → a dictionary to print.
         summary: one line of help.
         add_arguments: adds the command's own arguments to its parser.
@@ -199,6 +202,23 @@ COMMANDS = (
         ),
     ),
     Command(
+        "node key",
+        node.key,
+        "write the public key of a node, for the publisher's list of nodes",
+        node.add_key_arguments,
+        (f"{_ON_NODE} node key clinic.key.pub",),
+    ),
+    Command(
+        "node summarise",
+        node.summarise,
+        "send one summary of noisy sums of many records, at most once per period",
+        node.add_summarise_arguments,
+        (
+            f"{_ON_NODE} node summarise --campaign hospital patients.csv",
+            f"{_ON_NODE} node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
+        ),
+    ),
+    Command(
         "status",
         commands.status,
         "what was spent, what waits, what is installed, what the clocks say",
@@ -286,9 +306,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=_Version, help="print name and version of this software, and stop")
     parser.add_argument("--state", type=_folder, required=True, metavar="DIR", help="this device's own folder")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    groups: dict[str, Any] = {"": subparsers}
     for command in COMMANDS:
-        own = subparsers.add_parser(
-            command.name,
+        group, _, name = command.name.rpartition(" ")
+        if group not in groups:
+            inner = subparsers.add_parser(group, help=_GROUPS[group], description=_GROUPS[group])
+            groups[group] = inner.add_subparsers(required=True, metavar="COMMAND")
+        own = groups[group].add_parser(
+            name,
             help=command.summary,
             description=command.summary,
             epilog=_listed("example", command.examples),

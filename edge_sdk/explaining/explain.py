@@ -67,7 +67,7 @@ def explain(
         ]
     else:
         lines += [
-            *questions_in_words(campaign, evaluated),
+            *_asked(campaign, evaluated),
             *_refusals(campaign),
             *_pilots(campaign),
             *series,
@@ -77,6 +77,23 @@ def explain(
             *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
         ]
     return "\n".join(lines)
+
+
+def _asked(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
+    """What the campaign asks of a device, or of a node."""
+    if campaign.nodes is None:
+        return questions_in_words(campaign, evaluated)
+    from edge_sdk.explaining.nodes import sums_in_words
+
+    return sums_in_words(campaign)
+
+
+def _counted(campaign: Campaign, policy: Policy) -> int:
+    """What one answer costs by the owner's policy, in millionths of ε; the campaign's ε if the policy has no such ε."""
+    try:
+        return policy.cost_micro(campaign)
+    except PolicyError:
+        return campaign.epsilon_micro
 
 
 def _refusals(campaign: Campaign) -> list[str]:
@@ -103,9 +120,10 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
 
     Remaining periods are counted from ``first_period``, the index of the first that may still be answered.
     """
-    total = campaign.epsilon_micro
+    total = _counted(campaign, policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
-    odds = _odds(campaign.privacy_loss())
+    loss = campaign.privacy_loss() if campaign.nodes is None else total / MICRO
+    odds = _odds(loss)
     per_answer, lifetime = format_micro(campaign.epsilon_per_answer_micro), format_micro(policy.lifetime_micro)
     used = format_micro(spent.lifetime_micro)
     warning = ["  Warning: above ε = 20 an answer hides next to nothing."] if total > HIGH_EPSILON_MICRO else []
@@ -118,8 +136,13 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
     else:
         often, seen = ", at most once", "report"
         whole = "  A device that answers it answers no other campaign of the series, so the series then costs no more."
+    cost = [f"Cost: ε = {format_micro(total)}{often}."]
+    if campaign.nodes is not None:
+        from edge_sdk.explaining.nodes import cost_in_words
+
+        cost, seen = cost_in_words(campaign, policy), "summary"
     return [
-        f"Cost: ε = {format_micro(total)}{often}.",
+        *cost,
         f"  Whoever sees the {seen} can multiply the odds of any guess by at most {odds}.",
         *warning,
         whole,
@@ -135,11 +158,11 @@ def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
     If every period can be answered but a limit leaves little room, a warning. If a limit allows no answer, or if the
     campaign is of a series, no line.
     """
-    if campaign.series is not None or any(limit.micro < campaign.epsilon_micro for limit in policy.limits):
+    micro, length = _counted(campaign, policy), campaign.time_precision
+    if campaign.series is not None or any(limit.micro < micro for limit in policy.limits):
         return []
-    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
+    held = paces(micro, length, policy.limits)
     lines = [f"  So the device answers in at most {pace}, and in no other." for pace in held]
-    length, micro = campaign.time_precision, campaign.epsilon_micro
     if not held and any(2 * (limit.micro // micro) * length < 3 * limit.seconds for limit in policy.limits):
         lines += [
             "  The limit leaves no room for an answer that comes earlier in its period than the last one did: a device",
@@ -177,9 +200,10 @@ def _verdict(
 ) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
+    micro = _counted(campaign, policy)
     if not campaign.ended and not refusals:
         try:
-            policy.check_budget(spent, campaign.epsilon_micro)
+            policy.check_budget(spent, micro)
         except PolicyError as error:
             refusals.append(str(error))
     if disabled:
@@ -189,8 +213,8 @@ def _verdict(
         return [f"The owner's policy refuses it. {first}", *(f"  and {refusal}" for refusal in others)]
     if campaign.ended or campaign.series is not None:
         return ["The owner's policy allows it."]
-    left = (policy.lifetime_micro - spent.lifetime_micro) // campaign.epsilon_micro
-    held = paces(campaign.epsilon_micro, campaign.time_precision, policy.limits)
+    left = (policy.lifetime_micro - spent.lifetime_micro) // micro
+    held = paces(micro, campaign.time_precision, policy.limits)
     days = days_paid(left, campaign.time_precision, held)
     lasting = f"{days} day{'' if days == 1 else 's'}"
     return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]

@@ -82,6 +82,12 @@ class Names:
             self.footnotes.append(f"  Each component is computed from {names}.")
         return f"{name} (a component)"
 
+    def counted(self, number: int) -> str:
+        """Name the observed feature with this index, with its groups if it has groups."""
+        observed = self._observed[number]
+        groups = self._groups(number, observed) if isinstance(observed, Grouped) else ""
+        return f"{self._feature(number)}{groups}"
+
     def _numbers(self) -> str:
         if ("numbers", 0) not in self._mentioned:
             self._mentioned.add(("numbers", 0))

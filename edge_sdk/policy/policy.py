@@ -16,6 +16,7 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     spool_bytes = 8000000
     spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
+    node_adjacency = "change"      # of a node: the ε of which the limits speak; also "add-remove", "change-features"
 
 What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
 owner who opts out takes them back.
@@ -34,6 +35,7 @@ from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
 from protocol.shown import quoted
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +47,8 @@ if TYPE_CHECKING:
 DAY_SECONDS = 86_400
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
 _MOST = 1 << 40
+_FRAME_BYTES = 400
+"""More than the bytes of a summary beside its numbers."""
 LONGEST_WINDOW = _MOST * DAY_SECONDS
 """Seconds of the longest window that a policy may have."""
 
@@ -75,6 +79,9 @@ class Policy(NamedTuple):
         report_bytes: campaigns with more bytes of answers per period are refused, since answers cost time and space.
         features: the only names that a campaign's schema may have for its features and its label; None for any.
         campaigns: the only names that a campaign may have, where ``*`` stands for any characters; None for any.
+        node_adjacency: which ε of a node's summary is compared with the limits and counted as spent: for ``change``, a
+            replaced record; for ``add-remove``, one record more or less; for ``change-features``, other features of a
+            record with the same label. Devices do not use it.
         spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
 
@@ -89,6 +96,7 @@ class Policy(NamedTuple):
     report_bytes: int = 100_000
     features: tuple[str, ...] | None = None
     campaigns: tuple[str, ...] | None = None
+    node_adjacency: str = CHANGE
     spool: Limits = Limits(100_000, 8_000_000, 365 * DAY_SECONDS)
 
     @classmethod
@@ -127,6 +135,22 @@ class Policy(NamedTuple):
         """Length in seconds of the longest window over which ε is counted or shown; at least a day."""
         return max(DAY_SECONDS, self.window_seconds)
 
+    def cost_micro(self, campaign: Campaign, epsilon_micro: int | None = None) -> int:
+        """The ε of an answer of one period in millionths, as the limits and the ledger count it; 0 if it has ended.
+
+        Args:
+            campaign: a parsed campaign.
+            epsilon_micro: of a node's summary, the ε that it states; None for the campaign's ε.
+
+        Raises:
+            PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what ``node_adjacency`` names.
+        """
+        if campaign.nodes is None:
+            return campaign.epsilon_micro
+        from protocol.nodes.terms import cost_micro
+
+        return cost_micro(campaign, self.node_adjacency, epsilon_micro)
+
     def refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 
@@ -143,15 +167,29 @@ class Policy(NamedTuple):
             yield from self._feature_refusals(campaign, evaluated)
 
     def _cost_refusals(self, campaign: Campaign) -> Iterator[str]:
-        """Compare the ε of one period with the limits on ε."""
-        cost = format_micro(campaign.epsilon_micro)
+        """Compare the ε of one period with the limits on ε. Of a node's campaign, the smallest ε that it allows."""
+        least = None if campaign.nodes is None else campaign.nodes.least_epsilon_micro
+        try:
+            micro = self.cost_micro(campaign, least)
+        except PolicyError as error:
+            yield error.detail
+        else:
+            for refusal in self.limit_refusals(micro):
+                yield f"the campaign spends {refusal}"
+
+    def limit_refusals(self, micro: int) -> Iterator[str]:
+        """The end of a sentence for each limit that one answer alone exceeds, whatever was spent before.
+
+        ``micro`` is the cost of the answer in millionths of ε.
+        """
+        cost = format_micro(micro)
         for most, name in (
             (self.period_micro, "epsilon_per_period"),
             (self.day_micro, "epsilon_per_day"),
             (self.window_micro, "epsilon_per_window"),
         ):
-            if most is not None and campaign.epsilon_micro > most:
-                yield f"the campaign spends ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
+            if most is not None and micro > most:
+                yield f"ε = {cost} per period; the owner allows {format_micro(most)} ({name})"
 
     def _extent_refusals(self, campaign: Campaign) -> Iterator[str]:
         """Compare length of periods, size of reports, batch size and refusals of values with the owner's rules."""
@@ -160,11 +198,9 @@ class Policy(NamedTuple):
                 f"a period lasts {campaign.time_precision} s; "
                 f"the owner allows no shorter ones than {self.shortest_period} s (shortest_period)"
             )
-        if campaign.report_bytes > self.report_bytes:
-            yield (
-                f"one period's answers have {campaign.report_bytes} bytes; "
-                f"the owner allows {self.report_bytes} (report_bytes)"
-            )
+        size = _answer_bytes(campaign)
+        if size > self.report_bytes:
+            yield (f"one period's answers have {size} bytes; the owner allows {self.report_bytes} (report_bytes)")
         if campaign.min_batch_size < self.smallest_batch:
             yield (
                 f"the campaign waits for {campaign.min_batch_size} reports only; "
@@ -198,8 +234,9 @@ class Policy(NamedTuple):
             evaluated: the models that the campaign evaluates.
 
         Raises:
-            PolicyError: ``policy_refused``, with the first rule that the campaign breaks.
+            PolicyError: ``policy_refused``, with the first rule that the campaign breaks; ``adjacency_uncovered``.
         """
+        self.cost_micro(campaign)
         for refusal in self.refusals(campaign, evaluated):
             raise PolicyError("policy_refused", refusal)
 
@@ -230,6 +267,15 @@ class Policy(NamedTuple):
                     f"of ε = {format_micro(most)} per {what}, {format_micro(used)} is spent; "
                     f"this answer would need {format_micro(micro)}; try again later",
                 )
+
+
+def _answer_bytes(campaign: Campaign) -> int:
+    """Length of a device's reports of one period in bytes; of a node's summary, an upper bound."""
+    if campaign.nodes is None:
+        return campaign.report_bytes
+    from protocol.nodes.terms import released_vectors
+
+    return 8 * sum(subject.size for subject in released_vectors(campaign)) + _FRAME_BYTES
 
 
 def _names_read(schema: Schema) -> list[str]:
@@ -295,6 +341,12 @@ def _names(name: str, value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _adjacency(name: str, value: object) -> str:
+    if value not in ADJACENCIES:
+        raise InputError("policy_invalid", f"{name} is one of {', '.join(ADJACENCIES)}")
+    return str(value)
+
+
 _ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "epsilon_per_period": ("period_micro", _epsilon),
     "epsilon_per_day": ("day_micro", _epsilon),
@@ -310,5 +362,6 @@ _ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
     "spool_bytes": ("size_bytes", _number),
     "spool_days": ("age_seconds", _days),
     "allow_refuse": ("allow_refuse", _flag),
+    "node_adjacency": ("node_adjacency", _adjacency),
 }
 """Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and the function that reads the value."""

@@ -1,4 +1,4 @@
-"""Batch files of unacknowledged reports: their bytes, and how they are written."""
+"""Files of unacknowledged reports or summaries: their bytes, and how they are written."""
 
 from __future__ import annotations
 
@@ -7,27 +7,52 @@ import os
 from typing import IO, TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import write_new
+from edge_sdk.storage.documents import DEVICE, NODE
+from edge_sdk.storage.rows import damaged
 from protocol.batches.framing import Header, write_batch
 from protocol.batches.report import layout_kind
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     """The bytes of a file with one batch per campaign.
 
     Args:
-        reports: campaign id → its reports, at least one, all of one length.
+        reports: campaign id → its reports, at least one.
 
     Raises:
-        InputError: ``batch_invalid``: the reports of a campaign differ in length, or are more than 2^32 − 1.
+        StorageError: ``state_damaged``: the reports of a campaign differ in length.
+        InputError: ``batch_invalid``: the reports of a campaign are more than 2^32 − 1.
     """
+    if any(len(set(map(len, records))) != 1 for records in reports.values()):
+        raise damaged()
     return b"".join(
         write_batch(Header(campaign, layout_kind(records[0]), len(records[0])), records)
         for campaign, records in reports.items()
     )
+
+
+def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
+    """The bytes of a file of a node's signed summaries, in the order of docs/formats.md, section 6.
+
+    Args:
+        reports: campaign id → its summaries, each a whole envelope.
+    """
+    from protocol.nodes.summary import read_summary
+    from protocol.nodes.summary_files import SummarySet
+
+    found = SummarySet()
+    for records in reports.values():
+        for each in records:
+            found.add(each, lambda raw: read_summary(raw)[1])
+    return found.to_bytes()
+
+
+FILES: Mapping[str | None, Callable[[Mapping[bytes, Sequence[bytes]]], bytes]] = {DEVICE: batches, NODE: summaries}
+"""Kind of a state → the function that makes the bytes of its files."""
 
 
 def write_outbox(path: str, content: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged, number_in
 from protocol.document import read_payload
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, verified_by
 from protocol.documents.trust import TrustState, restore
 from protocol.errors import HearsayError
@@ -28,6 +29,9 @@ _SECRETS = frozenset(("secret", "disabled"))
 _ENDED = "ended:"
 """Prefix of the key that notes a campaign that a new root ended. The campaign may return under a new signature."""
 _MAX_EVIDENCE = 8
+DEVICE, NODE = "device", "node"
+"""Kinds of a state: it takes campaigns for devices, or campaigns for nodes, never both."""
+_KIND = "kind"
 
 
 class Documents:
@@ -38,6 +42,28 @@ class Documents:
         self._floors = Rows(state, FLOORS)
         self._documents = Rows(state, DOCUMENTS)
         self._evidence = Rows(state, EVIDENCE)
+
+    def kind(self) -> str | None:
+        """Which campaigns the state takes: :data:`DEVICE` or :data:`NODE`; None before the first one was accepted.
+
+        Older software, which knew devices only, has not stored the kind.
+
+        Raises:
+            StorageError: ``state_damaged``: the stored kind is none of the two.
+        """
+        stored = self._state.meta(_KIND)
+        if stored is not None:
+            if stored.decode(errors="replace") not in (DEVICE, NODE):
+                raise damaged()
+            return stored.decode()
+        if self._state.run("SELECT 1 FROM spool LIMIT 1"):
+            return DEVICE
+        payloads = (payload for _, _, payload in self.all("campaign"))
+        return None if all(parse_campaign(payload).ended for payload in payloads) else DEVICE
+
+    def write_kind(self, kind: str) -> None:
+        """Store which campaigns the state takes, :data:`DEVICE` or :data:`NODE`, until a reset makes a new state."""
+        self._state.write_meta(_KIND, kind.encode())
 
     def trust(self) -> TrustState | None:
         """The stored trust root, version floors and time floor; None in a state that is not provisioned yet.
@@ -131,8 +157,8 @@ class Documents:
         Version floors stay.
 
         Args:
-            role: ``"campaign"``, ``"nodes"`` or ``"model"``.
-            now_trusted: the present keys that sign this role's documents, and how many of them must sign.
+            role: ``"campaign"`` or ``"model"``.
+            now_trusted: the present keys of that role, and how many of them must sign.
 
         Returns:
             The names of the deleted documents.

@@ -280,7 +280,7 @@ class Ledger:
         if after is not None and min(after + seconds, now) > after:
             self._state.write_meta(_SERIES_AFTER, str(min(after + seconds, now)).encode())
 
-    def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes) -> tuple[int, int]:
+    def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes, micro: int) -> tuple[int, int]:
         """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
 
         The name of the campaign's series, if any, is written too. Neither the period nor the series nor the owner's
@@ -291,6 +291,7 @@ class Ledger:
             period: index of the period since 1970.
             answered_at: the device's time of the answer, in seconds since 1970.
             reports: the bytes of the reports, joined.
+            micro: the cost of the answer, in millionths of ε.
 
         Returns:
             The line's number, one more than that of the line before, and the campaign's number in this state.
@@ -298,7 +299,7 @@ class Ledger:
         tally = self._current_tally()
         known = tally.campaigns.get(campaign.id)
         number = len(tally.campaigns) + 1 if known is None else known.number
-        line = self._line(tally.newest, number, period, campaign.epsilon_micro, answered_at)
+        line = self._line(tally.newest, number, period, micro, answered_at)
         header = campaign.header
         row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
         (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX, remove_old_temporaries
+from edge_sdk.storage.documents import DEVICE, NODE
 from edge_sdk.storage.fetched import forget_fetched
 from protocol.errors import StorageError
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 OUTBOX = "outbox"
 NAME_BYTES = 16
 _BLOCK = 1 << 16
-_NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hsr")
+SUFFIXES = {DEVICE: ".hsr", NODE: ".hsn"}
+"""Kind of a state → how the names of its files end."""
+_NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hs[rn]")
 _UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{16}}{re.escape(TEMPORARY_SUFFIX)}")
 
 
@@ -28,21 +31,22 @@ class Outbox:
     def __init__(self, folder: str) -> None:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
 
-    def new(self, chance: bytes) -> str:
+    def new(self, chance: bytes, suffix: str) -> str:
         """The path for a new file. The folder is made if needed, the file is not.
 
         Args:
             chance: 16 random bytes; the name has their hexadecimal digits.
+            suffix: the end of the name, one of :data:`SUFFIXES`.
 
         Raises:
             StorageError: ``io_failed``, ``disk_full``: the folder can not be made.
         """
         with _storage_errors(), suppress(FileExistsError):
             os.mkdir(self._path, 0o700)
-        return os.path.join(self._path, f"{chance.hex()}.hsr")
+        return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
     def waiting(self) -> list[str]:
-        """Paths of the files that wait to be sent: regular files named with 32 hexadecimal digits and ``.hsr``.
+        """Paths of the files that wait to be sent: regular files named with 32 hex digits and ``.hsr`` or ``.hsn``.
 
         Raises:
             StorageError: ``io_failed``: the folder can not be read.

@@ -113,7 +113,7 @@ class Spool:
         Args:
             line: number of the ledger line that paid for the reports; it orders the spool.
             number: the campaign's number in this state.
-            records: the reports, all of one length.
+            records: the reports, all of one length; of a node, one summary.
             now: seconds since 1970.
             sure: seconds since 1970 without any leap of the wall clock. Ages are judged by this time, so that a wrong
                 clock does not drop all stored reports.
@@ -167,7 +167,7 @@ class Spool:
         self.begin_after(through)
 
     def reports(self) -> dict[bytes, list[bytes]]:
-        """Campaign id → its unacknowledged reports, in the order in which they were made."""
+        """Campaign id → its unacknowledged reports or summaries, in the order in which they were made."""
         with self._state.reading():
             ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
             rows = self._kept()
@@ -177,8 +177,6 @@ class Spool:
             if rest or length < _LEAST_RECORD_BYTES or row.campaign not in ids:
                 raise damaged()
             group = groups.setdefault(ids[row.campaign], [])
-            if group and len(group[0]) != length:
-                raise damaged()
             group.extend(row.reports[start : start + length] for start in range(0, len(row.reports), length))
         return groups
 

@@ -30,6 +30,8 @@ NAME = "hearsay-gateway"
 FOR_EVER = 0xFFFFFFFF
 """Session expiry: the broker stores messages while the gateway is not connected."""
 SUFFIXES = {".hst", ".hsc", ".hsm"}
+SUMMARY = b"\x94\xa4hsy1"
+"""First bytes of a file of nodes' summaries, which is no batch of reports."""
 
 
 def keep(inbox: Path, content: bytes) -> None:
@@ -38,7 +40,8 @@ def keep(inbox: Path, content: bytes) -> None:
     Raises:
         StorageError: disk full, no permission.
     """
-    path = inbox / f"{digest(content)}.hsr"
+    suffix = ".hsn" if content.startswith(SUMMARY) else ".hsr"
+    path = inbox / f"{digest(content)}{suffix}"
     if path.exists():
         sync_folder(inbox)  # the name may not be on disk, if the gateway stopped before its flush
     else:

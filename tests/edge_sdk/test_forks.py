@@ -97,7 +97,7 @@ def entropy(count):
         forked.append(os.fork())
     return os.urandom(count)
 
-device._reporting.entropy = entropy
+device._entropy = entropy
 said = answer()
 if forked == [0]:
     with open({told!r}, "wb") as file:

@@ -151,7 +151,7 @@ LABELS = [
 def test_a_label_that_is_not_given_is_the_records_own(device, monkeypatch, record, label, meant):
     """The device and the command line agree."""
     seen = []
-    monkeypatch.setattr("edge_sdk.reporting.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
+    monkeypatch.setattr("edge_sdk.answering.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
     campaign = device.enrol(device.publisher.campaign())
     given = {} if label is FROM_RECORD else {"label": label}
     device.report(campaign.id, record, **given)

@@ -98,6 +98,7 @@ WRONG = {
     "spool_bytes": "8MB",
     "spool_days": True,
     "allow_refuse": "yes",
+    "node_adjacency": "add",
 }
 
 
@@ -152,6 +153,7 @@ def test_the_package_gives_what_its_calls_return(device, publisher):
     assert isinstance(device.enrol(publisher.campaign()), edge_sdk.Campaign)
     assert isinstance(device.install(publisher.model()), edge_sdk.Classifier)
     assert isinstance(device.status(), edge_sdk.Status)
+    assert issubclass(edge_sdk.Node, edge_sdk.Device)
     assert set(edge_sdk.__all__) <= {*dir(edge_sdk)}
     assert all(getattr(edge_sdk, name).__doc__ for name in edge_sdk.__all__)
     with pytest.raises(AttributeError):

@@ -118,7 +118,7 @@ def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure, ca
         campaign = device.enrol(publisher.campaign())
         record = {"odor": MARK, "width": NUMBER}
         if failure == "entropy":
-            device._reporting.entropy = no_entropy
+            device._entropy = no_entropy
         if failure == "budget":
             device._reporting.allowed = lambda: Policy.of(epsilon_lifetime="0.5")
         if failure == "expired":

@@ -293,7 +293,7 @@ def slow_entropy(count):
 publisher = Publisher()
 device = Device.open(sys.argv[1], trust=publisher.root(), clock=lambda: NOW, entropy=os.urandom)
 campaign = device.enrol(publisher.campaign())
-device._reporting.entropy = slow_entropy
+device._entropy = slow_entropy
 answers = []
 thread = threading.Thread(target=lambda: answers.append(device.report(campaign.id, {"odor": "n"})))
 thread.start()

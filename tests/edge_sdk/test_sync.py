@@ -401,7 +401,6 @@ def test_a_device_in_memory_needs_a_folder(publisher, source, tmp_path):
 
 
 def test_a_folder_that_can_not_be_written_is_a_refusal(enrolled, source, tmp_path):
-    (tmp_path / "state" / "outbox").rmdir()
     (tmp_path / "state" / "outbox").write_bytes(b"")
     assert reasons(sync(enrolled, source)) == {"outbox": "io_failed"}
 

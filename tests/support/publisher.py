@@ -11,6 +11,7 @@ from protocol import canonical, mechanisms
 from protocol.document import Header
 from protocol.documents import campaign, model
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
+from protocol.documents.node_terms import NodeTerms
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects, outcome_subjects, right_subjects
@@ -92,6 +93,40 @@ class Publisher:
             fit=campaign.Fit("discrete", "simplex"),
             series=series,
         )
+
+    def node_payload(
+        self,
+        *,
+        name: str = "clinics",
+        version: int = 1,
+        epsilon_micro: int = 1_000_000,
+        least_epsilon_micro: int | None = None,
+        max_records: int = 1_000_000,
+        sensitivity: str = "global",
+        family: str = "discrete",
+        postprocess: str = "floored",
+        lifetime: int = 365 * DAY,
+        time_precision: int = DAY,
+        min_batch_size: int = 1,
+    ) -> bytes:
+        """The payload of a campaign for the nodes of the list ``clinics``."""
+        least = epsilon_micro if least_epsilon_micro is None else least_epsilon_micro
+        return campaign.build_payload(
+            self.header(name, version, lifetime),
+            self.schema,
+            (),
+            epsilon_micro=epsilon_micro,
+            purpose="tell edible from poisonous",
+            contact="someone@example.org",
+            time_precision=time_precision,
+            min_batch_size=min_batch_size,
+            fit=campaign.Fit(family, postprocess, 0 if family == "discrete" else 10_000),
+            nodes=NodeTerms("clinics", max_records, least, sensitivity),
+        )
+
+    def node_campaign(self, **options: Any) -> bytes:
+        """A signed campaign for nodes; ``options`` as for :meth:`node_payload`."""
+        return self.sign("campaign", self.node_payload(**options))
 
     def evaluation_payload(self, model_file: bytes, micro: int = 1_000_000, **changes: Any) -> bytes:
         """The payload of a campaign that evaluates a model. ``changes`` overwrites fields after the checks."""

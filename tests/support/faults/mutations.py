@@ -41,9 +41,9 @@ def _two_transactions() -> None:
     """The spending is committed before the report is kept."""
     plain = edge_sdk.storage.ledger.Ledger.spend
 
-    def spend(self, campaign, period, answered_at, reports):
+    def spend(self, campaign, period, answered_at, reports, micro):
         run = self._state.run
-        found = plain(self, campaign, period, answered_at, reports)
+        found = plain(self, campaign, period, answered_at, reports, micro)
         run("COMMIT")
         run("BEGIN IMMEDIATE")
         return found
@@ -55,12 +55,12 @@ def _series_apart() -> None:
     """The name of an answered series is kept after the answer, in a transaction of its own."""
     plain, plain_answer = edge_sdk.storage.ledger.Ledger.spend, edge_sdk.reporting.Reporting.answer
 
-    def spend(self, campaign, period, answered_at, reports):
-        return plain(self, campaign._replace(series=None), period, answered_at, reports)
+    def spend(self, campaign, period, answered_at, reports, micro):
+        return plain(self, campaign._replace(series=None), period, answered_at, reports, micro)
 
-    def answer(self, campaign_id, record, label):
-        found = plain_answer(self, campaign_id, record, label)
-        series = self._campaign(campaign_id).series
+    def answer(self, campaign_id, making):
+        found = plain_answer(self, campaign_id, making)
+        series = self.campaign(campaign_id).series
         if series is not None and not found.repeated:
             with self._state.transaction():
                 self.ledger._series.add((series.name, 1))

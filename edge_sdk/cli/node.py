@@ -1,0 +1,159 @@
+"""The commands ``hearsay-edge node``: the key of a node, and the summary of its records."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from protocol.epsilon import format_micro
+from protocol.errors import InputError, StorageError
+from protocol.schema import FROM_RECORD
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from edge_sdk.node.node import Node, Summarised
+    from edge_sdk.node.sums import Unread
+    from protocol.documents.campaign import Campaign
+
+
+def _open_node(options: argparse.Namespace) -> Node:
+    """Open the node in the state folder ``options.state``. The caller closes it."""
+    from edge_sdk.node.node import Node
+
+    return Node.open(options.state)
+
+
+def add_key_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command ``node key`` to ``parser``."""
+    parser.add_argument("out", type=Path, metavar="OUT.key.pub", help="a file that does not exist yet")
+
+
+def key(options: argparse.Namespace) -> dict[str, Any]:
+    """Write the public key of the node into the new file ``options.out``. Return the node's id and the file.
+
+    Raises:
+        StorageError: ``file_exists``: there is a file of that name, which stays; ``io_failed``.
+    """
+    from edge_sdk.storage.atomic_files import write_new
+
+    with _open_node(options) as node:
+        line, node_id = node.public_key_line, node.node_id
+    problem = ""
+    try:
+        write_new(str(options.out), lambda file: (file.write(line), None)[1])
+    except FileExistsError:
+        raise StorageError("file_exists", "there is already a file of that name; choose another name") from None
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        raise StorageError("io_failed", f"the key can not be written: {problem}")
+    return {"node": node_id.hex(), "file": str(options.out)}
+
+
+def add_summarise_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command ``node summarise`` to ``parser``."""
+    parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
+    parser.add_argument("--label", help="class of every record; default: each record's own label field")
+    parser.add_argument("--epsilon", metavar="E", help="less than the campaign's ε, for more noise, if it allows that")
+    parser.add_argument(
+        "file", nargs="?", type=Path, metavar="FILE.csv", help="records with the names of columns, plain or .gz"
+    )
+    parser.add_argument("--delimiter", default=",", metavar="C", help="between two cells of the file; a comma")
+    parser.add_argument("--sqlite", type=Path, metavar="DB", help="a database, in the place of the file")
+    parser.add_argument("--table", metavar="T", help="the table or view of the database whose rows are records")
+    parser.add_argument("--query", metavar="Q", help="one SELECT that gives the records, in the place of a table")
+
+
+def summarise(options: argparse.Namespace) -> dict[str, Any]:
+    """Summarise records from a CSV file, or from a table or query of SQLite, at most once per period.
+
+    Return the campaign, the period, what the summary costs, and when the next period begins. In a period that was
+    summarised before, the stored summary is kept, and no record is read.
+    """
+    with _open_node(options) as node:
+        campaign = node.campaign(options.campaign)
+        label = FROM_RECORD if options.label is None else options.label
+        records, progress = _records(options, campaign), _Progress()
+        try:
+            found = node.summarise(campaign.id, records, label, epsilon=options.epsilon, progress=progress)
+        finally:
+            progress.end()
+        node_id = node.node_id
+    if found.unread is not None:
+        _note_unread(found.unread, campaign)
+    return {"campaign": campaign.header.name, "node": node_id.hex(), **_shown(found, campaign)}
+
+
+def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[str, Any]]:
+    """The records of the one source that the options name.
+
+    Raises:
+        InputError: ``argument_invalid``: no source, or two.
+    """
+    from edge_sdk.node.records import csv_records, sqlite_records
+
+    names = [feature.name for feature in campaign.schema.features]
+    if (options.file is None) == (options.sqlite is None):
+        raise InputError(
+            "argument_invalid", "name one source of records: FILE.csv, or --sqlite DB with --table or --query"
+        )
+    if options.file is not None:
+        if options.table is not None or options.query is not None:
+            raise InputError("argument_invalid", "--table and --query are for --sqlite DB")
+        return csv_records(options.file, names=names, delimiter=options.delimiter, note=_note)
+    return sqlite_records(options.sqlite, table=options.table, query=options.query, names=names)
+
+
+class _Progress:
+    """Shows the number of records on a terminal; shows nothing elsewhere."""
+
+    def __init__(self) -> None:
+        self._shows = sys.stderr.isatty()
+        self._shown = False
+
+    def __call__(self, records: int) -> None:
+        if self._shows:
+            self._shown = True
+            print(f"\r{records:,} records", end="", file=sys.stderr, flush=True)  # noqa: T201
+
+    def end(self) -> None:
+        """End the line, if there is one."""
+        if self._shown:
+            print(file=sys.stderr)  # noqa: T201
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201
+
+
+def _note_unread(unread: Unread, campaign: Campaign) -> None:
+    """Print which features had missing or unlisted values, for the node's owner, with hints. No value is printed."""
+    schema, counts = campaign.schema, unread.records
+    for name in (schema.label.name, *(feature.name for feature in schema.features)):
+        missing, unlisted = unread.missing.get(name, 0), unread.unlisted.get(name, 0)
+        if missing:
+            _note(f"{quoted(name)} has no value in {missing} of {counts} records")
+        if unlisted:
+            _note(f"{quoted(name)} has a value that the campaign can not read in {unlisted} of {counts} records")
+    for sentence in unread.hints:
+        _note(sentence)
+    assert campaign.nodes is not None
+    if counts > campaign.nodes.max_records:
+        _note(f"the campaign expects at most {campaign.nodes.max_records} records; larger sums were cut off")
+
+
+def _shown(found: Summarised, campaign: Campaign) -> dict[str, Any]:
+    from edge_sdk.explaining.nodes import costs
+
+    return {
+        "period": found.period,
+        "summarised_before": found.repeated,
+        "bytes": len(found.raw),
+        **{f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, found.epsilon_micro).items()},
+        "epsilon_counted_as_spent": format_micro(found.cost_micro),
+        "next_period_at": found.next_at,
+    }

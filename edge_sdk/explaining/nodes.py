@@ -1,0 +1,103 @@
+"""A campaign for nodes in words: which sums a node sends, and what they cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from edge_sdk.explaining.questions import Names, duration
+from protocol.epsilon import format_micro
+from protocol.errors import PolicyError
+from protocol.nodes.terms import cost_micro, released_vectors
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE
+from protocol.shown import quoted
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+
+if TYPE_CHECKING:
+    from edge_sdk.policy.policy import Policy
+    from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
+
+_MOST_LISTED = 40
+"""Most sums that an explanation lists one by one."""
+_NEIGHBOURS = {
+    ADD_REMOVE: "a record more or less",
+    CHANGE: "a changed record",
+    CHANGE_FEATURES: "a record with the same label and other features",
+}
+UNCOVERED = "not covered"
+
+
+def costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
+    """What a summary costs, for each kind of neighbours: ε as text, or ``not covered``.
+
+    Args:
+        campaign: a campaign for nodes.
+        epsilon_micro: ε of the summary in millionths; None for the campaign's.
+    """
+    found = {}
+    for kind in _NEIGHBOURS:
+        try:
+            found[kind] = format_micro(cost_micro(campaign, kind, epsilon_micro))
+        except PolicyError:
+            found[kind] = UNCOVERED
+    return found
+
+
+def sums_in_words(campaign: Campaign) -> list[str]:
+    """Lines that name every sum that a node sends.
+
+    Args:
+        campaign: a campaign for nodes.
+    """
+    assert campaign.nodes is not None
+    names, subjects = Names(campaign.schema), released_vectors(campaign)
+    count = sum(subject.size for subject in subjects)
+    often, listed = duration(campaign.time_precision), quoted(campaign.nodes.list_name)
+    lines = [
+        f"Once per {often} a node that is on the list {listed} sends one signed summary of all its records:",
+        f"  {count} numbers, each with random noise, in {len(subjects)} groups that share ε equally:",
+    ]
+    lines += [f"  - {_sum(subject, names, campaign)}" for subject in subjects[:_MOST_LISTED]]
+    if len(subjects) > _MOST_LISTED:
+        lines.append(f"  - and {len(subjects) - _MOST_LISTED} more groups of the same kinds about other features")
+    if campaign.nodes.max_records:
+        lines.append(f"  The campaign is for nodes of at most {campaign.nodes.max_records} records.")
+    return lines + names.footnotes
+
+
+def _sum(subject: Subject, names: Names, campaign: Campaign) -> str:
+    label = quoted(campaign.schema.label.name)
+    if subject.kind == CLASS:
+        return f"how many records have each {label}"
+    assert subject.feature is not None
+    named = names.counted(subject.feature)
+    if subject.kind == CELL:
+        return f"how many records have each value of {named}, by {label}"
+    if subject.kind == PRESENT:
+        return f"how many records have a value of {named}, by {label}"
+    return f"the sum of {'the squares of ' if subject.power == SQUARE else ''}{named}, by {label}"
+
+
+def cost_in_words(campaign: Campaign, policy: Policy) -> list[str]:
+    """Lines on the ε of a summary, for each kind of neighbours, and on the ε that the node's ledger counts.
+
+    Args:
+        campaign: a campaign for nodes.
+        policy: the owner's policy.
+    """
+    assert campaign.nodes is not None
+    found = costs(campaign)
+    lines = ["Cost of one summary, which bounds what the summary tells about one record:"]
+    lines += [f"  ε = {shown} for {_NEIGHBOURS[kind]} ({kind})" for kind, shown in found.items() if shown != UNCOVERED]
+    lines += [
+        f"  The noise does not cover {_NEIGHBOURS[kind]} ({kind})."
+        for kind, shown in found.items()
+        if shown == UNCOVERED
+    ]
+    lines.append(f"  The owner's limits and the ledger count the ε of {policy.node_adjacency} (node_adjacency).")
+    lines.append("  A person with several records in the node costs that many times ε.")
+    least = campaign.nodes.least_epsilon_micro
+    if least < campaign.epsilon_micro:
+        most = format_micro(campaign.epsilon_micro)
+        lines.append(f"  A node may ask for more noise: an ε from {format_micro(least)} to {most} of add-remove.")
+    return lines

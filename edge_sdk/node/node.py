@@ -1,0 +1,140 @@
+"""The facade of a node: a device whose answer of one period is one summary of many people's records."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from edge_sdk.device import Device
+from edge_sdk.log import logged
+from edge_sdk.node.release import OfRecords, node_key
+from edge_sdk.node.sums import ExactSums
+from protocol.documents.envelope import keyid
+from protocol.epsilon import micro_epsilon
+from protocol.nodes.summary import read_summary
+from protocol.nodes.terms import released_vectors
+from protocol.schema import FROM_RECORD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from decimal import Decimal
+
+    from edge_sdk.node.sums import Unread
+
+
+class Summarised(NamedTuple):
+    """The summary of a node for one period.
+
+    Attributes:
+        raw: the bytes of the signed summary.
+        period: index of the period since 1970.
+        repeated: the period was summarised before; these are the bytes of that summary, and no record was read.
+        next_at: when the wall clock will show that the next period can be summarised, in seconds since 1970.
+        epsilon_micro: ε of the summary for one record more or less, in millionths.
+        cost_micro: the ε that the ledger counts for the summary, in millionths.
+        unread: counts of missing and unlisted values, for the owner; None if no record was read. They are exact and
+            private: they must not leave the node.
+    """
+
+    raw: bytes
+    period: int
+    repeated: bool
+    next_at: int
+    epsilon_micro: int
+    cost_micro: int
+    unread: Unread | None
+
+
+class Node(Device):
+    """A node: it holds many people's records, and sends at most one signed summary per campaign and period.
+
+    A node is a :class:`edge_sdk.Device` with a state folder of its own: provisioning, enrolment, policy, ledger,
+    ``drain``, ``ack``, ``sync``, opting out and reset are the same. Its campaigns are those for nodes.
+    """
+
+    @property
+    def public_key(self) -> bytes:
+        """The node's Ed25519 public key, 32 bytes, which the publisher puts on the list of nodes.
+
+        The key follows from the device's secret: after an opt-out or a reset the node has another key.
+
+        Raises:
+            PolicyError: ``disabled``: the owner has opted out, so there is no key.
+        """
+        return node_key(self._reporting.secret()).public
+
+    @property
+    def node_id(self) -> bytes:
+        """The node's id, 8 bytes: the id of :attr:`public_key`.
+
+        Raises:
+            PolicyError: ``disabled``.
+        """
+        return keyid(self.public_key)
+
+    @property
+    def public_key_line(self) -> bytes:
+        """The content of a ``.key.pub`` file with :attr:`public_key` and the role ``node`` (formats.md, section 9).
+
+        Raises:
+            PolicyError: ``disabled``.
+        """
+        return b"hearsay-key-1 node %b\n" % self.public_key.hex().encode()
+
+    @logged("summarise")
+    def summarise(
+        self,
+        campaign: bytes | str,
+        records: Iterable[Mapping[str, object]],
+        label: object = FROM_RECORD,
+        *,
+        epsilon: str | float | Decimal | None = None,
+        progress: Callable[[int], None] | None = None,
+    ) -> Summarised:
+        """Summarise records, at most once per period. A second call in a period returns the first summary's bytes.
+
+        The records are added up one at a time, so memory does not grow with their number. The summary and the ε that
+        it costs are stored in one durable transaction after the last record was read: if reading fails, nothing was
+        spent. No refusal depends on a record, unless the campaign refuses unlisted values: without any record the
+        summary is of noise alone.
+
+        Each record counts once. ε bounds what a summary tells about one record: of a person with m records it tells up
+        to m·ε.
+
+        Args:
+            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            records: mappings from feature names to values. None or an absent key is a missing value. Not read if the
+                period was summarised before, or if the summary would be refused.
+            label: the class of every record; None if it is not known. The default is each record's own label.
+            epsilon: ε for one record more or less, between the campaign's least and the campaign's ε; a smaller one
+                gives more noise. The default is the campaign's ε.
+            progress: is called with the number of records so far, every 10,000 records.
+
+        Raises:
+            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer;
+                ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``epsilon_out_of_range``: the campaign
+                does not allow this ε; ``epsilon_invalid``: it is no ε; ``record_invalid``: a record is no mapping;
+                ``value_refused``: a value is unlisted, and the campaign refuses such values; ``policy_invalid``,
+                ``policy_missing``, ``argument_invalid``.
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
+            PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
+                ``node_adjacency`` names; ``period_answered``: the period was paid for before, and there is no summary
+                to return; ``policy_refused``, ``budget_exhausted``, ``budget_paused``: the owner's policy does not
+                allow the cost; ``disabled``: the owner has opted out.
+            StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
+                summary is stored and paid, or neither; call again. After all other errors no ε was spent.
+            Exception: an error of the iterator ``records``.
+        """
+        campaign_id = self.campaign(campaign).id if isinstance(campaign, str) else campaign
+        making = OfRecords(None if epsilon is None else micro_epsilon(epsilon), self._entropy)
+        said = self._reporting.earlier(campaign_id, making)
+        unread = None
+        if said is None:
+            found = self._reporting.campaign(campaign_id)
+            sums = ExactSums(found.schema, released_vectors(found))
+            sums.add_all(records, label, progress)
+            making.exact, unread = sums.totals, sums.unread()
+            said = self._reporting.answer(campaign_id, making)
+        lines = self._reporting.history(campaign_id)
+        (cost_micro,) = [line.epsilon_micro for line in lines if line.period == said.period]
+        micro = read_summary(said.reports)[1].epsilon_micro
+        return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)

@@ -1,0 +1,201 @@
+"""Records from files: CSV, also compressed by gzip, and SQLite. One record is in memory at a time.
+
+The readers are generators, so a file is opened when the first record is read. Whether a node sends a summary must not
+depend on its records, so a row with too few or too many cells, or one that is no CSV, is a record too. What a reader
+refuses is the file as a whole: its header, or a failure to read it.
+"""
+
+from __future__ import annotations
+
+import csv
+import sqlite3
+import zlib
+from contextlib import closing
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from edge_sdk.arguments import path_of
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterator, Sequence
+
+    Told = Callable[[str], None]
+
+MAX_LINE = 1 << 20
+"""Longest line of a CSV file in characters. The rest of a longer line is left out."""
+_GZIP = b"\x1f\x8b"
+_DENIED = ("not authorized", "authorization denied")
+"""SQLite's texts for a statement that does something else."""
+_READING = frozenset((sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE))
+"""What a statement may do. It may not open another file, change a setting, or write."""
+
+
+def csv_records(
+    path: str | os.PathLike[str], *, names: Sequence[str] = (), delimiter: str = ",", note: Told | None = None
+) -> Iterator[dict[str, str]]:
+    """The rows of a CSV file as records: a mapping from the header's names to texts.
+
+    A row with fewer cells than the header lacks the last names, so these values are missing. Of a row with more cells
+    the last ones are left out. A row that ends in the middle of a quoted cell, or that is no CSV, is a record too, with
+    the cells that could be read. Empty lines are left out. Bytes that are no UTF-8 become U+FFFD.
+
+    Args:
+        path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
+        names: names of the campaign's features; the header must have at least one of them. Empty: any header.
+        delimiter: the character between two cells.
+        note: is called at the end of the file with a sentence on the number of rows of another length, if there are
+            any; None for no such note.
+
+    Raises:
+        InputError: ``file_unreadable``: the file can not be read, or its compressed data end too early;
+            ``empty_file``: it has no header; ``duplicate_column``; ``columns_missing``: none of ``names`` is in the
+            header; ``argument_invalid``: not a path, or the delimiter is not one character.
+    """
+    place = path_of(path, "the CSV file")
+    if len(delimiter) != 1 or delimiter in '\r\n"':
+        raise InputError("argument_invalid", "the delimiter is one character, and no quote or end of a line")
+    problem = ""
+    try:
+        with _open(place) as file:
+            rows = _rows(csv.reader(_lines(file), delimiter=delimiter))
+            header = next(rows, None)
+            if header is None:
+                raise InputError("empty_file", "the CSV file has no header")
+            _check_columns(header, names)
+            width, uneven = len(header), 0
+            for row in rows:
+                uneven += len(row) != width
+                yield dict(zip(header, row, strict=False))
+            if uneven and note is not None:
+                note(f"{uneven} rows of the file have fewer or more cells than its header")
+    except (OSError, EOFError, zlib.error) as error:
+        problem = getattr(error, "strerror", None) or "its compressed data are damaged or end too early"
+    if problem:
+        raise InputError("file_unreadable", f"the CSV file can not be read to its end: {problem}")
+
+
+def _open(place: str) -> IO[str]:
+    """Open a text file, which gzip may have compressed."""
+    with open(place, "rb") as file:
+        compressed = file.read(2) == _GZIP
+    if compressed:
+        import gzip
+
+        return gzip.open(place, "rt", encoding="utf-8-sig", errors="replace", newline="")
+    return open(place, encoding="utf-8-sig", errors="replace", newline="")
+
+
+def _lines(file: IO[str]) -> Iterator[str]:
+    """The lines of a file, each cut after :data:`MAX_LINE` characters, so that no line fills the memory."""
+    while line := file.readline(MAX_LINE):
+        rest = line
+        while rest and not rest.endswith(("\n", "\r")):
+            rest = file.readline(MAX_LINE)
+        yield line
+
+
+def _rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of a CSV reader that are not empty. A row that is no CSV is an empty list."""
+    while True:
+        try:
+            row = next(reader)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield []
+            continue
+        if row:
+            yield row
+
+
+def _check_columns(header: Sequence[str], names: Sequence[str]) -> None:
+    if len(set(header)) != len(header):
+        raise InputError("duplicate_column", "two columns have one name")
+    if names and not set(names).intersection(header):
+        raise InputError(
+            "columns_missing", "no column has the name of a feature; the first row must have the names of the columns"
+        )
+
+
+def sqlite_records(
+    path: str | os.PathLike[str],
+    *,
+    table: str | None = None,
+    query: str | None = None,
+    parameters: Sequence[object] = (),
+    names: Sequence[str] = (),
+) -> Iterator[dict[str, Any]]:
+    """The rows of a SQLite table or query as records: a mapping from the columns' names to values.
+
+    The database is opened for reading, and only statements that read are run.
+
+    Args:
+        path: the database.
+        table: name of a table or view, of which all rows are read.
+        query: one SQL statement that selects rows, in the place of ``table``.
+        parameters: values for the ``?`` in ``query``, in order.
+        names: names of the campaign's features; at least one of them must be a column. Empty: any columns.
+
+    Raises:
+        InputError: ``file_unreadable``: the file is no database, or can not be read to its end; ``query_refused``:
+            there is no such table, the statement is wrong, or it does more than read; ``duplicate_column``;
+            ``columns_missing``: no column has one of ``names``; ``argument_invalid``: not a path, or not one of
+            ``table`` and ``query``.
+    """
+    if (table is None) == (query is None):
+        raise InputError("argument_invalid", "name a table or give a query, not both")
+    place = path_of(path, "the database")
+    statement = query if query is not None else f'SELECT * FROM "{str(table).replace(chr(34), 2 * chr(34))}"'  # noqa: S608
+    problem = ""
+    try:
+        with closing(_connect(place)) as connection:
+            columns, rows = _select(connection, statement, parameters)
+            _check_columns(columns, names)
+            for row in rows:
+                yield dict(zip(columns, row, strict=True))
+    except sqlite3.Error as error:
+        # The error's text may quote a value.
+        problem = type(error).__name__
+    if problem:
+        raise InputError("file_unreadable", f"the database can not be read to its end: {problem}")
+
+
+def _connect(place: str) -> sqlite3.Connection:
+    """Open a database that exists, for statements that only read."""
+    connection = sqlite3.connect(f"file:{quote(place)}?mode=ro", uri=True)
+
+    def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
+        del first
+        loads = action == sqlite3.SQLITE_FUNCTION and second == "load_extension"
+        return sqlite3.SQLITE_OK if action in _READING and not loads else sqlite3.SQLITE_DENY
+
+    connection.set_authorizer(allow)
+    # A text that is no UTF-8 is a value like others.
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    return connection
+
+
+def _select(
+    connection: sqlite3.Connection, statement: str, parameters: Sequence[object]
+) -> tuple[list[str], sqlite3.Cursor]:
+    """Run a statement. Return the names of its columns, and its rows.
+
+    Raises:
+        InputError: ``query_refused``.
+        sqlite3.DatabaseError: the file is no database, or is damaged.
+    """
+    problem = ""
+    try:
+        rows = connection.execute(statement, tuple(parameters))
+        if rows.description is not None:
+            return [column[0] for column in rows.description], rows
+        problem = "it selects no rows"
+    except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
+        problem = str(error)
+    except sqlite3.DatabaseError as error:
+        if str(error) not in _DENIED:
+            raise
+        problem = "it does more than read"
+    raise InputError("query_refused", f"the database does not run the statement: {problem}")

@@ -1,0 +1,129 @@
+"""The release of one summary: exact sums → noise → limits of the campaign → signature.
+
+Sources: docs/math.md, section 5 (the noise); docs/formats.md, section 6 (the bytes).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.digest import hmac_sha256
+from protocol.documents.envelope import SigningKey
+from protocol.epsilon import format_micro
+from protocol.errors import InputError, PolicyError
+from protocol.nodes.summary import build_summary
+from protocol.nodes.terms import GLOBAL, ranges, released_vectors, sensitivity, shares
+from protocol.stream import SEED_BYTES, Stream
+from protocol.sums.vectors import Vector, with_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edge_sdk.policy.policy import Policy
+    from protocol.documents.campaign import Campaign
+
+NOISE_TAG = b"hearsay/1/node noise"
+"""Tag of the stream of a summary's noise. The vectors are perturbed in their order, each from its first number on."""
+_KEY_MESSAGE = b"hearsay/1/node"
+
+
+def node_key(secret: bytes) -> SigningKey:
+    """The key pair with which a node signs. An opt-out or a reset gives a new secret, and so another node.
+
+    Args:
+        secret: of the device, 32 bytes.
+    """
+    return SigningKey.from_seed(hmac_sha256(secret, _KEY_MESSAGE))
+
+
+def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, seed: bytes) -> tuple[int, ...]:
+    """The numbers of a summary: exact sums with discrete Laplace noise, clipped to the campaign's public ranges.
+
+    Vector j of Q vectors has ε_j = ⌊ε/Q⌋ and noise of rate ε_j/Δ_j on each number, Δ_j the change by one record more or
+    less. Clipping uses the noisy number only.
+
+    Args:
+        campaign: a campaign for nodes.
+        exact: shape (M,), the exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
+        epsilon_micro: ε of the summary in millionths.
+        seed: 32 fresh random bytes, used for nothing else.
+
+    Returns:
+        M integers.
+    """
+    stream, released, place = Stream(seed, NOISE_TAG), [], 0
+    parts = zip(
+        released_vectors(campaign), shares(campaign, epsilon_micro), ranges(campaign, epsilon_micro), strict=True
+    )
+    for subject, share, (low, high) in parts:
+        values = tuple(exact[place : place + subject.size])
+        noisy = with_noise(Vector(subject, values, sensitivity(subject), share), stream)
+        released += [min(max(number, low), high) for number in noisy.values]
+        place += subject.size
+    return tuple(released)
+
+
+class OfRecords:
+    """Makes the summary of a node for one period (:class:`edge_sdk.reporting.Making`)."""
+
+    def __init__(self, epsilon_micro: int | None, entropy: Callable[[int], bytes]) -> None:
+        """The sums are given later, by :attr:`exact`.
+
+        Args:
+            epsilon_micro: ε of the summary in millionths; None for the campaign's.
+            entropy: n → n fresh random bytes.
+        """
+        self._epsilon_micro = epsilon_micro
+        self._entropy = entropy
+        self.exact: Sequence[int] = ()
+        """Shape (M,), the exact sums. They are set before the summary is made."""
+
+    def check(self, campaign: Campaign) -> None:
+        """Refuse a campaign for devices, and an ε that the campaign does not allow.
+
+        Raises:
+            InputError: ``campaign_for_devices``, ``epsilon_out_of_range``; ``sensitivity_unknown``: the campaign asks
+                for a kind of noise that this software does not have.
+        """
+        terms = campaign.nodes
+        if terms is None:
+            raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
+        if terms.sensitivity != GLOBAL:
+            raise InputError("sensitivity_unknown", f"this software has no noise for {terms.sensitivity} sensitivity")
+        least, most = terms.least_epsilon_micro, campaign.epsilon_micro
+        if not least <= self._epsilon(campaign) <= most:
+            raise InputError(
+                "epsilon_out_of_range",
+                f"a summary of this campaign has an ε from {format_micro(least)} to {format_micro(most)}",
+            )
+
+    def _epsilon(self, campaign: Campaign) -> int:
+        return campaign.epsilon_micro if self._epsilon_micro is None else self._epsilon_micro
+
+    def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
+        """The ε in millionths that the summary costs for the neighbours that the owner's policy names.
+
+        Raises:
+            PolicyError: ``policy_refused``: one summary alone exceeds a limit; ``adjacency_uncovered``.
+        """
+        micro = policy.cost_micro(campaign, self._epsilon(campaign))
+        for excess in policy.limit_refusals(micro):
+            raise PolicyError(
+                "policy_refused",
+                f"this summary would spend {excess}, for neighbours of the kind {policy.node_adjacency} "
+                "(node_adjacency); a smaller ε may be allowed",
+            )
+        return micro
+
+    def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
+        """The signed summary, alone in a list. Its noise has a fresh seed.
+
+        Raises:
+            StorageError: ``entropy_unavailable``.
+        """
+        epsilon_micro = self._epsilon(campaign)
+        sums = noisy_sums(campaign, self.exact, epsilon_micro, self._entropy(SEED_BYTES))
+        return [build_summary(campaign, node_key(secret), period, sums, epsilon_micro)]
+
+    def note(self, campaign: Campaign) -> None:
+        """Nothing: the node counts missing and unlisted values while it reads the records."""

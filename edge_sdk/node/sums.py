@@ -1,0 +1,270 @@
+"""Exact sums of a node's records, added up one record at a time, in memory that does not grow with the records.
+
+The sums are secret: only noisy sums leave the node. Sources: docs/math.md, section 5; docs/formats.md, section 6.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol import SCALE
+from protocol.features import Numeric
+from protocol.hints import hint
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE
+from protocol.schema import FROM_RECORD, check_record
+from protocol.values import is_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from protocol.features import Feature
+    from protocol.questions import Subject
+    from protocol.schema import Label, Schema
+
+    Reading = tuple[int, int | None]
+
+BLOCK = 10_000
+"""Number of records between two calls of ``progress``."""
+_REMEMBERED = 1 << 16
+"""Most values of which the readings are kept in memory, over all features."""
+_MOST_CHARACTERS = 64
+"""Longest text of which the reading is kept."""
+_LARGEST = 1 << 63
+_MOST_HINTS = 4
+"""Most hints per feature."""
+_LOOKS = 1000
+"""Number of values per feature that are searched for probable mistakes."""
+_KEPT = frozenset((str, int, float))
+"""Types of the values of which readings are kept."""
+_MISSING, _UNLISTED = 1, 2
+
+
+class Unread(NamedTuple):
+    """Counts for the node's owner of values without a meaning for the campaign. Private: they never leave the node.
+
+    Attributes:
+        records: number of records that were read.
+        missing: feature (or label) → number of records without a value of it.
+        unlisted: feature (or label) → number of records whose value the campaign can not read.
+        hints: sentences on probable mistakes in values. They name features, not values.
+    """
+
+    records: int
+    missing: dict[str, int]
+    unlisted: dict[str, int]
+    hints: tuple[str, ...]
+
+
+class ExactSums:
+    """The exact sums of all subjects of a campaign, each subject's numbers after those of the one before.
+
+    Attributes:
+        totals: shape (M,) int64. For class c of k classes, value code a and scaled number u: a subject ``class`` counts
+            records at c; ``cell`` at a·k + c; ``present`` at k + c, or at c if the number is missing; ``moment`` adds
+            u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing number.
+    """
+
+    def __init__(self, schema: Schema, subjects: Sequence[Subject]) -> None:
+        """All sums are 0.
+
+        Args:
+            schema: of the campaign.
+            subjects: the released vectors, from :func:`protocol.nodes.terms.released_vectors`.
+        """
+        self._schema = schema
+        self._plain = schema.projection is None and not schema.groups
+        self._readers = [_Reader(feature, _REMEMBERED // len(schema.features)) for feature in schema.features]
+        self._label = _LabelReader(schema.label)
+        self._records = 0
+        classes = len(schema.label.classes)
+        self.totals = array("q", bytes(8 * sum(subject.size for subject in subjects)))
+        self._counts: list[tuple[int, int]] = []
+        self._present: list[tuple[int, int]] = []
+        self._numbers: list[tuple[int, int]] = []
+        self._squares: list[tuple[int, int]] = []
+        self._classes = classes
+        place = 0
+        for subject in subjects:
+            if subject.kind != CLASS:
+                assert subject.feature is not None
+                self._table(subject).append((subject.feature, place))
+            place += subject.size
+
+    def _table(self, subject: Subject) -> list[tuple[int, int]]:
+        """The pairs (observed feature, first place in ``totals``) of the subjects that are added up in the same way."""
+        if subject.kind == CELL:
+            return self._counts
+        if subject.kind == PRESENT:
+            return self._present
+        return self._squares if subject.power == SQUARE else self._numbers
+
+    def add_all(
+        self,
+        records: Iterable[Mapping[str, object]],
+        label: object = FROM_RECORD,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Add every record.
+
+        Args:
+            records: mappings from feature names to values. None or an absent key is a missing value.
+            label: the class of every record; None if it is not known. By default the label in each record.
+            progress: is called with the number of records so far, once every 10,000 records.
+
+        Raises:
+            InputError: ``record_invalid``: a record is no mapping; ``value_refused``: a value is unlisted, and the
+                schema refuses such values.
+            Exception: an error of the iterator.
+        """
+        iterator = iter(records)
+        while True:
+            before = self._records
+            for record in islice(iterator, BLOCK):
+                self._add(record, label)
+            if self._records < before + BLOCK:
+                return
+            if progress is not None:
+                progress(self._records)
+
+    def _add(self, record: Mapping[str, object], label: object) -> None:
+        check_record(record)
+        get, readings = record.get, []
+        for reader in self._readers:
+            value = get(reader.name)
+            reading = reader.known.get(value) if type(value) in _KEPT else None
+            readings.append(reader.fresh(value) if reading is None else reading)
+        if not self._plain:
+            observation = self._schema.observation(readings)
+            readings = list(zip(observation.codes, observation.numbers, strict=True))
+        of_class = self._label.read(get(self._label.name) if label is FROM_RECORD else label)
+        self._records += 1
+        values, classes = self.totals, self._classes
+        values[of_class] += 1
+        for feature, place in self._counts:
+            values[place + readings[feature][0] * classes + of_class] += 1
+        for feature, place in self._present:
+            values[place + (readings[feature][1] is not None) * classes + of_class] += 1
+        for feature, place in self._numbers:
+            values[place + of_class] += readings[feature][1] or 0
+        for feature, place in self._squares:
+            number = readings[feature][1] or 0
+            values[place + of_class] += number * number // SCALE
+
+    def unread(self) -> Unread:
+        """Counts of missing and unlisted values so far, and hints. A projection's inputs are counted, not its outputs.
+
+        Features without such values are left out.
+        """
+        readers = (self._label, *self._readers)
+        return Unread(
+            self._records,
+            {reader.name: reader.missing for reader in readers if reader.missing},
+            {reader.name: reader.unlisted for reader in readers if reader.unlisted},
+            tuple(sentence for reader in readers for sentence in reader.hints),
+        )
+
+
+class _Values:
+    """Counts missing and unlisted values of one feature or of the label, and collects hints."""
+
+    def __init__(self, part: Feature | Label) -> None:
+        self.part = part
+        self.name = part.name
+        self.missing = 0
+        self.unlisted = 0
+        self.hints: dict[str, None] = {}
+        self._looks = _LOOKS
+
+    def look(self, value: object) -> None:
+        """Keep the hint on a value, if there is one, of the first values that are looked at."""
+        if self._looks and len(self.hints) < _MOST_HINTS:
+            self._looks -= 1
+            if sentence := hint(self.part, value):
+                self.hints[sentence] = None
+
+    def lack(self, value: object) -> int:
+        """0 if the value is known, else ``_MISSING`` or ``_UNLISTED``."""
+        if self.part.knows(value):
+            return 0
+        return _MISSING if is_missing(value) else _UNLISTED
+
+    def count(self, lack: int) -> None:
+        if lack == _MISSING:
+            self.missing += 1
+        elif lack == _UNLISTED:
+            self.unlisted += 1
+
+
+class _Reader(_Values):
+    """Reads values of one feature.
+
+    Attributes:
+        known: value → reading of texts and numbers that are known, at most ``most`` of them. Equal integers and floats
+            have equal readings. A boolean equals an integer and has another reading, so booleans are not looked up.
+    """
+
+    def __init__(self, feature: Feature, most: int) -> None:
+        super().__init__(feature)
+        self._feature = feature
+        self._most = most
+        self._lacking: dict[object, tuple[Reading, int]] = {}
+        self.known: dict[object, Reading] = {}
+
+    def fresh(self, value: object) -> Reading:
+        """Code and u of a value that is not in ``known``, as in a report about one record.
+
+        Raises:
+            InputError: ``value_refused``.
+        """
+        keeps = type(value) in _KEPT
+        found = self._lacking.get(value) if keeps else None
+        if found is None:
+            reading, lack = found = self._read(value)
+            if keeps and len(self.known) + len(self._lacking) < self._most and _is_short(value):
+                if lack:
+                    self._lacking[value] = found
+                else:
+                    self.known[value] = reading
+        self.count(found[1])
+        return found[0]
+
+    def _read(self, value: object) -> tuple[Reading, int]:
+        """The reading of a value, and whether it is known, missing or unlisted."""
+        self.look(value)
+        if isinstance(self._feature, Numeric):
+            # The number of a known value is read once, since that takes most of the time.
+            reading = self._feature.known(value)
+            if reading is not None:
+                return reading, 0
+        return self._feature.reading(value), self.lack(value)
+
+
+class _LabelReader(_Values):
+    """Reads labels."""
+
+    def __init__(self, label: Label) -> None:
+        super().__init__(label)
+        self._codes = {text: code for code, text in enumerate(label.classes)}
+        self._label = label
+
+    def read(self, value: object) -> int:
+        """The code of a class, as in a report about one record.
+
+        Raises:
+            InputError: ``value_refused``.
+        """
+        code = self._codes.get(value) if type(value) is str else None
+        if code is None:
+            code = self._label.code(value)
+            self.look(value)
+            self.count(self.lack(value))
+        return code
+
+
+def _is_short(value: object) -> bool:
+    """Whether a text or a number takes little memory."""
+    if isinstance(value, str):
+        return len(value) <= _MOST_CHARACTERS
+    return -_LARGEST <= value < _LARGEST  # type: ignore[operator]  # false for NaN
