@@ -19,6 +19,10 @@ from aggregator.intake.finding import all_unreadable, gather
 from aggregator.intake.urls import expand
 from aggregator.models.foresight import Foresight
 from aggregator.models.scoring import Model
+from aggregator.nodes.intake import SUFFIXES
+from aggregator.nodes.listing import check_list
+from aggregator.nodes.robust import parse_rule
+from aggregator.nodes.store import NodeStore, is_node_store, new_or_open, open_node_store
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
@@ -29,6 +33,7 @@ from aggregator.publishing.naming import check_campaign, opened, save_document
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
 from aggregator.tally.scope import scope_of
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.model import parse_model
@@ -43,6 +48,7 @@ if TYPE_CHECKING:
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.transaction import IngestSummary
+    from aggregator.nodes.store import Taken
     from aggregator.publishing.naming import Document
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
@@ -103,12 +109,13 @@ def ingest(
     workspace: Workspace | str | Path | None = None,
     trust: bytes | str | Path | None = None,
     enrolled: Enrolled | None = None,
+    nodes: bytes | str | Path | None = None,
     buckets: int = BUCKETS,
     recursive: bool = False,
     now: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> IngestSummary:
-    """``hearsay ingest``: add report files to a store. A store that does not exist is made.
+) -> IngestSummary | Taken:
+    """``hearsay ingest``: add report files, or summaries of nodes, to a store. A store that does not exist is made.
 
     Args:
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
@@ -116,15 +123,20 @@ def ingest(
         store: folder of the store.
         workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
         enrolled: the ids of a closed fleet; reports with other ids are refused.
+        nodes: for a campaign for nodes the signed list of nodes, a path or bytes, checked as the campaign is; None for
+            the newest list that the store has.
         buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
         now: the present, in seconds since 1970; None asks the clock.
         progress: called after each file with (files finished, files given).
 
     Returns:
-        Counts of the accepted and refused reports of these files.
+        Counts of the accepted and refused reports of these files; of summaries a
+        :class:`aggregator.nodes.store.Taken`.
 
     Raises:
+        InputError: ``campaign_for_devices``: ``nodes`` is given, and the campaign is for devices; ``nodes_unknown``: no
+            list of nodes was ever given.
         InputError: ``unreadable``: there is no store yet, and none of the files can be read.
         InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
             store can not be made (:func:`aggregator.store.store.create_store`), or the ingest fails
@@ -132,6 +144,12 @@ def ingest(
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
+    if parse_campaign(read_envelope(raw, "campaign").payload).nodes is not None:
+        names = gather((str(file) for file in listed), recursive=recursive, suffixes=SUFFIXES).files
+        signed = None if nodes is None else check_list(nodes, workspace=workspace, trusted=trust)
+        return new_or_open(store, raw, signed, names).ingest(names, now=present(now), progress=progress)
+    if nodes is not None:
+        raise InputError("campaign_for_devices", "this campaign asks devices; a list of nodes is for one for nodes")
     given = gather((str(file) for file in listed), recursive=recursive).files
     if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
         why = f"none of the {len(given)} files can be read" if given else "there is no report file"
@@ -141,32 +159,48 @@ def ingest(
 
 
 def count(
-    store: Store | str | Path,
+    store: Store | NodeStore | str | Path,
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
     rosters: Sequence[Roster] = (),
+    robust: str | None = None,
 ) -> Statistics:
-    """``hearsay estimate``: the statistics of a store's reports.
+    """``hearsay estimate``: the statistics of a store's reports, or of a store of nodes' summaries.
 
     Args:
         store: an open store, with its own ``memory_bytes`` and ``cluster``, or its folder.
         periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
         rosters: fleet lists, from which the number of answers of each device is known.
+        robust: a robust rule for summaries of nodes, for example ``trimmed-mean:0.1``; None for plain addition.
 
     Raises:
         InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``;
+            ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``;
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports;
             ``store_not_folder``: ``store`` is a URL.
+        PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few`` for the rule.
         StorageError: the store can not be opened or counted
             (:meth:`aggregator.store.store.Store.tally_report` lists the reasons).
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
-    kept = store if isinstance(store, Store) else open_store(store)
+    kept = _opened(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
-    return kept.statistics(scope_of(chosen, proven_only=proven_only), rosters=rosters)
+    scope = scope_of(chosen, proven_only=proven_only)
+    if isinstance(kept, NodeStore):
+        return kept.statistics(scope, None if robust is None else parse_rule(robust))
+    if robust is not None:
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; this store has reports")
+    return kept.statistics(scope, rosters=rosters)
+
+
+def _opened(store: Store | NodeStore | str | Path) -> Store | NodeStore:
+    """An open store unchanged; else the store of reports or of summaries in a folder."""
+    if isinstance(store, Store | NodeStore):
+        return store
+    return open_node_store(store) if is_node_store(store) else open_store(store)
 
 
 class Together(NamedTuple):
@@ -249,12 +283,13 @@ def sign_model(
 
 def make_model(
     workspace: Workspace | str | Path,
-    store: Store | str | Path | Sequence[Store | str | Path],
+    store: Store | NodeStore | str | Path | Sequence[Store | NodeStore | str | Path],
     *,
     periods: str | range | None = None,
     proven_only: bool = False,
     one_population: bool = False,
     disjoint: bool = False,
+    robust: str | None = None,
     **options: Any,
 ) -> SignedModel:
     """``hearsay publish``: count reports of a store, then fit, sign and record a model.
@@ -266,14 +301,20 @@ def make_model(
         proven_only: leave out reports of damaged files.
         one_population, disjoint: the analyst's declarations about several stores
             (:func:`aggregator.estimates.joining.join`); read for several stores only.
+        robust: a robust rule for those stores that have summaries of nodes; None for plain addition.
         options: further arguments of :func:`sign_model`.
 
     Raises:
         InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
     """
-    given = [store] if isinstance(store, Store | str | Path) else list(store)
-    kept = [each if isinstance(each, Store) else open_store(each) for each in given]
-    parts = [count(each, periods, proven_only=proven_only) for each in kept]
+    given = [store] if isinstance(store, Store | NodeStore | str | Path) else list(store)
+    kept = [_opened(each) for each in given]
+    if robust is not None and not any(isinstance(each, NodeStore) for each in kept):
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
+    parts = [
+        count(each, periods, proven_only=proven_only, robust=robust if isinstance(each, NodeStore) else None)
+        for each in kept
+    ]
     statistics = together(
         parts, one_population=one_population, disjoint=disjoint, postprocess=options.get("postprocess")
     ).statistics

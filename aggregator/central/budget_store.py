@@ -15,12 +15,14 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import BUDGET_MARK, PRIVATE, failure_of, write_output
+from aggregator.files import BUDGET_MARK, PRIVATE, write_output
+from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol import canonical
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 APPLICATION_ID = BUDGET_MARK
@@ -42,9 +44,6 @@ _CREATED = {
     name: f"CREATE TABLE {name} (number INTEGER PRIMARY KEY, {', '.join(columns)}, seal)"
     for name, columns in _TABLES.items()
 }
-_DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_ERROR", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH",
-           "SQLITE_TOOBIG", "OperationalError", "OverflowError")  # fmt: skip
-"""Beginnings of the names of errors that an undamaged file of this software never causes."""
 
 
 class Rows(NamedTuple):
@@ -256,32 +255,13 @@ def _seal(table: str, number: int, values: Sequence[object], before: bytes) -> b
     raise damaged()  # a value of a type that this software does not write, for example a float
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Turn errors of SQLite and of the system into :class:`StorageError`, without their texts."""
-    problem: Exception
-    try:
-        yield
-    except (OSError, sqlite3.Error, OverflowError) as error:
-        problem = error
-    else:
-        return
-    failure = _translated(problem)
-    try:
-        raise failure
-    finally:
-        failure.__context__ = None  # An error of this package shows no text of another error.
-
-
-def _translated(error: Exception) -> StorageError:
-    if isinstance(error, OSError):
-        reason, problem = failure_of(error)
-        return StorageError(reason, f"the budget file can not be used: {problem}")
-    name = getattr(error, "sqlite_errorname", "") or type(error).__name__
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StorageError("budget_busy", "another process holds the budget file; try again")
-    if name.startswith("SQLITE_FULL"):
-        return StorageError("disk_full", "there is no space left for the budget file; nothing was spent")
-    if name.startswith(_DAMAGE):
-        return damaged()
-    return StorageError("io_failed", f"the budget file can not be read or written ({name})")
+def _errors() -> AbstractContextManager[None]:
+    """Context manager that turns errors of SQLite and of the system into :class:`StorageError`, without their texts."""
+    return sqlite_errors(
+        Failures(
+            "the budget file",
+            StorageError("budget_busy", "another process holds the budget file; try again"),
+            StorageError("disk_full", "there is no space left for the budget file; nothing was spent"),
+            damaged(),
+        )
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.output import print_facts, warn, working
+from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from aggregator.fleet.roster import Roster
     from aggregator.gathering import Together
     from aggregator.intake.executor import Executor
+    from aggregator.nodes.robust import Rule
     from aggregator.periods import Span
     from aggregator.store.store import Store
     from protocol.documents.campaign import Campaign
@@ -81,8 +83,11 @@ def count_store(
     *,
     proven_only: bool,
     rosters: Sequence[Roster] = (),
+    rule: Rule | None = None,
 ) -> tuple[Statistics, bytes]:
-    """Count reports of a store.
+    """Count reports of a store, or add the summaries of a store of nodes.
+
+    Of summaries only ``periods`` and ``rule`` matter: each is signed by itself and small.
 
     Args:
         store: folder of the store.
@@ -91,6 +96,7 @@ def count_store(
         cluster: address of a cluster; None for this machine.
         proven_only: leave out reports from damaged files.
         rosters: fleet lists, which tell how often each device answered.
+        rule: a robust rule for summaries of nodes; None for plain addition.
 
     Returns:
         The statistics, and the bytes of the campaign's file.
@@ -100,9 +106,15 @@ def count_store(
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
         StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
+    from aggregator.nodes.store import is_node_store, open_node_store
     from aggregator.store.store import open_store
     from aggregator.tally.scope import scope_of
 
+    if is_node_store(store):
+        nodes = open_node_store(store)
+        with working("adding summaries"):
+            scope = scope_of(chosen_periods(periods, nodes.campaign))
+            return nodes.statistics(scope, rule), nodes.campaign_bytes
     opened = open_store(store)
     if memory is not None:
         opened.memory_bytes = memory
@@ -122,6 +134,7 @@ def count_stores(
     disjoint: bool,
     postprocess: str | None = None,
     rosters: Sequence[Roster] = (),
+    robust: str | None = None,
 ) -> tuple[Together, list[bytes]]:
     """Count reports of one store or of several, and join the statistics of several.
 
@@ -130,18 +143,26 @@ def count_stores(
         periods, memory, cluster, proven_only, rosters: as for :func:`count_store`, the same for every store.
         one_population, disjoint: the analyst's declarations about several stores.
         postprocess: post-processing of the joined statistics; None for the newest campaign's.
+        robust: text of a robust rule for the stores of summaries; None for plain addition.
 
     Returns:
         The statistics with the test of homogeneity, and the bytes of every campaign's file.
 
     Raises:
+        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes.
         InputError, StorageError: a store can not be counted (:func:`count_store`), or the stores do not fit together
             (:func:`aggregator.estimates.joining.join`).
     """
     from aggregator.gathering import together
+    from aggregator.nodes.robust import parse_rule
+    from aggregator.nodes.store import is_node_store
 
+    rule = None if robust is None else parse_rule(robust)
+    if rule is not None and not any(map(is_node_store, stores)):
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
     counted = [
-        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters) for store in stores
+        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters, rule=rule)
+        for store in stores
     ]
     found = together(
         [statistics for statistics, _ in counted],
@@ -150,6 +171,12 @@ def count_stores(
         postprocess=postprocess,
     )
     return found, [raw for _, raw in counted]
+
+
+def losses(statistics: Statistics) -> list[str]:
+    """What robust rules cost on honest data, a sentence per source that was made by such a rule."""
+    found = [source.card().get("robust_loss") for source in statistics.sources]
+    return [str(loss) for loss in found if loss is not None]
 
 
 def print_populations(populations: Mapping[str, Any]) -> None:

@@ -218,6 +218,15 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def robust_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add an option to ``command``. It gives ``robust``, the text of a robust rule for nodes that may lie, or None."""
+    text = (
+        "For summaries of many nodes of equal size, some of which may lie: trimmed-mean:SHARE, median or krum:LIARS. "
+        "The cost on honest data is printed."
+    )
+    return click.option("--robust", metavar="RULE", help=text)(command)
+
+
 def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` for fleet lists, which tell how often each device answered.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from protocol.errors import InputError, PolicyError
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from protocol.documents.campaign import Campaign
 
-_ADDED = ("unproven",)
+_ADDED = ("nodes", "summaries", "unproven")
 """Keys of a source's card that are counts."""
 
 
@@ -24,7 +24,7 @@ class Origin(NamedTuple):
         name, version: for people; terms have the version 0.
         purpose: what the statistics are for, for people.
         issued_at: seconds since 1970; 0 for terms, which have no date.
-        min_batch_size: smallest number of reports or records that may be published.
+        min_batch_size: smallest number of reports, records or nodes that may be published.
     """
 
     id: bytes
@@ -65,12 +65,14 @@ def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
     """Entries about several sources in a model's card.
 
     Counts and maps of counts are added, lists are united. Other entries are those of the sources if they agree, and
-    else their different values as one text, separated by semicolons.
+    else their different values as one text, separated by semicolons. A source whose card lacks an entry is left out of
+    it.
     """
     cards = [source.card() for source in sources]
     found: dict[str, Any] = {}
-    for key, value in cards[0].items():
-        values = [card.get(key, value) for card in cards]
+    for key in dict.fromkeys(name for card in cards for name in card):
+        values = [card[key] for card in cards if key in card]
+        value = values[0]
         if key in _ADDED:
             found[key] = sum(values)
         elif isinstance(value, dict):
@@ -92,9 +94,11 @@ class Source(ABC):
 
     Attributes:
         campaign: the campaign of the questions; None for a curator's records.
+        batch_of: what :attr:`batch` counts, in the plural, for messages.
         rejected: number of contributions (of reports: records and byte ranges) that were not counted, by reason.
     """
 
+    batch_of: ClassVar[str] = "reports"
     campaign: Campaign | None
     rejected: Mapping[str, int]
 
@@ -116,6 +120,11 @@ class Source(ABC):
     @abstractmethod
     def reports(self) -> int:
         """Number of reports or records behind the estimates."""
+
+    @property
+    def batch(self) -> int:
+        """The number that ``min_batch_size`` is a bound of: reports or records. A source of nodes overrides it."""
+        return self.reports
 
     @property
     @abstractmethod
@@ -149,14 +158,14 @@ class Source(ABC):
         """All facts about the source for programs, including the campaign and the digest."""
 
     def check_publishable(self) -> None:
-        """Raise an error if there are fewer reports than the origin's minimum batch size.
+        """Raise an error if there are fewer reports (:attr:`batch`) than the origin's minimum batch size.
 
         Raises:
             PolicyError: ``batch_too_small``: there are fewer reports.
         """
         needed = self.origin.min_batch_size
-        if self.reports < needed:
+        if self.batch < needed:
             raise PolicyError(
                 "batch_too_small",
-                f"usable reports so far: {self.reports}; the campaign promises to wait for {needed}",
+                f"usable {self.batch_of} so far: {self.batch}; the campaign promises to wait for {needed}",
             )

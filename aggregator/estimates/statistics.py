@@ -184,7 +184,7 @@ class Statistics:
         about: dict[str, object] = {"campaign": names, "reports": self.reports}
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         for source in self.sources:
-            if source.reports < source.origin.min_batch_size:
+            if source.batch < source.origin.min_batch_size:
                 return facts("Estimates", {**about, "smallest batch": f"{source.origin.min_batch_size}, not reached"})
         about |= {"assumed": self.populations["assumes"]}
         shown = facts("Estimates", about) + table(COLUMNS, rows(self.questions, self.schema))

@@ -1,10 +1,10 @@
-"""Statistics of a curator: from noisy sums over records to the common form of all statistics.
+"""Statistics of noisy sums over records, a curator's or those of nodes, in the common form of all statistics.
 
 Every record gives its number to every sum, so there is no sampling within the records. The variances are those of the
 added noise; the population's variances add the chance of which records there are. A sum without noise has the
 variance 0. Noise without a variance (Cauchy) is stated as infinite.
 
-Source: docs/math.md, section 7; docs/decisions/0068.
+Source: docs/math.md, sections 5 and 7; docs/decisions/0068, 0074.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class NoisySum(NamedTuple):
         noise_variance: shape (K,) float64: variance of the noise of each sum; may be infinite.
         released: K integers: what left the curator, on the grid of the noise.
         is_repeated: True if the entry repeats counts of another entry, and so tells nothing more about the classes.
+        kurtosis: excess kurtosis of the noise of each sum: 3 for one Laplace noise, 3/N for the sum of N equal ones.
     """
 
     subject: Subject
@@ -67,6 +68,7 @@ class NoisySum(NamedTuple):
     noise_variance: Floats
     released: tuple[int, ...]
     is_repeated: bool = False
+    kurtosis: float = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,20 +138,26 @@ class Curator(Source):
         }
 
 
-def curated(sums: Sequence[NoisySum], schema: Schema, fit: Fit, source: Curator) -> Statistics:
-    """Statistics from the noisy sums of a curator. Run by the curator, after the noise was added.
+def of_sums(
+    sums: Sequence[NoisySum], schema: Schema, fit: Fit, source: Source, concentration: float | None = None
+) -> Statistics:
+    """Statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
 
     Args:
         sums: noisy sums, one entry per subject.
         schema: schema of the records.
         fit: how a model is made from the statistics.
-        source: the curator, with the number n ≥ 1 of records.
+        source: where the sums are from, with the number n ≥ 1 of records as ``source.reports``.
+        concentration: c = ΣT²/(ΣT)², where T says how often each record was added; the population's sampling variance
+            is n·c times that of n different records. 0 if the noise variances hold the sampling already. None for
+            1/n: every record was added once.
 
     Returns:
         Statistics with one question per entry of ``sums``, each of n answers.
     """
-    n, classes = source.records, len(schema.label.classes)
-    samples = [Sample(0, place, n, 1 / n) for place in range(len(sums))]
+    n, classes = source.reports, len(schema.label.classes)
+    concentration = 1 / n if concentration is None else concentration
+    samples = [Sample(0, place, n, concentration) for place in range(len(sums))]
     votes = [_votes(one, sample, n, classes) for one, sample in zip(sums, samples, strict=True)]
     shares = combined([vote for group in votes for vote in group], classes).share
     table = spreads([Estimated(one.subject, n, one.estimate) for one in sums], schema, shares)
@@ -174,7 +182,8 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
     """One question of the statistics; ``spread``: shape (K,) float64, variance of the true values between records."""
     n = sample.answers
     law = _law(one, n)
-    of_devices, of_population = (_interval(one, n, law, n * spread * scatter, scatter) for scatter in (0.0, 1.0))
+    drawn = n * sample.concentration
+    of_devices, of_population = (_interval(one, n, law, n * spread * scatter, scatter) for scatter in (0.0, drawn))
     return QuestionEstimate(
         one.subject,
         n,
@@ -182,7 +191,7 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
         one.noise_variance,
         spread,
         0.0,
-        1.0,
+        drawn,
         of_population,
         of_devices,
         _planned(one, n, classes),
@@ -194,8 +203,13 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
 
 
 def _law(one: NoisySum, n: int) -> Law | None:
-    """Noise variance of one record's part of the sum, the same for every share; None if the sums differ in it."""
+    """Noise variance of one record's part of the sum, the same for every share; None if the sums differ in it.
+
+    None also for sums of numbers, whose spread no share determines.
+    """
     first = float(one.noise_variance[0])
+    if not is_share(one.subject):
+        return None
     return Law(first / n, first / n) if first < inf and bool((one.noise_variance == first).all()) else None
 
 
@@ -205,25 +219,26 @@ def _interval(one: NoisySum, n: int, law: Law | None, sampling: Floats, scatter:
     ``sampling``: shape (K,) float64, sampling variance of the sums; ``scatter``: that of a share f in units of
     f(1 − f)/n. z is that of :func:`_quantile`.
     """
-    quantile = _quantile(one.noise_variance, sampling)
-    if law is None or not is_share(one.subject):
+    quantile = _quantile(one, sampling)
+    if law is None:
         sd = np.sqrt(one.noise_variance + sampling)
         return Interval(one.estimate - quantile * sd, one.estimate + quantile * sd)
     found = score_interval(one.estimate / n, n, law, scatter, is_binomial=False, z=float(quantile.max()))
     return Interval(n * found.low, n * found.high)
 
 
-def _quantile(noise: Floats, sampling: Floats) -> Floats:
-    """0.975 quantile of a sum of Laplace noise and normal sampling, in standard deviations: shape (K,) float64.
+def _quantile(one: NoisySum, sampling: Floats) -> Floats:
+    """0.975 quantile of a sum of the noise and of normal sampling, in standard deviations: shape (K,) float64.
 
-        z + (z³ − 3z) κ/24,   κ = 3 (noise/(noise + sampling))²
+        z + (z³ − 3z) κ/24,   κ = κ₀ (noise/(noise + sampling))²
 
-    the Cornish-Fisher expansion with κ the excess kurtosis, which is 3 for Laplace noise: 2.17 without sampling, where
-    ln 20/√2 = 2.12 is exact, and z = 1.96 without noise. ``noise`` and ``sampling``: variances, shape (K,) float64.
+    the Cornish-Fisher expansion with κ the excess kurtosis of the sum, and κ₀ that of the noise. For one Laplace noise,
+    κ₀ = 3, it is 2.17 without sampling, where ln 20/√2 = 2.12 is exact. It is z = 1.96 without noise.
+    ``sampling``: variances, shape (K,) float64.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.nan_to_num(1 / (1 + sampling / noise))
-    return np.asarray(Z95 + (Z95**3 - 3 * Z95) * share**2 / 8, np.float64)
+        share = np.nan_to_num(1 / (1 + sampling / one.noise_variance))
+    return np.asarray(Z95 + (Z95**3 - 3 * Z95) * one.kurtosis * share**2 / 24, np.float64)
 
 
 def _planned(one: NoisySum, n: int, classes: int) -> float:

@@ -34,7 +34,7 @@ class Gathered(NamedTuple):
         files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
             a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
         left: number of files in the searched folders that are left out, because they are hidden or their names do not
-            end as those of report files (:data:`SUFFIXES`).
+            end as they must.
         folders: number of folders that were found and not searched.
     """
 
@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
     folders: int
 
 
-def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
+def gather(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> Gathered:
     """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
 
     Args:
@@ -51,8 +51,9 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
             matching files are taken; URLs, which stay unchanged. If a file has exactly the name of a pattern, that
             file is taken.
         recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
+        suffixes: ends of the names of the files that are taken from folders.
     """
-    search = _Search(recursive=recursive)
+    search = _Search(recursive=recursive, suffixes=suffixes)
     for name in names:
         if is_url(name) or "\0" in name:
             search.files.append(name)
@@ -68,8 +69,9 @@ def gather(names: Iterable[str], *, recursive: bool = False) -> Gathered:
 class _Search:
     """A search in progress. Its attributes become those of the result, :class:`Gathered`."""
 
-    def __init__(self, *, recursive: bool) -> None:
+    def __init__(self, *, recursive: bool, suffixes: tuple[str, ...]) -> None:
         self._recursive = recursive
+        self._suffixes = suffixes
         self.files: list[str] = []
         self.left = self.folders = 0
 
@@ -95,7 +97,7 @@ class _Search:
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
                 self._enter(entry.path)
-            elif entry.name.endswith(SUFFIXES) and not entry.name.startswith("."):
+            elif entry.name.endswith(self._suffixes) and not entry.name.startswith("."):
                 self.files.append(entry.path)
             else:
                 self.left += 1

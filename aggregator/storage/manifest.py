@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "manifest.json"
+SUMMARIES_FILE = "nodes.sqlite"
+"""The file of a store of nodes' summaries, which is no store of reports (:mod:`aggregator.nodes`)."""
 FORMAT = 2
 REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
 """Names of the folders in a store's folder."""
@@ -192,13 +194,20 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a store.
 
     Raises:
-        StorageError: ``not_a_store``, there is no manifest; ``store_newer``, written by newer software;
+        StorageError: ``not_a_store``, there is no manifest; ``store_of_nodes``, the folder is a store of nodes'
+            summaries; ``store_newer``, written by newer software;
             ``store_older``, written by older software whose stores are no longer read;
             ``store_damaged``, the content is no manifest, or was changed; ``io_failed``.
     """
     try:
         raw = (folder / FILE_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
+        if (folder / SUMMARIES_FILE).exists():
+            raise StorageError(
+                "store_of_nodes",
+                "this store has summaries of nodes, and this command is for reports of devices; it has ingest, status, "
+                "estimate, publish, export and quarantine ls",
+            ) from None
         raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
     except OSError as error:
         raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error

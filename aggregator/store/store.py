@@ -83,6 +83,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
+            ``campaign_for_nodes``: nodes answer it, not devices;
             ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
         DocumentError: the campaign is not acceptable (:func:`aggregator.storage.opening.read_campaign`).
         StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
@@ -94,6 +95,8 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     if not is_bucket_count(buckets):
         raise InputError("buckets_invalid", f"the number of buckets is a power of two, at most {MAX_BUCKETS}")
     campaign = read_campaign(campaign_bytes)
+    if campaign.nodes is not None:
+        raise InputError("campaign_for_nodes", "the campaign is for nodes; a store of summaries takes them")
     if campaign.ended:
         raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
     create_folder(folder, campaign, campaign_bytes, buckets)

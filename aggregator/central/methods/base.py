@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from aggregator.central.terms import check_terms, terms_id
 from aggregator.estimates.source import Origin
-from aggregator.estimates.sums import Curator, curated
+from aggregator.estimates.sums import Curator, of_sums
 from protocol.errors import InputError
 from protocol.sums.vectors import summed_subjects
 
@@ -115,7 +115,7 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
     entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
     released = tuple(one.released for one in sums)
-    return curated(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))
+    return of_sums(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))
 
 
 def _rounded_up(number: Fraction) -> str:

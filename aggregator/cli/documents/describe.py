@@ -110,7 +110,7 @@ def uncompressed(file: Path, raw: bytes) -> Source:
     Raises:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
     """
-    from aggregator.cli.reports.ingest import WHY_NOT
+    from aggregator.cli.unread import WHY_NOT
     from aggregator.intake.sources import Unreadable, decompressed
 
     found = decompressed(file, raw) if raw else raw

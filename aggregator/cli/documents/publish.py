@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.counting import count_stores
+from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.options import (
     PATH,
     counted_options,
@@ -16,10 +16,11 @@ from aggregator.cli.options import (
     json_option,
     life_option,
     passphrase_option,
+    robust_option,
     several_stores_option,
     workspace_option,
 )
-from aggregator.cli.output import say, warn, warn_of_draft, when
+from aggregator.cli.output import note, say, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
 from aggregator.periods import shown
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
 @life_option(365, "model")
 @counted_options
+@robust_option
 @passphrase_option
 @force_option
 @json_option
@@ -61,6 +63,7 @@ def publish(
     periods: Span | None,
     memory: int | None,
     cluster: str | None,
+    robust: str | None,
     passphrase_file: Path | None,
     *,
     one_population: bool,
@@ -82,6 +85,9 @@ def publish(
     repeat each other the model may be far worse. An evaluation campaign measures the accuracy. A warning is printed
     unless the model is expected to be better than always saying the largest class.
 
+    Of a store of nodes' summaries the sums are added. --robust takes a trimmed mean or the median of every number, or
+    the sums of one node (krum), and prints what that costs where no node lies.
+
     A device keeps the newest version of a model only, so a new version ends the evaluation of an earlier one there.
     A warning names such evaluation campaigns that still run.
 
@@ -100,9 +106,12 @@ def publish(
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if bool(stores) == (output is None):
         raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    if not stores and (proven_only or any(option is not None for option in (periods, memory, cluster, features))):
+    if not stores and (
+        proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
+    ):
         raise click.UsageError(
-            "--periods, --proven-only, --memory, --cluster and --features are for a store's reports: give --store too",
+            "--periods, --proven-only, --memory, --cluster, --robust and --features are for a store's reports: give "
+            "--store too",
             context,
         )
     if output is not None:
@@ -119,7 +128,10 @@ def publish(
             one_population=one_population,
             disjoint=disjoint,
             postprocess=postprocess,
+            robust=robust,
         )
+        for loss in losses(counted.statistics):
+            note(loss)
         statistics = _of_named(counted.statistics, features)
         facts |= _publish_model(
             signer, statistics, raw_campaigns, output, postprocess, name, days, force=force, as_json=as_json

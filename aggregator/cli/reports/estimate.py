@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.counting import count_stores, print_populations
+from aggregator.cli.counting import count_stores, losses, print_populations
 from aggregator.cli.enrolment import rosters_of
-from aggregator.cli.options import counted_options, joining_options, json_option, roster_options, several_stores_option
-from aggregator.cli.output import print_facts, print_json, print_table
+from aggregator.cli.options import (
+    counted_options,
+    joining_options,
+    json_option,
+    robust_option,
+    roster_options,
+    several_stores_option,
+)
+from aggregator.cli.output import note, print_facts, print_json, print_table
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
 @several_stores_option(required=True)
 @joining_options
 @counted_options
+@robust_option
 @roster_options
 @json_option
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
@@ -31,6 +39,7 @@ def estimate(
     periods: Span | None,
     memory: int | None,
     cluster: str | None,
+    robust: str | None,
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
     *,
@@ -50,6 +59,9 @@ def estimate(
     A second table has the parameters of a model: the probability of each class, and of each value (or the mean of
     each number) given the class. Beside the raw ratio of estimates is the value that hearsay publish would publish
     with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1.
+
+    Of a store of nodes' summaries the number of reports is the noisy number of records. --robust replaces addition by
+    a rule that bounds what lying nodes can do.
 
     Several stores add up if their campaigns state one schema, also where they ask about different features of it. A
     test compares what two of them were asked about; it refuses nothing.
@@ -77,6 +89,7 @@ def estimate(
         one_population=one_population,
         disjoint=disjoint,
         rosters=rosters,
+        robust=robust,
     )
     if statistics.reports:
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
@@ -91,6 +104,8 @@ def estimate(
         click.echo(csv_text(statistics.frame(values)), nl=False)
         return
     print_facts({"reports": statistics.reports} | _facts(statistics))
+    for loss in losses(statistics):
+        note(loss)
     print_table(COLUMNS, rows(statistics.questions, statistics.schema), COLUMNS[2:])
     parameters = parameter_rows(conditionals(statistics.questions, statistics.schema), values, statistics.schema)
     if parameters:

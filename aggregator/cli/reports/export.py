@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @store_option
-@click.option("--format", "kind", type=click.Choice(["parquet", "csv"]), required=True, help="What to write.")
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "hsn"]), required=True,
+              help="What to write; hsn for summaries of nodes.")  # fmt: skip
 @periods_option()
 @click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
 @click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
@@ -52,14 +53,26 @@ def export(
     hexadecimal digits), period, start, question, asked, answer, proven. Answers are the perturbed answers of
     devices; nothing is estimated.
 
+    Summaries of nodes are written as they were signed (hsn), sorted: equal sets of summaries give equal files, for
+    another aggregator or for hearsay-edge node exchange.
+
     \b
     Example:
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
+    from aggregator.cli.federated.exporting import export_summaries
+    from aggregator.nodes.store import is_node_store
     from aggregator.store.export import export as export_reports
     from aggregator.store.store import open_store
     from aggregator.tally.scope import scope_of
 
+    if is_node_store(store) == (kind != "hsn"):
+        raise click.UsageError(
+            "summaries of nodes are exported as hsn, reports of devices as parquet or csv", click.get_current_context()
+        )
+    if kind == "hsn":
+        export_summaries(store, periods, output, everything=everything, force=force, as_json=as_json)
+        return
     opened = open_store(store)
     opened.memory_bytes = memory
     scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)

@@ -10,6 +10,7 @@ import click
 from aggregator.cli.options import json_option, memory_option, read_start, store_option
 from aggregator.cli.output import print_facts, print_json, working
 from aggregator.periods import shown
+from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,14 +28,22 @@ def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     """Remove the reports of earlier periods and keep their counts. This can not be undone.
 
     Estimates and models stay the same, for all periods and for some. Reports of these periods that arrive later are
-    refused as period_forgotten. The quarantine and the input files stay.
+    refused as period_forgotten. The quarantine and the input files stay. Summaries of nodes are not forgotten: they
+    are noisy sums, and must be at hand when a newer list of nodes, or a contradiction, takes one out of the sums.
 
     \b
     Example:
       hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
+    from aggregator.nodes.store import is_node_store
     from aggregator.store.store import open_store
 
+    if is_node_store(store):
+        raise StorageError(
+            "store_of_nodes",
+            "summaries of nodes are kept: a later contradiction, or a newer list of nodes, takes one out of the sums; "
+            "to forget all of them, delete the store's folder",
+        )
     opened = open_store(store)
     opened.memory_bytes = memory
     with working("removing reports"):

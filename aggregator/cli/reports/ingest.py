@@ -11,31 +11,14 @@ from aggregator.cli.counting import workers_of
 from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
 from aggregator.cli.inbox import recursive_option, report_files
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, signer_options
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress
+from aggregator.cli.output import counted, note, print_facts, print_json, progress
+from aggregator.cli.unread import print_unread, say_unread
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.intake.transaction import IngestSummary
-
-WHY_NOT = {
-    "file_not_found": "there is no such file",
-    "is_folder": "it is a folder in a list of files, or one that can not be listed; folders are given as arguments",
-    "empty_file": "it holds nothing: it was cut on its way, or never written",
-    "permission_denied": "this user may not read it",
-    "too_large": "it has more than 1 TiB, or more than fits into memory; batches can be sent in several files",
-    "expands_too_far": "it is compressed and holds more than 64 times its length: no reports do",
-    "compression_damaged": "it is compressed, and nothing can be had from it",
-    "file_shortened": "it became shorter while it was read; give it again when it is complete",
-    "not_reached": "no server answers where its URL leads; look at the endpoint, the network and its settings",
-    "unreadable": "it is no file, or the disk failed",
-}
-"""Reason → why a report file was not read, in words."""
-MOST_SHOWN = 40
-"""Most unread files that are listed. The number of further ones is printed."""
-MOST_CHARACTERS = 120
-"""Most characters of a printed file name. A longer name is cut at its beginning."""
 
 
 @click.command()
@@ -47,9 +30,12 @@ MOST_CHARACTERS = 120
 @signer_options("campaign")
 @click.option("--buckets", type=int, help="Number of buckets of a new store, a power of two.  [default: 16]")
 @enrolment_options
+@click.option("--nodes", "node_list", type=PATH, metavar="LIST.hsl", help="Signed list of nodes; the newest is kept.")
 @cluster_option
 @json_option
+@click.pass_context
 def ingest(
+    context: click.Context,
     campaign_file: Path,
     files: tuple[str, ...],
     store: Path,
@@ -59,6 +45,7 @@ def ingest(
     enrolled: Path | None,
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
+    node_list: Path | None,
     cluster: str | None,
     *,
     recursive: bool,
@@ -81,15 +68,22 @@ def ingest(
     is 1. Empty folders add nothing to an existing store, and the status is 0. If the first ingest of a store has
     --enrolled or --fleet, the store belongs to a closed fleet and never takes a report without them.
 
+    A campaign for nodes takes files of summaries (.hsn, .hsn.gz and .hsn.zst in folders). --nodes names the list of
+    nodes, signed by the campaign keys of the trust root; the store keeps the newest list that it was given. A summary
+    counts once, a node once per period; two different summaries of one node and period are both set aside.
+
     \b
     Example:
       hearsay ingest c.hsc inbox --recursive --store store --trust work/root.hst
       find inbox -name '*.hsr' -print0 | hearsay ingest c.hsc - --store store --trust work/root.hst
       hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
+      hearsay ingest n.hsc inbox --nodes clinics.hsl --store sums --trust work/root.hst
     """  # noqa: D301
+    from aggregator.cli.federated.ingest import ingest_summaries
     from aggregator.intake.finding import all_unreadable
     from aggregator.intake.transaction import IngestSummary
     from aggregator.intake.urls import expand
+    from aggregator.nodes.listing import check_list
     from aggregator.publishing.naming import check_campaign
     from aggregator.storage.manifest import BUCKETS, FILE_NAME
     from aggregator.store.store import create_store
@@ -99,6 +93,15 @@ def ingest(
     raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     now = int(time.time())
+    if campaign.nodes is not None:
+        if any(option is not None for option in (buckets, enrolled, cluster)) or lists:
+            raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
+        listed = None if node_list is None else check_list(node_list, workspace=workspace, trusted=trust)
+        ingest_summaries(raw, files, store, listed, now, recursive=recursive, strict=strict, as_json=as_json)
+        _note_unchecked(trust, workspace, raw)
+        return
+    if node_list is not None:
+        raise InputError("campaign_for_devices", "this campaign asks devices; --nodes is for a campaign for nodes")
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     note_missing_ids(campaign, ids, now)
     given = report_files(files, recursive=recursive)
@@ -114,13 +117,18 @@ def ingest(
         with progress("reading reports", len(given)) as callback:
             summary = opened.ingest(given, now=now, enrolled=ids, progress=callback)
     _print_summary(summary, as_json=as_json)
+    _note_unchecked(trust, workspace, raw)
+    if not given:
+        note("there is no report file; nothing was added")
+    say_unread(len(summary.unreadable), summary.files, strict=strict)
+
+
+def _note_unchecked(trust: Path | None, workspace: Path | None, campaign_bytes: bytes) -> None:
+    """Print a note if no signature of the campaign was checked, or if only the workspace vouches for the campaign."""
     if trust is None and workspace is None:
         note("the campaign's signature was not checked; --trust or --workspace does")
     if workspace is not None:
-        _note_signatures(workspace, raw)
-    if not given:
-        note("there is no report file; nothing was added")
-    _say_unread(summary, strict=strict)
+        _note_signatures(workspace, campaign_bytes)
 
 
 def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
@@ -131,21 +139,6 @@ def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
     if not found.complete:
         valid = f"{len(found.signers)} of {found.needed} needed signatures are valid"
         note(f"the workspace published this campaign, but its trust root does not accept it: {valid}")
-
-
-def _say_unread(summary: IngestSummary, *, strict: bool) -> None:
-    """Print how many files were not read. With ``--strict``, or if no file was read, this is an error.
-
-    Raises:
-        InputError: ``unreadable``.
-    """
-    missed = len(summary.unreadable)
-    if not missed:
-        return
-    words = f"{missed} of {counted(summary.files, 'file')} could not be read"
-    if strict or missed == summary.files:
-        raise InputError("unreadable", words)
-    note(f"{words}; --strict makes that an error")
 
 
 def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
@@ -164,14 +157,4 @@ def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
         }
         | {f"set aside: {reason}": count for reason, count in summary.rejected.items()}
     )
-    if summary.unreadable:
-        click.echo()
-        shown = summary.unreadable[:MOST_SHOWN]
-        print_table(["not read", "reason", ""], [(_short(file), reason, WHY_NOT[reason]) for file, reason in shown])
-        if len(summary.unreadable) > len(shown):
-            note(f"and {len(summary.unreadable) - len(shown)} more that were not read; --json names all")
-
-
-def _short(name: str) -> str:
-    """The end of a long file name; a short one unchanged."""
-    return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]
+    print_unread(summary.unreadable)

@@ -62,8 +62,13 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     Example:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
+    from aggregator.cli.federated.exporting import list_refused
+    from aggregator.nodes.store import is_node_store
     from aggregator.storage.manifest import read_manifest
 
+    if is_node_store(store):
+        list_refused(store, reason, pieces=pieces, as_json=as_json)
+        return
     counted = dict(sorted(read_manifest(store).rejected.items()))
     kept = _all_kept(store)
     found = [

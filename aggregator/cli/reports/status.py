@@ -45,16 +45,28 @@ def status(
     too many reports, estimates outside their range, a period unlike the others. Their p-values are corrected for the
     number of tests. hearsay guarantee says what no test can see.
 
+    Of a store of nodes' summaries it shows the nodes that were heard and those that are missing, by period.
+
     \b
     Example:
       hearsay status --store store --interval 0.02
     """  # noqa: D301
+    from aggregator.cli.federated.status import print_node_status
+    from aggregator.nodes.store import is_node_store
     from aggregator.store.status import half_width_of
     from aggregator.store.status import status as status_of
     from aggregator.store.store import open_store
 
     if interval is not None and target_sd is not None:
         raise click.UsageError("give --interval or --target-sd, not both", click.get_current_context())
+    if is_node_store(store):
+        if target_sd is not None or interval is not None or cluster is not None:
+            raise click.UsageError(
+                "--interval, --target-sd and --cluster are for reports; this store has summaries of nodes",
+                click.get_current_context(),
+            )
+        print_node_status(store, as_json=as_json)
+        return
     target = interval if target_sd is None else half_width_of(target_sd)
     opened = open_store(store)
     opened.memory_bytes = memory

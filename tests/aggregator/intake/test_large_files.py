@@ -12,7 +12,7 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli.reports.ingest import WHY_NOT
+from aggregator.cli.unread import WHY_NOT
 from aggregator.decoding import large_file
 from aggregator.decoding.decode import Decoder
 from aggregator.decoding.large_file import FileShortenedError, LargeFile

@@ -1,0 +1,29 @@
+"""Reading the files of summaries: bounded, decompressed, or the reason why a file can not be read."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aggregator.intake.sources import Unreadable, read_source
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUFFIXES = (".hsn", ".hsn.gz", ".hsn.zst")
+"""Ends of the names of summary files. Other files in a folder, and hidden files, are not read."""
+MAX_FILE_BYTES = 1 << 30
+"""Largest content of a file, after decompression. A larger file can be cut anywhere between two summaries."""
+
+
+def content_of(file: str | Path | os.PathLike[str]) -> bytes | Unreadable:
+    """The content of a file or URL, decompressed, or the reason why it can not be read.
+
+    ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
+    """
+    found = read_source(file, MAX_FILE_BYTES)
+    if isinstance(found, Unreadable):
+        return found
+    if not isinstance(found, bytes) and len(found) > MAX_FILE_BYTES:
+        return Unreadable(os.fspath(file), "too_large")
+    return bytes(found[:])

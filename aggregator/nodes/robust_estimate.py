@@ -1,0 +1,136 @@
+"""Statistics of nodes by a robust rule, and what the rule costs where no node lies.
+
+A rule compares nodes, so every compared node has a summary in the same periods: the periods in which at least half of
+the nodes have one. Nodes that lack one of these are left out, and their number is stated.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.nodes.federation import Federation, divided, federated, noisy_sum, statistics_of
+from aggregator.nodes.honest_loss import expected_loss
+from aggregator.nodes.normalised import normalised
+from aggregator.nodes.robust import KRUM, check_rule, combine, krum_choice
+from aggregator.nodes.totals import Totals
+from protocol.errors import InputError
+from protocol.nodes.terms import released_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.robust import Rule
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.summary import Summary
+
+    Integers = NDArray[np.int64]
+
+_LARGEST = 1 << 62
+INTERVALS = (
+    "95 % intervals from the differences between the nodes, which hold noise and sampling; right if the nodes are "
+    "alike and of equal size"
+)
+
+
+class Compared(NamedTuple):
+    """The nodes that a rule compares.
+
+    Attributes:
+        summaries: their summaries.
+        values: shape (N, M) int64, the sums of each node over the periods, in the order of the nodes' ids.
+        left_out: number of nodes that lack a summary of one of the periods.
+    """
+
+    summaries: list[Summary]
+    values: Integers
+    left_out: int
+
+
+def robust_statistics(
+    campaign: Campaign,
+    summaries: Iterable[Summary],
+    rule: Rule,
+    *,
+    rejected: Mapping[str, int] | None = None,
+    periods: str = "all",
+) -> Statistics:
+    """Statistics by a robust rule. Run by the aggregator.
+
+    Args:
+        campaign: the campaign that the summaries answer.
+        summaries: those of the chosen periods that count; at most one per node and period.
+        rule: the rule.
+        rejected, periods: attributes of the returned source.
+
+    Raises:
+        InputError: ``robust_unequal``: the summaries state several ε; ``too_large``: numbers of so many periods do not
+            fit into 64 bits.
+        PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
+    """
+    compared = compared_nodes(summaries)
+    epsilons = {summary.epsilon_micro for summary in compared.summaries}
+    check_rule(rule, len(compared.values), len(epsilons))
+    subjects = released_vectors(campaign)
+    plain = Totals.of(campaign, compared.summaries).total()
+    entries: dict[str, Any] = {
+        "robust": str(rule),
+        "robust_nodes": len(compared.values),
+        "robust_left_out": compared.left_out,
+    }
+    if rule.kind == KRUM:
+        periods_each = len(compared.summaries) // len(compared.values)
+        parameters = normalised(compared.values, campaign, epsilons.pop(), periods_each)
+        chosen = krum_choice(parameters, rule.liars)
+        node = sorted({summary.node for summary in compared.summaries})[chosen]
+        own = Totals.of(campaign, [one for one in compared.summaries if one.node == node]).total()
+        found = federated(campaign, own, rejected=rejected, periods=periods)
+        entries["robust_loss"] = (
+            f"every standard deviation is about {sqrt(len(compared.values)):.1f} times that of plain addition, because "
+            f"the model is one node's of {len(compared.values)}"
+        )
+        source = found.source
+        assert isinstance(source, Federation)
+        return replace(found, sources=(replace(source, entries=entries),))
+    made = combine(rule, compared.values)
+    variances = divided(made.variance.tolist(), subjects)
+    sums = [
+        noisy_sum(subject, values, np.array(variance), kurtosis=0.0)
+        for subject, values, variance in zip(subjects, divided(made.totals, subjects), variances, strict=True)
+    ]
+    honest = federated(campaign, plain)
+    entries |= {"robust_loss": str(expected_loss(rule, honest, len(compared.values))), "intervals": INTERVALS}
+    return statistics_of(campaign, plain, sums, rejected=rejected, periods=periods, entries=entries, concentration=0.0)
+
+
+def compared_nodes(summaries: Iterable[Summary]) -> Compared:
+    """The nodes with a summary in each period in which at least half of all nodes have one.
+
+    Args:
+        summaries: at most one per node and period.
+
+    Raises:
+        InputError: ``too_large``: the numbers of so many periods do not fit into 64 bits.
+    """
+    by_node: dict[bytes, dict[int, Summary]] = {}
+    for summary in summaries:
+        by_node.setdefault(summary.node, {})[summary.period] = summary
+    seen = Counter(period for own in by_node.values() for period in own)
+    periods = sorted(period for period, nodes in seen.items() if 2 * nodes >= len(by_node))
+    rows = [[own[period] for period in periods] for _, own in sorted(by_node.items()) if own.keys() >= {*periods}]
+    used = [summary for row in rows for summary in row]
+    if len(periods) * max((abs(number) for summary in used for number in summary.sums), default=0) >= _LARGEST:
+        raise InputError("too_large", "the numbers of so many periods do not fit into 64 bits; choose fewer periods")
+    size = len(used[0].sums) if used else 0
+    values = np.zeros((len(rows), size), np.int64)
+    for place, row in enumerate(rows):
+        for summary in row:
+            values[place] += np.array(summary.sums, np.int64)
+    return Compared(used, values, len(by_node) - len(rows))

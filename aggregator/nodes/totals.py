@@ -1,0 +1,192 @@
+"""Totals of nodes' summaries: exact sums, kept by period, that grow by one summary or by many at a time.
+
+Addition of integers is exact, so the order of the summaries does not matter: adding them one by one as they arrive
+(algorithm 3 of Marchioro et al. 2022), all at once, or from the union of sets that nodes exchanged gives equal totals,
+byte for byte. A node counts once per period, and every summary has the weight one, whatever its ε.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol import canonical
+from protocol.errors import InputError
+from protocol.nodes.terms import released_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.summary import Summary
+
+    Integers = NDArray[np.int64]
+
+TOTAL_ID = b"hearsay total of nodes' summaries v1"
+_HALF = 32
+_LOW = (1 << _HALF) - 1
+_BATCH_NUMBERS = 1 << 22
+"""Most numbers of summaries that are added at a time."""
+
+
+class Total(NamedTuple):
+    """The sum of the summaries of some periods.
+
+    Attributes:
+        campaign: id of the campaign.
+        nodes: number of nodes with at least one summary.
+        summaries: ε in millionths → number of summaries that state it.
+        records: period → number of records, the sum of the noisy class counts; may be negative.
+        numbers: M integers, the sums of the released numbers.
+    """
+
+    campaign: bytes
+    nodes: int
+    summaries: Mapping[int, int]
+    records: Mapping[int, int]
+    numbers: tuple[int, ...]
+
+    @property
+    def statistics_id(self) -> bytes:
+        """32 bytes, a digest of all attributes: equal totals, equal ids."""
+        entry = [
+            self.campaign,
+            self.nodes,
+            [list(pair) for pair in sorted(self.summaries.items())],
+            [[period, str(count)] for period, count in sorted(self.records.items())],
+            [str(number) for number in self.numbers],
+        ]
+        return sha256(TOTAL_ID + canonical.pack(entry)).digest()
+
+
+class _Period:
+    """The sums of one period, in two halves so that no number of summaries overflows 64 bits."""
+
+    __slots__ = ("epsilons", "high", "low", "nodes")
+
+    def __init__(self, size: int) -> None:
+        self.nodes: set[bytes] = set()
+        self.epsilons: Counter[int] = Counter()
+        self.high = np.zeros(size, np.int64)
+        self.low = np.zeros(size, np.int64)
+
+    def add(self, values: Integers, sign: int) -> None:
+        """Add or subtract the rows of ``values``, shape (N, M) int64."""
+        self.high += sign * (values >> _HALF).sum(axis=0)
+        self.low += sign * (values & _LOW).sum(axis=0)
+
+
+class Totals:
+    """Running totals of one campaign's summaries. Made by :meth:`of`, or empty and then filled by :meth:`add`.
+
+    Args:
+        campaign: a campaign for nodes.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        sizes = [subject.size for subject in released_vectors(campaign)]
+        self.campaign = campaign
+        self._size, self._classes = sum(sizes), sizes[0]
+        self._periods: dict[int, _Period] = {}
+
+    @classmethod
+    def of(cls, campaign: Campaign, summaries: Iterable[Summary]) -> Totals:
+        """Totals of many summaries at once.
+
+        Raises:
+            InputError: ``other_campaign``, ``summary_repeated`` (:meth:`add`).
+        """
+        made = cls(campaign)
+        waiting: dict[int, list[tuple[int, ...]]] = {}
+        most = max(1, _BATCH_NUMBERS // made._size)
+        for summary in summaries:
+            made._enter(summary)
+            rows = waiting.setdefault(summary.period, [])
+            rows.append(summary.sums)
+            if len(rows) >= most:
+                made._periods[summary.period].add(np.array(rows, np.int64), 1)
+                rows.clear()
+        for period, rows in waiting.items():
+            if rows:
+                made._periods[period].add(np.array(rows, np.int64), 1)
+        return made
+
+    def add(self, summary: Summary) -> None:
+        """Add one summary that was checked against the campaign (:func:`protocol.nodes.summary.check_summary`).
+
+        Raises:
+            InputError: ``other_campaign``: it answers another campaign; ``summary_repeated``: the node's summary of
+                that period is in the totals already. Take it out with :meth:`remove` if the two differ.
+        """
+        self._enter(summary)
+        self._periods[summary.period].add(np.array([summary.sums], np.int64), 1)
+
+    def remove(self, summary: Summary) -> None:
+        """Take out a summary that was added, for example when another summary of the node contradicts it.
+
+        Raises:
+            InputError: ``summary_unknown``: the totals hold no summary of that node, period and ε.
+        """
+        period = self._periods.get(summary.period)
+        if period is None or summary.node not in period.nodes or not period.epsilons[summary.epsilon_micro]:
+            raise InputError("summary_unknown", "the totals hold no such summary of that node and period")
+        period.nodes.remove(summary.node)
+        period.epsilons[summary.epsilon_micro] -= 1
+        period.add(np.array([summary.sums], np.int64), -1)
+        if not period.nodes:
+            del self._periods[summary.period]
+
+    def _enter(self, summary: Summary) -> None:
+        """Note the node of a summary, whose numbers the caller adds."""
+        if summary.campaign != self.campaign.id:
+            raise InputError("other_campaign", "the summary answers another campaign than these totals")
+        period = self._periods.get(summary.period)
+        if period is None:
+            period = self._periods[summary.period] = _Period(self._size)
+        if summary.node in period.nodes:
+            raise InputError("summary_repeated", "the totals hold a summary of that node and period already")
+        period.nodes.add(summary.node)
+        period.epsilons[summary.epsilon_micro] += 1
+
+    @property
+    def periods(self) -> tuple[int, ...]:
+        """Numbers of the periods with summaries, rising."""
+        return tuple(sorted(self._periods))
+
+    def nodes_in(self, period: int) -> frozenset[bytes]:
+        """Ids of the nodes with a summary of a period."""
+        found = self._periods.get(period)
+        return frozenset() if found is None else frozenset(found.nodes)
+
+    def total(self, periods: range | None = None) -> Total:
+        """The sum over the periods with these numbers; None for all periods."""
+        nodes: set[bytes] = set()
+        epsilons: Counter[int] = Counter()
+        records: dict[int, int] = {}
+        numbers = [0] * self._size
+        for number in self.periods:
+            if periods is not None and number not in periods:
+                continue
+            period = self._periods[number]
+            nodes |= period.nodes
+            epsilons.update(period.epsilons)
+            own = _joined(period.high, period.low)
+            records[number] = sum(own[: self._classes])
+            numbers = [sum(pair) for pair in zip(numbers, own, strict=True)]
+        stated = {epsilon: count for epsilon, count in epsilons.items() if count}
+        return Total(self.campaign.id, len(nodes), stated, records, tuple(numbers))
+
+
+def column_sums(values: Integers) -> list[int]:
+    """Exact sums of the columns of an array of shape (N, M) int64, N below 2^31: M integers of any size."""
+    return _joined((values >> _HALF).sum(axis=0), (values & _LOW).sum(axis=0))
+
+
+def _joined(high: Integers, low: Integers) -> list[int]:
+    """The integers high·2^32 + low of two arrays of shape (M,) int64."""
+    return [(above << _HALF) + below for above, below in zip(high.tolist(), low.tolist(), strict=True)]

@@ -1,0 +1,164 @@
+"""From files of summaries to a signed model: in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support.commands import run as run_command
+from support.node_fleets import MEANS, ODOR, PRIOR, keys, list_of, summaries_of
+from support.node_publishing import round_of
+from support.publisher import NOW, Publisher
+
+from aggregator import gathering
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.errors import DocumentError, InputError, PolicyError
+
+
+def taken(made, folder, files=None, **options):
+    gathering.ingest(
+        made.campaign,
+        files or folder / "inbox",
+        folder / "store",
+        workspace=made.workspace,
+        nodes=made.listed,
+        now=NOW,
+        **options,
+    )
+    return folder / "store"
+
+
+@pytest.mark.parametrize("family", [DISCRETE, GAUSSIAN])
+def test_a_model_of_the_nodes_records_is_signed(tmp_path, family):
+    made = round_of(tmp_path, family=family, epsilon_micro=4_000_000)
+    store = taken(made, tmp_path)
+    statistics = gathering.count(store)
+    source = statistics.source
+    assert (source.nodes, source.summaries, source.batch) == (8, 8, 8)
+    assert source.reports == pytest.approx(4000, abs=200)
+    signed = gathering.make_model(made.workspace, store, now=NOW)
+    card = signed.document.card
+    assert (card["trust"], card["nodes"], card["summaries"], card["epsilon_total"]) == ("federated", 8, 8, "4")
+    assert np.exp(signed.document.log_prior) == pytest.approx(PRIOR, abs=0.05)
+    terms = signed.document.terms if family == GAUSSIAN else signed.document.log_likelihood
+    assert np.exp(np.array(terms[0])) == pytest.approx(ODOR, abs=0.06)
+    if family == GAUSSIAN:
+        assert terms[1].mean == pytest.approx(MEANS, abs=0.06)
+    frame = statistics.frame()
+    assert (frame["low"] <= frame["estimate"]).sum() >= frame["low"].notna().sum()
+
+
+def test_models_of_any_order_of_arrival_are_equal_byte_for_byte(tmp_path):
+    made = round_of(tmp_path)
+    shutil.copytree(tmp_path / "work", tmp_path / "copy")
+    raws = []
+    for number, (work, files) in enumerate((("work", made.summaries), ("copy", made.summaries[::-1]))):
+        store = tmp_path / f"store {number}"
+        for file in files:
+            gathering.ingest(made.campaign, file, store, nodes=made.listed, now=NOW)
+        raws.append(gathering.make_model(tmp_path / work, store, now=NOW).raw)
+    assert raws[0] == raws[1]
+
+
+def test_the_smallest_batch_counts_nodes(tmp_path):
+    made = round_of(tmp_path, min_batch_size=8)
+    store = taken(made, tmp_path, made.summaries[:7])
+    with pytest.raises(PolicyError, match="batch_too_small: usable nodes so far: 7"):
+        gathering.make_model(made.workspace, store, now=NOW)
+    taken(made, tmp_path)
+    gathering.make_model(made.workspace, store, now=NOW)
+    with pytest.raises(PolicyError, match="batch_too_small: usable nodes so far: 1"):
+        gathering.make_model(made.workspace, store, now=NOW, robust="krum:1")
+
+
+def run(*arguments, status=0):
+    found = run_command(*arguments, status=status)
+    return found.stderr if status else found.stdout
+
+
+@pytest.fixture
+def at_now(monkeypatch):
+    monkeypatch.setattr("time.time", lambda: float(NOW))
+
+
+@pytest.mark.usefixtures("at_now")
+def test_the_commands_of_a_store_of_summaries(tmp_path):
+    made = round_of(tmp_path)
+    store, work = tmp_path / "store", tmp_path / "work"
+    trust = work / "root.hst"
+    (tmp_path / "inbox" / "junk.hsn").write_bytes(b"no summary")
+    ingest = ("ingest", made.campaign, tmp_path / "inbox", "--store", store)
+    assert "nodes_unknown" in run(*ingest, status=1)
+    found = json.loads(run(*ingest, "--nodes", made.listed, "--trust", trust, "--json"))
+    assert (found["accepted"], found["rejected"]) == (8, {"invalid_message": 1})
+    assert "summaries repeated" in run(*ingest)
+    shown = json.loads(run("status", "--store", store, "--json"))
+    assert (shown["listed"], shown["nodes"], shown["periods"][0]["missing"]) == (8, 8, [])
+    assert "smallest batch" in run("status", "--store", store)
+    assert json.loads(run("estimate", "--store", store, "--json"))["nodes"] == 8
+    assert "set aside: invalid_message" in run("estimate", "--store", store)
+    assert run("estimate", "--store", store, "--csv").startswith("question,")
+    run("publish", "--store", store, "--workspace", work, "-o", tmp_path / "m.hsm")
+    run("publish", "--store", store, "--workspace", work, "-o", tmp_path / "r.hsm", "--robust", "median")
+    run("export", "--store", store, "--format", "hsn", "-o", tmp_path / "all.hsn")
+    assert json.loads(run(*ingest[:2], tmp_path / "all.hsn", *ingest[3:], "--json"))["replayed"] == 8
+    listed = json.loads(run("quarantine", "ls", "--store", store, "--json"))
+    assert [(one["reason"], one["offset"]) for one in listed["kept"]] == [("invalid_message", 0)]
+    assert "junk.hsn" in run("quarantine", "ls", "--store", store)
+    assert "junk.hsn" in run("quarantine", "ls", "--store", store, "--pieces")
+
+
+@pytest.mark.usefixtures("at_now")
+def test_commands_for_reports_refuse_a_store_of_summaries(tmp_path):
+    made = round_of(tmp_path, nodes=2)
+    store = taken(made, tmp_path)
+    for command in (
+        ("forget", "--before", "1"),
+        ("quarantine", "retry"),
+        ("quarantine", "rm", "--all"),
+        ("quarantine", "show", "x"),
+        ("refine", "--devices", "5", "--epsilon", "1", "-o", tmp_path / "x.toml"),
+    ):
+        assert "nodes" in run(*command, "--store", store, status=1), command
+    run("export", "--store", store, "--format", "csv", "-o", tmp_path / "x.csv", status=2)
+    run("status", "--store", store, "--interval", "0.1", status=2)
+    run("ingest", made.campaign, tmp_path / "inbox", "--store", store, "--buckets", "2", status=2)
+
+
+def test_the_list_of_nodes_needs_the_signature_of_the_trust_root(tmp_path):
+    made = round_of(tmp_path, nodes=2)
+    (tmp_path / "foreign.hsl").write_bytes(list_of(Publisher(), keys(2)))
+    for options in ({"workspace": made.workspace}, {"trust": tmp_path / "work" / "root.hst"}):
+        with pytest.raises(DocumentError, match="bad_signature"):
+            gathering.ingest(
+                made.campaign, made.summaries, tmp_path / "s", nodes=tmp_path / "foreign.hsl", now=NOW, **options
+            )
+        assert not (tmp_path / "s").exists()
+
+
+def test_robust_rules_are_for_summaries(tmp_path):
+    made = round_of(tmp_path)
+    store = taken(made, tmp_path)
+    plain = gathering.count(store)
+    for rule in ("trimmed-mean:0.2", "median"):
+        found = gathering.count(store, robust=rule)
+        assert found.reports == pytest.approx(plain.reports, rel=0.1)
+        assert found.statistics_id != plain.statistics_id
+        assert "times those of plain addition" in found.source.card()["robust_loss"]
+    assert gathering.count(store, robust="krum:2").source.nodes == 1
+    for rule, reason in (("mean", "robust_invalid"), ("trimmed-mean:0.5", "robust_invalid"),
+                         ("krum:3", "nodes_too_few"), ("trimmed-mean:0.1", "nodes_too_few")):  # fmt: skip
+        with pytest.raises((InputError, PolicyError), match=reason):
+            gathering.count(store, robust=rule)
+
+
+def test_a_robust_rule_needs_one_epsilon(tmp_path):
+    made = round_of(tmp_path)
+    other = summaries_of(made.document, made.nodes[:1], epsilon_micro=500_000)
+    (tmp_path / "other.hsn").write_bytes(other[0])
+    store = taken(made, tmp_path, [tmp_path / "other.hsn", *made.summaries[1:]])
+    assert gathering.count(store).source.card()["epsilon_smallest"] == "0.5"
+    with pytest.raises(InputError, match="robust_unequal"):
+        gathering.count(store, robust="median")
