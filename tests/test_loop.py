@@ -171,7 +171,7 @@ def test_a_thread_works_beside_the_application_and_ends_with_its_block(make, mod
 
 
 def wait_for(holds):
-    for _ in range(1000):
+    for _ in range(6000):
         if holds():
             return
         time.sleep(0.01)
@@ -188,7 +188,7 @@ def test_other_tasks_go_on_while_a_sync_waits_for_its_server(make, modules):
 
         def fetch(self, place, limit, tag=""):
             running.call_soon_threadsafe(asked.set)
-            assert others.wait(10)
+            assert others.wait(60)
 
         def send(self, place, path):
             pass
@@ -232,7 +232,7 @@ def test_the_programs_as_the_readme_runs_them(pumps, program):
         try:
             wait_for(lambda: sent(pumps / "www") or process.poll() is not None)
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=60)
         finally:
             process.kill()
             server.shutdown()

@@ -25,7 +25,9 @@ from aggregator.serving.server import TreeServer
 from aggregator.serving.uploads import Limits
 from edge_sdk import Device
 from edge_sdk.sync.run import sync
+from edge_sdk.transport.http import Web
 from edge_sdk.transport.registry import open_transport
+from edge_sdk.transport.retry import RetryPolicy
 from protocol.errors import InputError, StorageError
 
 RECORD = {"odor": "n", "width": 2}
@@ -231,7 +233,7 @@ def test_malformed_requests_are_answered_and_leave_nothing(tree, request_bytes, 
 
 
 def test_slow_and_silent_clients_are_ended_and_others_served(tree):
-    with serving_of(tree, seconds=0.3) as (server, _):
+    with serving_of(tree, seconds=1) as (server, _):
         slow = [socket.create_connection(("127.0.0.1", server.server_port), timeout=10) for _ in range(3)]
         slow[1].sendall(b"GET /roots/1.hst HTT")
         slow[2].sendall(b"PUT /reports/a.hsr HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc")
@@ -270,7 +272,7 @@ def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_
         sync(device, open_transport(server.url), campaigns=["mushrooms"])
         device.report(device.campaigns()[0].id, RECORD, label="e")
         monkeypatch.setattr(uploads, "open_output", refuse)
-        done = sync(device, open_transport(server.url, seconds=0.2))
+        done = sync(device, Web(server.url, retry=RetryPolicy(attempts=1)))
         assert ([each.step for each in done.refusals], device.status().spooled) == (["outbox"], 1)
 
 
@@ -300,9 +302,9 @@ def test_the_command_serves_until_it_is_stopped(tree, tmp_path, publisher):
             device.report(device.campaigns()[0].id, RECORD, label="e")
             assert sync(device, transport).released == 1
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert err.splitlines()[0] == "200 GET roots/2.hst"
+    assert "200 GET roots/2.hst" in err.splitlines()  # a line may come after that of the next request
     assert "word" not in err
     assert "127.0.0.1" not in err
 

@@ -96,7 +96,7 @@ def test_two_that_write_one_name_at_once_never_both_succeed(tmp_path):
 
     def attempt(content):
         def write(file):
-            together.wait(10)
+            together.wait(60)
             file.write(content)
 
         try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -28,8 +30,11 @@ def need_mosquitto() -> str:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
+    """A port that the system gives to nobody who asks for any: another test could take such a port meanwhile."""
+    for port in random.SystemRandom().sample(range(10_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no free port in 100")
 
 
 class RunningBroker:
@@ -68,7 +73,7 @@ class RunningBroker:
         with (self._folder / "log").open("ab") as log:
             command = [self._program, "-c", "mosquitto.conf"]
             self._process = subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log)
-        for _ in range(200):
+        for _ in range(3000):
             assert self._process.poll() is None, self.log()
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -82,7 +87,7 @@ class RunningBroker:
         """End the broker by a signal. After SIGKILL it has saved nothing."""
         if self._process is not None:
             self._process.send_signal(how)
-            self._process.wait(timeout=10)
+            self._process.wait(timeout=60)
             self._process = None
 
     def log(self) -> str:
