@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.documents.trust import TrustState, Verdict
+    from protocol.nodes.node_list import NodeList
 
 
 class Acceptance:
@@ -130,6 +131,41 @@ class Acceptance:
             self._store(verdict, raw)
         return model
 
+    def accept_nodes(self, raw: bytes, name: str) -> NodeList:
+        """Verify the list of nodes ``raw`` and store it, so that no older list is accepted later.
+
+        Raises:
+            DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``: the list is not
+                called ``name``; ``invalid_nodes``: its nodes can not be read.
+            InputError: ``argument_invalid``: ``raw`` is not bytes.
+        """
+        from protocol.nodes.node_list import ROLE, UNDERSTOOD, parse_node_list
+
+        check_bytes(raw, "a list of nodes")
+        with self._keeping_evidence(ROLE, raw), self._state.transaction():
+            verdict = trust.verify(self._trust(), raw, ROLE, self._time.wall(), UNDERSTOOD)
+            _check_name(verdict, name)
+            nodes = parse_node_list(verdict.payload)
+            self._store(verdict, raw)
+        return nodes
+
+    def nodes(self, name: str) -> NodeList:
+        """The stored list of nodes called ``name``.
+
+        Raises:
+            InputError: ``nodes_unknown``: no list of this name was accepted.
+        """
+        from protocol.nodes.node_list import ROLE, parse_node_list
+
+        for called, _, payload in self._documents.all(ROLE):
+            if called == name:
+                return parse_node_list(payload)
+        raise InputError("nodes_unknown", f"no list of nodes called {quoted(name)} was accepted yet; give its file")
+
+    def present(self) -> int:
+        """The present in seconds since 1970: the wall clock, or the latest date of a signed document if later."""
+        return max(self._time.wall(), self._trust().time_floor)
+
     def _store(self, verdict: Verdict, raw: bytes) -> None:
         """Store an accepted document together with the trust state that follows from it."""
         self._documents.write(verdict.role, verdict.header.name, verdict.digest, raw)
@@ -173,7 +209,8 @@ class Acceptance:
         """Store ``reached`` unless it is ``before``; then delete the campaigns that its keys have not signed."""
         if reached is not before:
             self._documents.write_trust(reached)
-            self._documents.end_unsigned("campaign", reached.root.roles["campaign"])
+            for role in ("campaign", "nodes"):
+                self._documents.end_unsigned(role, reached.root.roles["campaign"])
             self._time.note_document(reached.root.header.issued_at)
 
     @contextmanager

@@ -214,7 +214,8 @@ def _provision(
             newer = trust.reconcile_pinned(stored, root, now)
             if newer is not stored:
                 documents.write_trust(newer)
-                documents.end_unsigned("campaign", newer.root.roles["campaign"])
+                for role in ("campaign", "nodes"):
+                    documents.end_unsigned(role, newer.root.roles["campaign"])
         return check_secret(state, enrolment, entropy)
 
 

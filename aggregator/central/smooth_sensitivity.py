@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from protocol.errors import InputError
-from protocol.noise.rational_bounds import exp_above, round_up
+from protocol.noise.smooth_bound import FLOOR_BITS, SmoothSensitivity, inner_beta, smooth_bound
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -33,28 +33,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-FLOOR_BITS = 256
-"""S is never below 2^−256 of the global sensitivity. The maximum of S* and a constant is as smooth as S*."""
-SLACK = Fraction(1, 1 << 36)
-"""η: relative error of the search in floating point, with a wide margin (docs/smooth.md, "Rounding")."""
 _LARGEST_SUM = 1 << 61
-_SMALLEST_BETA = Fraction(1, 1 << 30)
-_LARGEST_BETA = Fraction(64)
-
-
-class SmoothSensitivity(NamedTuple):
-    """An upper bound S ≥ S* that changes by at most the factor e^β between neighbours. It is a private number.
-
-    Attributes:
-        value: S, a dyadic fraction, in units of the statistic. S exceeds S* by at most the factor (1 + 2η)·e^(3ηt), η =
-            2⁻³⁶, t = ``distance``: by less than one part in 10⁸ for t ≤ 200.
-        beta: β.
-        distance: the t with the largest e^(−βt)·A(t).
-    """
-
-    value: Fraction
-    beta: Fraction
-    distance: int
 
 
 class BoundedValues:
@@ -152,10 +131,12 @@ def smooth_sensitivity_of_mean(data: BoundedValues, beta: Fraction, trim: int = 
             2⁻³⁰ … 64.
     """
     _check_trim(data.n, trim)
-    inner = _inner_beta(beta)
+    inner = inner_beta(beta)
     difference, distance = _widest_pair(data, float(inner), trim)
     units = data.n - 2 * trim
-    return _bound(Fraction(difference, units), distance, beta, global_sensitivity_of_mean(data.n, data.width, trim))
+    return smooth_bound(
+        Fraction(difference, units), distance, beta, global_sensitivity_of_mean(data.n, data.width, trim)
+    )
 
 
 def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> SmoothSensitivity:
@@ -167,7 +148,7 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
         InputError: ``class_too_small``: there are fewer than two values; ``beta_invalid``: β is outside 2⁻³⁰ … 64.
     """
     _check_two(data.n)
-    inner = float(_inner_beta(beta))
+    inner = float(inner_beta(beta))
     distances = np.arange(min(data.n, ceil(1 + log(4) / inner)) + 1, dtype=np.int64)
     factors = [_variance_factors(side, distances) for side in (data, data.mirrored())]
     floats = np.stack([pair[0].astype(np.float64) * pair[1] for side in factors for pair in side])
@@ -175,7 +156,7 @@ def smooth_sensitivity_of_variance(data: BoundedValues, beta: Fraction) -> Smoot
     which, t = np.unravel_index(int(np.argmax(weighted)), weighted.shape)
     first, second = [pair for side in factors for pair in side][which]
     largest = Fraction(int(first[t]) * int(second[t]), data.n**2 * (data.n - 1))
-    return _bound(largest, int(t), beta, global_sensitivity_of_variance(data.n, data.width))
+    return smooth_bound(largest, int(t), beta, global_sensitivity_of_variance(data.n, data.width))
 
 
 def _variance_factors(data: BoundedValues, distances: Integers) -> list[tuple[Integers, Integers]]:
@@ -289,27 +270,6 @@ def _widest_pair(data: BoundedValues, beta: float, trim: int) -> tuple[int, int]
     b = np.append(b[values.argmax()], others)
     largest = int(pairs.weighted(a, b).argmax())
     return int(pairs.upper[a[largest]] - pairs.lower[b[largest]]), int(a[largest] + b[largest] - 1)
-
-
-def _bound(change: Fraction, distance: int, beta: Fraction, global_sensitivity: Fraction) -> SmoothSensitivity:
-    """S from A(t) = ``change`` at t = ``distance``, found up to a factor 1 − η with the smoothing β − 3η.
-
-    S is between S* and (1 + 2η)·S* for this smaller smoothing, so S changes by at most e^(β − 3η)·(1 + 2η) < e^β.
-    """
-    least = global_sensitivity / (1 << FLOOR_BITS)
-    found = max(change * exp_above(-_inner_beta(beta) * distance), least) * (1 + SLACK + SLACK**2 * 2)
-    return SmoothSensitivity(round_up(found), beta, distance)
-
-
-def _inner_beta(beta: Fraction) -> Fraction:
-    """β − 3η: what rounding adds to the smoothness of the search is taken off β.
-
-    Raises:
-        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
-    """
-    if not _SMALLEST_BETA <= beta <= _LARGEST_BETA:
-        raise InputError("beta_invalid", "the smoothing β is between 2^-30 and 64: take another ε or another noise")
-    return Fraction(beta) - 3 * SLACK
 
 
 def _sum_of_squares(values: Integers) -> int:

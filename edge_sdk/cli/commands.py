@@ -242,7 +242,7 @@ def evidence(options: argparse.Namespace) -> dict[str, Any]:
     """
     from edge_sdk.storage.atomic_files import write_new
 
-    extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm"}
+    extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
     with open_device(options) as device:
         pairs = device.evidence()
     problem = ""

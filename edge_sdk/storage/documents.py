@@ -157,8 +157,8 @@ class Documents:
         Version floors stay.
 
         Args:
-            role: ``"campaign"`` or ``"model"``.
-            now_trusted: the present keys of that role, and how many of them must sign.
+            role: ``"campaign"``, ``"nodes"`` or ``"model"``.
+            now_trusted: the present keys that sign this role's documents, and how many of them must sign.
 
         Returns:
             The names of the deleted documents.

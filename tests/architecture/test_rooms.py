@@ -16,9 +16,10 @@ MOST_MODULES = 16
 LARGER = {"protocol/mechanisms"}
 """One file per mechanism: this folder grows with every mechanism."""
 STORE_ROOMS = ("decoding", "storage", "intake", "tally", "store", "cluster", "gateway")
-"""What once was one folder of 35 modules with 123 imports between them; half of that is the limit."""
-MOST_IMPORTS = {"edge_sdk": 65, "reports": 61}
-"""Of the imports in ``edge_sdk``, 9 are of nodes, which use the rooms of a device."""
+"""What once was one folder of 35 modules with 123 imports between them; half of that is the limit.
+Of edge_sdk, 48 without the room ``node``, which is a second facade over the other rooms.
+"""
+MOST_IMPORTS = {"edge_sdk": 72, "reports": 61}
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from protocol.noise.rounding import rounded
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from aggregator.central.smooth_sensitivity import SmoothSensitivity
     from protocol.noise.calibration import Calibration
+    from protocol.noise.smooth_bound import SmoothSensitivity
     from protocol.stream import Stream
 
 

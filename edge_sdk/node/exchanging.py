@@ -1,0 +1,195 @@
+"""Set-union gossip: a node unites the summaries of its peers' files with its own file, after verifying each of them.
+
+In: a campaign for nodes, the signed list of nodes, this node's file and the files or folders of peers. Out: the file of
+the union. Union is associative, commutative and idempotent, and the file of a set is determined by the set: nodes that
+exchange in any order end with equal files, and an aggregator makes the same model from any of them.
+
+What a lying peer can do: withhold summaries. It can add none that a listed node has not signed, and the limits of the
+campaign hold for all. Source: docs/formats.md, section 6; docs/decisions/0076.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
+from protocol.digest import sha256
+from protocol.errors import InputError, StorageError
+from protocol.nodes.summary import judge_summary
+from protocol.nodes.summary_files import SummarySet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.node_list import NodeList
+    from protocol.nodes.summary import Summary
+
+SUFFIX = ".hsn"
+MOST_BYTES = 256 << 20
+"""Largest file that is read or written. A summary of 300 numbers takes 2.7 kB, so 90,000 of them fit."""
+
+
+class Unread(NamedTuple):
+    """A peer's file or folder that could not be read: its path, and reason and text of the refusal."""
+
+    path: str
+    reason: str
+    detail: str
+
+
+class Exchanged(NamedTuple):
+    """What an exchange found, and the set after it.
+
+    Attributes:
+        summaries: the set: all kept summaries of the campaign.
+        added: number of summaries that the peers' files added.
+        refused: reason → number of summaries and stretches of the peers' files that were not added.
+        dropped: the same for this node's own file: what it held, and holds no longer.
+        unread: peers' files and folders that could not be read; all others were united.
+        digest: SHA-256 of the file of the set, 32 bytes. Equal sets have equal digests.
+    """
+
+    summaries: SummarySet
+    added: int
+    refused: dict[str, int]
+    dropped: dict[str, int]
+    unread: tuple[Unread, ...]
+    digest: bytes
+
+
+def exchange(campaign: Campaign, nodes: NodeList, now: int, own: str, peers: Sequence[str]) -> Exchanged:
+    """Unite the summaries of the peers' files with the file ``own``, and replace it by the union.
+
+    The file is replaced as a whole: a process that is killed leaves the old file or the new one. Processes that
+    exchange into the same file wait for one another. Summaries of other campaigns, of nodes that are not on the list,
+    and with a wrong signature or wrong values are left out, from the node's own file too.
+
+    Args:
+        campaign: a campaign for nodes.
+        nodes: the newest verified list of nodes.
+        now: seconds since 1970: summaries of later periods are refused.
+        own: path of this node's file; it is made if it does not exist.
+        peers: paths of files of summaries, and of folders, of which all files ``*.hsn`` are read.
+
+    Raises:
+        InputError: ``campaign_for_devices``; ``file_unreadable``: the node's own file can not be read; ``too_large``:
+            the node's own file or the union has more than :data:`MOST_BYTES`; ``other_campaign``: the node's own file
+            has summaries of another campaign.
+        StorageError: ``io_failed``: the file can not be written; it stays as it was.
+    """
+    judge = _Judge(campaign, nodes, now)
+    with _locked(own):
+        before = _own_bytes(own)
+        united = SummarySet()
+        dropped = united.add_file(before, judge)
+        if dropped["unrecognized_campaign"]:
+            raise InputError("other_campaign", f"'{own}' has summaries of another campaign; name another file")
+        known = len(united)
+        refused: Counter[str] = Counter()
+        unread: list[Unread] = []
+        for content in _contents(peers, own, unread):
+            refused += united.add_file(content, judge)
+        after = united.to_bytes()
+        if len(after) > MOST_BYTES:
+            raise InputError(
+                "too_large", f"the union has more than {MOST_BYTES} bytes; keep a file per span of periods"
+            )
+        if after != before or not os.path.lexists(own):
+            _write(own, after)
+    return Exchanged(united, len(united) - known, dict(refused), dict(dropped), tuple(unread), sha256(after).digest())
+
+
+class _Judge:
+    """Judges an envelope. The judgement of accepted bytes is kept, so a second copy costs no signature check."""
+
+    def __init__(self, campaign: Campaign, nodes: NodeList, now: int) -> None:
+        self._judge: Callable[[bytes], Summary] = lambda raw: judge_summary(raw, campaign, nodes, now)
+        self._accepted: dict[bytes, Summary] = {}
+
+    def __call__(self, envelope: bytes) -> Summary:
+        """The summary, without its numbers. Raises the reasons of :func:`judge_summary`."""
+        digest = sha256(envelope).digest()
+        found = self._accepted.get(digest)
+        if found is None:
+            found = self._accepted[digest] = self._judge(envelope)._replace(sums=())
+        return found
+
+
+def _own_bytes(own: str) -> bytes:
+    """The content of the node's own file; no bytes if there is no such file."""
+    if not os.path.lexists(own):
+        return b""
+    found = _read(own)
+    if isinstance(found, Unread):
+        raise InputError(found.reason, f"'{own}' can not be read: {found.detail}")
+    return found
+
+
+def _read(path: str) -> bytes | Unread:
+    """The content of a regular file, or why it is not read."""
+    try:
+        content = read_regular(path, MOST_BYTES + 1)
+    except OSError as error:
+        return Unread(path, "file_unreadable", error.strerror or "the system refused it")
+    if len(content) > MOST_BYTES:
+        return Unread(path, "too_large", f"it has more than {MOST_BYTES} bytes")
+    return content
+
+
+def _contents(paths: Sequence[str], own: str, unread: list[Unread]) -> Iterator[bytes]:
+    """The contents of files and of the files of folders, one after the other. What is not read is added to ``unread``.
+
+    The node's own file is left out.
+    """
+    for path in paths:
+        try:
+            names = sorted(entry for entry in os.listdir(path) if entry.endswith(SUFFIX) and not entry.startswith("."))
+            files = [os.path.join(path, name) for name in names]
+        except NotADirectoryError:
+            files = [path]
+        except OSError as error:
+            unread.append(Unread(path, "file_unreadable", error.strerror or "the system refused it"))
+            continue
+        for file in files:
+            if os.path.exists(file) and os.path.exists(own) and os.path.samefile(file, own):
+                continue
+            found = _read(file)
+            if isinstance(found, Unread):
+                unread.append(found)
+            else:
+                yield found
+
+
+def _write(own: str, content: bytes) -> None:
+    problem = "a folder or device has this name" if is_no_file(own) else ""
+    try:
+        if not problem:
+            replace(own, content)
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        raise StorageError("io_failed", f"'{own}' can not be written: {problem}")
+
+
+@contextmanager
+def _locked(own: str) -> Iterator[None]:
+    """Hold a lock file beside ``own`` while the body runs, and wait for another process that holds it."""
+    folder, name = os.path.split(own)
+    descriptor, problem = -1, ""
+    try:
+        descriptor = os.open(os.path.join(folder, f".{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    try:
+        if problem:
+            raise StorageError("io_failed", f"a lock file beside '{own}' can not be made: {problem}")
+        yield
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
