@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
-    """Read the campaign that a command names. Its signatures are not checked.
+    """Read the campaign for devices that a command names. Its signatures are not checked.
 
     Args:
         given: a file or, with a workspace, also a name or id.
@@ -26,7 +26,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
-            campaign of that name or id.
+            campaign of that name or id; ``campaign_for_nodes``: nodes have keys of their own and no report ids.
         DocumentError: the file is no campaign, or has a wrong value.
         StorageError: the workspace can not be opened or read.
     """
@@ -36,7 +36,14 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     from protocol.documents.envelope import read_envelope
 
     signer = None if workspace is None else open_workspace(workspace)
-    return parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)
+    found = parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)
+    if found.nodes is not None:
+        raise InputError(
+            "campaign_for_nodes",
+            f"'{given}' asks nodes for summaries, which have no report ids; the list of its nodes says who counts "
+            "(hearsay nodes), and hearsay ingest takes files of summaries as they are",
+        )
+    return found
 
 
 def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Roster]:

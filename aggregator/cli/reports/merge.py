@@ -17,6 +17,7 @@ from aggregator.cli.options import (
     output_option,
 )
 from aggregator.cli.output import print_facts, print_json, progress
+from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,6 +67,8 @@ def merge(
 
     campaign = None if campaign_file is None else campaign_of(campaign_file, workspace)
     given = expand(report_files(files, recursive=recursive))
+    for name in (str(each) for each in given if str(each).endswith(".hsn")):
+        raise InputError("wrong_role", f"'{name}' holds summaries of nodes; to join such files, concatenate them (cat)")
     with progress("reading reports", len(given)) as step:
         summary = merge_files(given, output, campaign=campaign, memory_bytes=memory, force=force, progress=step)
     if as_json:

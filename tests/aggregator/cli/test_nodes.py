@@ -164,3 +164,14 @@ def test_the_published_folder_has_lists(publisher, tmp_path):
     done = json.loads(run("publish", "--to", tmp_path / "www", "--workspace", publisher / "work", "--json").stdout)
     assert done["node_lists"] >= 1
     assert (tmp_path / "www" / "nodes" / "clinics.hsl").read_bytes() == (publisher / "l.hsl").read_bytes()
+
+
+def test_commands_about_report_ids_refuse_campaigns_and_summaries_of_nodes(publisher, tmp_path):
+    (tmp_path / "names.txt").write_text("a\nb\n")
+    run("fleet", "new", tmp_path / "names.txt", "-o", tmp_path / "fleet", "--no-passphrase")
+    ids = ("--fleet", tmp_path / "fleet" / "fleet.hsf", "--periods", "..", "-o", tmp_path / "ids.hsi")
+    assert run("fleet", "ids", publisher / "c.hsc", *ids, status=1).stderr.startswith("campaign_for_nodes: ")
+    (tmp_path / "s.hsn").write_bytes(summary(publisher, NODES[0]))
+    joined = run("merge", tmp_path / "s.hsn", "-o", tmp_path / "m.hsr", status=1)
+    assert joined.stderr.startswith("wrong_role: ")
+    assert "concatenate" in joined.stderr
