@@ -15,6 +15,8 @@ _KINDS = {
     "root": "a trust root (.hst)",
     "campaign": "a campaign (.hsc)",
     "model": "a model (.hsm)",
+    "nodes": "a list of nodes (.hsl)",
+    "node": "a file of node summaries (.hsn)",
     PROVISIONING: "a provisioning file (.hsp)",
     "batch": "a file of reports (.hsr)",
 }
@@ -44,7 +46,7 @@ def read_document(path: Path, kind: str) -> bytes:
 
     Args:
         path: where the file is.
-        kind: ``root``, ``campaign``, ``model`` or ``provisioning``.
+        kind: ``root``, ``campaign``, ``model``, ``nodes`` or ``provisioning``.
 
     Raises:
         InputError: ``file_unreadable``: there is no such file, or it can not be read.

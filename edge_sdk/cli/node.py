@@ -1,4 +1,4 @@
-"""The commands ``hearsay-edge node``: the key of a node, and the summary of its records."""
+"""The commands ``hearsay-edge node``: a node's key, the summary of its records, the exchange with peers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge_sdk.cli.files import read_document
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from edge_sdk.node.node import Node, Summarised
     from edge_sdk.node.sums import Unread
     from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
 
 
 def _open_node(options: argparse.Namespace) -> Node:
@@ -157,3 +159,67 @@ def _shown(found: Summarised, campaign: Campaign) -> dict[str, Any]:
         "epsilon_counted_as_spent": format_micro(found.cost_micro),
         "next_period_at": found.next_at,
     }
+
+
+def add_exchange_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command ``node exchange`` to ``parser``."""
+    parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
+    parser.add_argument(
+        "--nodes", type=Path, metavar="LIST.hsl", help="the signed list of nodes; default: the last one that was given"
+    )
+    parser.add_argument(
+        "--set",
+        required=True,
+        type=Path,
+        metavar="MINE.hsn",
+        dest="own",
+        help="this node's file, replaced by the union",
+    )
+    parser.add_argument("--totals", action="store_true", help="print the sums over all nodes too, by period")
+    parser.add_argument(
+        "peers", nargs="+", type=Path, metavar="PEER", help="a file of summaries, or a folder of such files"
+    )
+
+
+def exchange(options: argparse.Namespace) -> dict[str, Any]:
+    """Unite the summaries of ``options.peers`` with the file ``options.own``, after verifying each of them.
+
+    Return what the set then holds, its digest, and the counts of what was refused. Peers' files that could not be read
+    are refusals; all others were united.
+    """
+    from edge_sdk.node.totals import totals
+
+    nodes = None if options.nodes is None else read_document(options.nodes, "nodes")
+    with _open_node(options) as node:
+        campaign = node.campaign(options.campaign)
+        found = node.exchange(campaign.id, options.own, options.peers, nodes)
+    places = found.summaries.places()
+    shown: dict[str, Any] = {
+        "campaign": campaign.header.name,
+        "set": str(options.own),
+        "summaries": len(found.summaries),
+        "nodes": len({place[2] for place in places}),
+        "periods": len({place[1] for place in places}),
+        "conflicts": len(found.summaries.conflicts()),
+        "added": found.added,
+        "refused": found.refused,
+        "dropped": found.dropped,
+        "digest": found.digest.hex(),
+    }
+    if options.totals:
+        shown["totals"] = [
+            {
+                "period": each.period,
+                "nodes": each.nodes,
+                "sums": [_vector(subject, values, campaign) for subject, values in each.vectors(campaign)],
+            }
+            for each in totals(found.summaries, campaign)
+        ]
+    unread = [{"reason": each.reason, "step": quoted(each.path), "detail": each.detail} for each in found.unread]
+    return {**shown, "refusals": unread} if unread else shown
+
+
+def _vector(subject: Subject, values: tuple[int, ...], campaign: Campaign) -> dict[str, Any]:
+    """One vector of totals: kind, feature and power where there is one, and the sums of the released integers."""
+    name = None if subject.feature is None else campaign.schema.ungrouped[subject.feature].name
+    return {"kind": subject.kind, "feature": name, "power": subject.power, "values": list(values)}

@@ -219,6 +219,13 @@ COMMANDS = (
         ),
     ),
     Command(
+        "node exchange",
+        node.exchange,
+        "unite the verified summaries of peers with this node's own file, without an aggregator",
+        node.add_exchange_arguments,
+        (f"{_ON_NODE} node exchange --campaign hospital --nodes clinics.hsl --set all.hsn peer.hsn /media/stick",),
+    ),
+    Command(
         "status",
         commands.status,
         "what was spent, what waits, what is installed, what the clocks say",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.device import Device
@@ -11,13 +12,14 @@ from edge_sdk.node.sums import ExactSums
 from protocol.documents.envelope import keyid
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.summary import read_summary
-from protocol.nodes.terms import released_vectors
+from protocol.nodes.terms import SMOOTH, released_vectors, terms_of
 from protocol.schema import FROM_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from decimal import Decimal
 
+    from edge_sdk.node.exchanging import Exchanged
     from edge_sdk.node.sums import Unread
 
 
@@ -130,11 +132,49 @@ class Node(Device):
         unread = None
         if said is None:
             found = self._reporting.campaign(campaign_id)
-            sums = ExactSums(found.schema, released_vectors(found))
+            is_smooth = terms_of(found).sensitivity == SMOOTH
+            sums = ExactSums(found.schema, released_vectors(found), with_grids=is_smooth)
             sums.add_all(records, label, progress)
-            making.exact, unread = sums.totals, sums.unread()
+            making.exact, making.grids, unread = sums.totals, sums.grids, sums.unread()
             said = self._reporting.answer(campaign_id, making)
         lines = self._reporting.history(campaign_id)
         (cost_micro,) = [line.epsilon_micro for line in lines if line.period == said.period]
         micro = read_summary(said.reports)[1].epsilon_micro
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
+
+    @logged("exchange")
+    def exchange(
+        self,
+        campaign: bytes | str,
+        own: str | os.PathLike[str],
+        peers: Iterable[str | os.PathLike[str]],
+        nodes: bytes | None = None,
+    ) -> Exchanged:
+        """Unite the summaries of peers with this node's file of summaries, without an aggregator.
+
+        Every summary is verified as an aggregator does. The file is replaced as a whole, and equal sets are equal
+        files: nodes that exchange in any order end with the same bytes. The records and the ledger are not touched.
+
+        Args:
+            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            own: this node's file of summaries; it is made if it does not exist. The node's own summaries are in it
+                only after they were given as a peer's file: give what :meth:`drain` has written.
+            peers: files of summaries, or folders of which all files ``*.hsn`` are read.
+            nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None for the
+                list that was stored last.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``nodes_unknown``: no list was accepted yet;
+                ``other_campaign``, ``too_large``, ``file_unreadable``: the node's own file can not be used.
+            DocumentError: the list is refused: ``bad_signature``, ``rollback``, ``equivocation``, ``expired``,
+                ``not_yet_valid``, ``other_name``: the campaign names another list; ``wrong_role``, ``invalid_nodes``,
+                ``malformed``, ``unknown_crit``, ``unsupported_version``.
+            StorageError: ``io_failed``: the file can not be written.
+        """
+        from edge_sdk.node.exchanging import exchange
+
+        found = self.campaign(campaign)
+        listed = terms_of(found).list_name
+        accepted = self._acceptance.nodes(listed) if nodes is None else self._acceptance.accept_nodes(nodes, listed)
+        paths = [os.fspath(peer) for peer in peers]
+        return exchange(found, accepted, self._acceptance.present(), os.fspath(own), paths)

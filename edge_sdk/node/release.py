@@ -7,17 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from edge_sdk.node.smooth import smooth_sums
 from protocol.digest import hmac_sha256
 from protocol.documents.envelope import SigningKey
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, PolicyError
 from protocol.nodes.summary import build_summary
-from protocol.nodes.terms import GLOBAL, ranges, released_vectors, sensitivity, shares
+from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares, terms_of
 from protocol.stream import SEED_BYTES, Stream
 from protocol.sums.vectors import Vector, with_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from edge_sdk.policy.policy import Policy
     from protocol.documents.campaign import Campaign
@@ -77,19 +78,18 @@ class OfRecords:
         self._entropy = entropy
         self.exact: Sequence[int] = ()
         """Shape (M,), the exact sums. They are set before the summary is made."""
+        self.grids: Mapping[int, Sequence[int]] = {}
+        """Numbers of records by value (:attr:`edge_sdk.node.sums.ExactSums.grids`), for the sensitivity ``smooth``."""
 
     def check(self, campaign: Campaign) -> None:
         """Refuse a campaign for devices, and an ε that the campaign does not allow.
 
         Raises:
-            InputError: ``campaign_for_devices``, ``epsilon_out_of_range``; ``sensitivity_unknown``: the campaign asks
-                for a kind of noise that this software does not have.
+            InputError: ``campaign_for_devices``, ``epsilon_out_of_range``.
         """
         terms = campaign.nodes
         if terms is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
-        if terms.sensitivity != GLOBAL:
-            raise InputError("sensitivity_unknown", f"this software has no noise for {terms.sensitivity} sensitivity")
         least, most = terms.least_epsilon_micro, campaign.epsilon_micro
         if not least <= self._epsilon(campaign) <= most:
             raise InputError(
@@ -122,7 +122,11 @@ class OfRecords:
             StorageError: ``entropy_unavailable``.
         """
         epsilon_micro = self._epsilon(campaign)
-        sums = noisy_sums(campaign, self.exact, epsilon_micro, self._entropy(SEED_BYTES))
+        seed = self._entropy(SEED_BYTES)
+        if terms_of(campaign).sensitivity == SMOOTH:
+            sums = smooth_sums(campaign, self.exact, self.grids, epsilon_micro, seed)
+        else:
+            sums = noisy_sums(campaign, self.exact, epsilon_micro, seed)
         return [build_summary(campaign, node_key(secret), period, sums, epsilon_micro)]
 
     def note(self, campaign: Campaign) -> None:

@@ -9,6 +9,7 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from edge_sdk.node.value_counts import CELLS, cell_of
 from protocol import SCALE
 from protocol.features import Numeric
 from protocol.hints import hint
@@ -64,14 +65,17 @@ class ExactSums:
         totals: shape (M,) int64. For class c of k classes, value code a and scaled number u: a subject ``class`` counts
             records at c; ``cell`` at a·k + c; ``present`` at k + c, or at c if the number is missing; ``moment`` adds
             u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing number.
+        grids: numeric feature → shape (k·CELLS,) int64, number of records at each point of a public grid of u, class by
+            class (:mod:`edge_sdk.node.value_counts`); a missing number is at u = 0. Empty unless ``with_grids``.
     """
 
-    def __init__(self, schema: Schema, subjects: Sequence[Subject]) -> None:
+    def __init__(self, schema: Schema, subjects: Sequence[Subject], *, with_grids: bool = False) -> None:
         """All sums are 0.
 
         Args:
             schema: of the campaign.
             subjects: the released vectors, from :func:`protocol.nodes.terms.released_vectors`.
+            with_grids: whether to count in ``grids`` too, for noise by smooth sensitivity.
         """
         self._schema = schema
         self._plain = schema.projection is None and not schema.groups
@@ -91,6 +95,8 @@ class ExactSums:
                 assert subject.feature is not None
                 self._table(subject).append((subject.feature, place))
             place += subject.size
+        numbers = [feature for feature, _ in self._squares] if with_grids else []
+        self.grids = {feature: array("q", bytes(8 * classes * CELLS)) for feature in numbers}
 
     def _table(self, subject: Subject) -> list[tuple[int, int]]:
         """The pairs (observed feature, first place in ``totals``) of the subjects that are added up in the same way."""
@@ -151,6 +157,8 @@ class ExactSums:
         for feature, place in self._squares:
             number = readings[feature][1] or 0
             values[place + of_class] += number * number // SCALE
+        for feature, grid in self.grids.items():
+            grid[of_class * CELLS + cell_of(readings[feature][1] or 0)] += 1
 
     def unread(self) -> Unread:
         """Counts of missing and unlisted values so far, and hints. A projection's inputs are counted, not its outputs.

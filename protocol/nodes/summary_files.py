@@ -204,6 +204,10 @@ class SummarySet:
                 united._put(place, entries)
         return united
 
+    def places(self) -> list[tuple[bytes, int, bytes]]:
+        """Campaign, period and node of all summaries, sorted; those in conflict once."""
+        return sorted(self._places)
+
     def conflicts(self) -> list[tuple[bytes, int, bytes]]:
         """Campaign, period and node of every conflict, sorted."""
         return sorted(place for place, entries in self._places.items() if len(entries) == KEPT)

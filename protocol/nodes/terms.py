@@ -38,6 +38,8 @@ __all__ = [
 
 _TAIL = 64
 """The largest noise is this multiple of 1/rate. Unbounded noise exceeds it with probability below e^{−64}."""
+_HEAVY_TAIL = 1 << 17
+"""The same for sums of squares with the sensitivity ``smooth``: exceeded with probability below 10^−11."""
 
 
 def terms_of(campaign: Campaign) -> NodeTerms:
@@ -61,9 +63,19 @@ def released_vectors(campaign: Campaign) -> tuple[Subject, ...]:
     return tuple(summed_subjects(campaign.schema, campaign.fit.family))
 
 
-def sensitivity(subject: Subject) -> int:
-    """Δ of a released vector for adding or removing one record: 1 for counts, S for sums."""
-    return SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE]
+def sensitivity(subject: Subject, kind: str = GLOBAL) -> int:
+    """Δ of the discrete Laplace noise of a released vector.
+
+    ``global``: for adding or removing one record, 1 for counts and S for sums. ``smooth``: for changing the features of
+    one record, 1 for class counts, 2 for other counts, 2S for sums of u, S for sums of squares. Neighbours then never
+    differ in the class counts. These have noise nevertheless: exact ones would tell who is among a node's records to
+    somebody who knows all others.
+
+    Args:
+        subject: of the vector.
+        kind: ``global`` or ``smooth``, of the campaign's terms.
+    """
+    return max(SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE if kind == GLOBAL else CHANGE_FEATURES], 1)
 
 
 def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, ...]:
@@ -89,7 +101,8 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
     """The smallest and the largest number of every released vector, both allowed. Nodes clamp to them.
 
     With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉: counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋
-    [−H, n·S + H].
+    [−H, n·S + H]. With the sensitivity ``smooth`` Δ is that of :func:`sensitivity`, and H of sums of squares is ⌈2^17
+    S/ε_q⌉, since their noise has heavier tails.
 
     Args:
         campaign: a campaign for nodes.
@@ -101,11 +114,13 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
     Raises:
         InputError: ``campaign_for_devices``, ``epsilon_invalid``.
     """
-    most = terms_of(campaign).max_records
+    terms = terms_of(campaign)
+    most, kind = terms.max_records, terms.sensitivity
     found = []
     for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True):
-        s, t = rate(share, sensitivity(subject)).as_integer_ratio()
-        reach = -(-_TAIL * t // s)
+        s, t = rate(share, sensitivity(subject, kind)).as_integer_ratio()
+        is_heavy = kind == SMOOTH and (subject.kind, subject.power) == (MOMENT, SQUARE)
+        reach = -(-(_HEAVY_TAIL if is_heavy else _TAIL) * t // s)
         high = most * (SCALE if subject.kind == MOMENT else 1)
         low = 0 if subject.kind != MOMENT or subject.power == SQUARE else -high
         found.append((low - reach, high + reach))

@@ -1,0 +1,182 @@
+"""Noise for smooth sensitivity: its cost for all small data sets and neighbours, its mean, and its stated variance."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from itertools import combinations_with_replacement, product
+from math import log, sqrt
+
+import numpy as np
+import pytest
+from support.nodes import TERMS, node_campaign
+from support.noise import log_density
+
+from edge_sdk.node.smooth import noisy_squares, noisy_variance, smooth_sums
+from edge_sdk.node.value_counts import CELLS, ValueCounts, cell_of, smooth_sensitivity
+from protocol import SCALE
+from protocol.mechanisms.noise import discrete_laplace
+from protocol.nodes.smooth import calibration, least_records, variance_of_squares, variance_of_sums
+from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares
+from protocol.questions import CELL, CLASS, MOMENT, SQUARE
+from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES, SENSITIVITIES
+from protocol.sums.vectors import laplace_variance, rate
+
+SHARE = 1_000_000
+WIDTH = 4
+OUTPUTS = np.sinh(np.linspace(-14, 14, 1501))
+
+
+@lru_cache(maxsize=1)
+def campaign():
+    return node_campaign(terms=TERMS._replace(sensitivity=SMOOTH), epsilon_micro=8_000_000)
+
+
+def data_sets(n: int):
+    """All data sets of n values in 0 … 4, as counts, each with those that differ in one value."""
+    for values in combinations_with_replacement(range(WIDTH + 1), n):
+        for position, other in product(range(n), range(WIDTH + 1)):
+            yield values, (*values[:position], other, *values[position + 1 :])
+
+
+def counted(values) -> ValueCounts:
+    return ValueCounts([values.count(position) for position in range(WIDTH + 1)])
+
+
+def largest_loss(n: int, shrink: float = 1.0) -> float:
+    """Largest log ratio of the densities of a released variance, over all data sets of n values and neighbours.
+
+    ``shrink`` divides the scale of the noise.
+    """
+    noise, density, worst = calibration(SHARE), log_density("student-t"), 0.0
+    for values, others in data_sets(n):
+        pair = [counted(values), counted(others)]
+        centres = [float(one.variance()) for one in pair]
+        scales = [float(noise.multiplier * smooth_sensitivity(one, noise.beta).value) / shrink for one in pair]
+        at = centres[0] + scales[0] * OUTPUTS
+        logs = [density((at - centre) / scale) - log(scale) for centre, scale in zip(centres, scales, strict=True)]
+        worst = max(worst, float(np.abs(logs[0] - logs[1]).max()))
+    return worst
+
+
+@pytest.mark.parametrize("n", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_no_neighbours_are_told_apart_by_a_variance(n):
+    assert largest_loss(n) <= SHARE / 10**6
+
+
+def test_less_noise_is_found_out():
+    assert largest_loss(3, shrink=2.5) > SHARE / 10**6
+
+
+GRID = (-SCALE, -SCALE // 3, 0, SCALE)
+
+
+def vectors(records):
+    """Class counts of two classes, value × class of two values, Σu and Σ⌊u²/S⌋ by class. Records: class, value, u."""
+    classes = [sum(c == k for c, _, _ in records) for k in range(2)]
+    cells = [sum((c, v) == (k, a) for c, v, _ in records) for a in range(2) for k in range(2)]
+    sums = [sum(u for c, _, u in records if c == k) for k in range(2)]
+    squares = [sum(u * u // SCALE for c, _, u in records if c == k) for k in range(2)]
+    return {(CLASS, None): classes, (CELL, None): cells, (MOMENT, 1): sums, (MOMENT, SQUARE): squares}
+
+
+def test_the_noise_of_counts_and_sums_is_for_the_largest_change_of_features():
+    """Over all data sets of two records and all changes of one record's features the largest distance is Δ."""
+    largest = dict.fromkeys(vectors([]), 0)
+    everyone = list(product(range(2), range(2), GRID))
+    for first, second in combinations_with_replacement(everyone, 2):
+        before = vectors([first, second])
+        for value, u in product(range(2), GRID):
+            after = vectors([(first[0], value, u), second])
+            for key in largest:
+                distance = sum(abs(a - b) for a, b in zip(before[key], after[key], strict=True))
+                largest[key] = max(largest[key], distance)
+    for key, distance in largest.items():
+        assert distance == SENSITIVITIES[key][CHANGE_FEATURES], key
+    by_kind = {(subject.kind, subject.power): sensitivity(subject, SMOOTH) for subject in released_vectors(campaign())}
+    assert all(largest[key] <= delta for key, delta in by_kind.items() if key in largest)
+    assert by_kind[CLASS, None] == 1, "class counts have noise, although neighbours never differ in them"
+    assert sum(shares(campaign())) <= campaign().epsilon_micro
+
+
+def test_global_noise_stays_that_for_adding_or_removing_a_record():
+    for subject in released_vectors(node_campaign()):
+        assert sensitivity(subject) == SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE]
+
+
+def drawn(values: list[int], share: int, times: int) -> np.ndarray:
+    """``times`` noisy sums of squares of one class, without bias by the grid: all values are on it."""
+    counts = [0] * CELLS
+    for u in values:
+        counts[cell_of(u)] += 1
+    square, total = sum(u * u // SCALE for u in values), sum(values)
+    s, t = rate(share, 2 * SCALE).as_integer_ratio()
+    found = []
+    for number in range(times):
+        stream = Stream(number.to_bytes(32, "big"), b"test")
+        noisy = total + discrete_laplace(stream, s, t)
+        found.append(noisy_squares(counts, [square], [noisy], share, stream)[0])
+    return np.array(found, np.float64)
+
+
+@pytest.mark.parametrize("kind", ["two ends", "middle", "few"])
+def test_sums_of_squares_have_no_bias_and_at_most_the_stated_variance(kind):
+    """The mean of 120 draws is within 5 standard errors (stated variance) of the truth: false alarm below 10⁻⁶."""
+    values = {
+        "two ends": [SCALE, -SCALE] * 20,
+        "middle": [SCALE // 2, SCALE // 4] * 20,
+        "few": [SCALE, 0],
+    }[kind]
+    found = drawn(values, SHARE, 120)
+    bound = variance_of_squares(SHARE)
+    exact = sum(u * u // SCALE for u in values)
+    assert abs(found.mean() - exact) < 5 * sqrt(bound / 120)
+    assert np.median((found - exact) ** 2) < bound
+    if kind == "few":
+        assert len(values) < least_records(SHARE)
+        assert found.var() < 2 * laplace_variance(rate(SHARE, SCALE))
+
+
+def test_the_square_of_the_noisy_sum_alone_would_be_biased():
+    """Without − V/n the sums of squares of a class at the limit n₀ are too large: the correction can be seen."""
+    share = 100_000
+    n = least_records(share)
+    found = drawn([0] * n, share, 120)
+    correction = variance_of_sums(share) / n / SCALE
+    spread = sqrt(variance_of_squares(share) / 120)
+    assert abs(found.mean()) < 5 * spread
+    assert correction > 2 * found.std() / sqrt(120), "the test would not notice a missing correction"
+
+
+def test_a_variance_is_a_multiple_of_its_public_grid():
+    counts = [0] * CELLS
+    counts[0], counts[-1] = 3, 4
+    data = ValueCounts(counts)
+    found = noisy_variance(data, SHARE, Stream(bytes(32), b"test"))
+    step = Fraction((data.n - 1) * data.width**2, data.n**2) / (1 << 30) * 32**2
+    assert (found / step).denominator == 1
+
+
+def test_a_summary_is_a_function_of_its_seed_and_within_its_ranges():
+    parts = released_vectors(campaign())
+    exact = [0] * sum(subject.size for subject in parts)
+    classes = parts[0].size
+    counts = {subject.feature: [0] * (classes * CELLS) for subject in parts if subject.kind == MOMENT}
+    first, again, other = (smooth_sums(campaign(), exact, counts, 8_000_000, bytes([n]) * 32) for n in (1, 1, 2))
+    assert first == again != other
+    assert len(first) == len(exact)
+    place = 0
+    for subject, (low, high) in zip(parts, ranges(campaign()), strict=True):
+        assert all(low <= number <= high for number in first[place : place + subject.size])
+        place += subject.size
+
+
+def test_ranges_hold_the_noise_and_fit_into_64_bits():
+    terms = TERMS._replace(sensitivity=SMOOTH, max_records=1 << 40, least_epsilon_micro=100)
+    wide = node_campaign(terms=terms, epsilon_micro=100)
+    for subject, (low, high) in zip(released_vectors(wide), ranges(wide), strict=True):
+        assert -(1 << 63) <= low < high < 1 << 63
+        if subject.power == SQUARE:
+            reach = -low
+            assert reach > 1000 * sqrt(variance_of_squares(shares(wide)[0]))
