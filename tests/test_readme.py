@@ -14,6 +14,7 @@ from support.failures import reason
 from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
+import aggregator
 from aggregator import sealing
 from aggregator.cli.app import hearsay
 from aggregator.publishing import keys
@@ -137,6 +138,7 @@ def test_the_python_lines_of_the_aggregator_run(tmp_path, monkeypatch):
     """In the month that they name, with reports of its first day."""
     first = int(datetime(2026, 11, 1, 12, tzinfo=UTC).timestamp())
     monkeypatch.setattr("time.time", lambda: first)
+    monkeypatch.setitem(aggregator.Model.load.__func__.__kwdefaults__, "clock", lambda: first)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "passphrase").write_text("correct horse", "utf-8")
     monkeypatch.setenv("HEARSAY_PASSPHRASE_FILE", str(tmp_path / "passphrase"))
