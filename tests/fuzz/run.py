@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = ("envelope", "root", "campaign", "model", "batch", "report", "provisioning")
+NAMES = ("envelope", "root", "campaign", "model", "batch", "report", "provisioning", "nodes", "node", "summaries")
 MEMORY_MB = 1024
 SECONDS_PER_INPUT = 10
 _STATUS = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")

@@ -26,6 +26,8 @@ def _documents() -> Iterator[bytes]:
         if case["kind"] == "document":
             yield bytes.fromhex(case["data"])
             yield from (bytes.fromhex(earlier[1]) for earlier in case["before"])
+        elif case["kind"] == "summary":
+            yield bytes.fromhex(case["data"])
         elif case["kind"] == "pinned":
             yield bytes.fromhex(case["root"])
     publisher = Publisher()
@@ -40,6 +42,8 @@ def seeds(target: str) -> tuple[bytes, ...]:
     elif target in PAYLOAD_TYPES:
         whole = [raw for raw in _documents() if failure(read_envelope, raw, target) is None]
         found = {read_envelope(raw, target).payload for raw in whole}
+    elif target == "summaries":
+        found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "summary_file"}
     elif target == "batch":
         found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "batch_read"}
     elif target == "provisioning":

@@ -11,7 +11,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from support.failures import failure
+from fuzz.node_targets import node, nodes, summaries
+from fuzz.refusing import refused
 from support.publisher import NOW, ROOT_KEY, Publisher
 from support.watched import Watched
 
@@ -37,10 +38,9 @@ from protocol.documents.model import parse_model
 from protocol.documents.provisioning import build_provisioning, parse_provisioning
 from protocol.documents.trust import parse_root
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
+from protocol.nodes.terms import MAX_NUMBERS, ranges, released_vectors, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from protocol.documents.campaign import Campaign
 
 ENVELOPE_REASONS = {"too_large", "malformed", "unsupported_version", "wrong_role"}
@@ -56,17 +56,6 @@ of so many copies must not take more for each of its bytes."""
 
 ROOT = Publisher().root()
 PINNED = trust.pin(ROOT, NOW)
-
-
-def refused(function: Callable[..., Any], *arguments: Any, reasons: set[str]) -> str | None:
-    """The reason of a refusal, which must be one of those documented; None if there was none."""
-    error = failure(function, *arguments)
-    if error is None:
-        return None
-    assert error.reason in reasons, error.reason
-    assert error.__cause__ is None
-    assert error.__context__ is None
-    return error.reason
 
 
 def envelope(data: bytes) -> str:
@@ -123,6 +112,9 @@ def campaign(data: bytes) -> str:
         assert (found.answers, found.epsilon_micro) == (0, 0)
         return "ended"
     assert not found.privacy_loss().exceeds(found.epsilon_micro)
+    if found.nodes is not None:
+        _sums_every_record(found)
+        return "for nodes"
     _answers_every_record(found)
     return "accepted"
 
@@ -131,11 +123,13 @@ def _built_again(found: Campaign, data: bytes) -> bytes:
     """The payload that says what a parsed campaign says. ``data`` tells only which features the questions are about."""
     features = [entry.get("feature") for entry in canonical.unpack(data)["questions"]]
     questions, groups = [], [None] * len(found.stated.observed)
+    if found.nodes is not None and found.schema.groups:
+        groups = list(found.schema.groups)
     for question, feature in zip(found.questions, features, strict=True):
         if feature is not None and found.schema.groups:
             groups[feature] = found.schema.groups[question.feature]
         questions.append(question._replace(subject=question.subject._replace(feature=feature)))
-    known = {"groups", "models", "series"}
+    known = {"groups", "models", "nodes", "series"}
     return build_campaign(
         found.header._replace(crit=tuple(key for key in found.header.crit if key not in known)),
         found.stated._replace(groups=tuple(groups) if any(groups) else ()),
@@ -149,6 +143,7 @@ def _built_again(found: Campaign, data: bytes) -> bytes:
         model=found.model,
         series=found.series,
         models=dict(zip(found.model_names, found.models, strict=True)),
+        nodes=found.nodes,
     )
 
 
@@ -186,6 +181,14 @@ def _answers_every_record(found: Campaign) -> None:
             assert found.questions[index].stratum == stratum
             first, beyond = found.assignment.interval(index, stratum)
             assert first <= int.from_bytes(identifier[:4], "big") < beyond
+
+
+def _sums_every_record(found: Campaign) -> None:
+    """The vectors of a campaign for nodes share ε, are not too long, and have ranges of 64 bits."""
+    spent = shares(found)
+    assert len(spent) <= sum(spent) <= found.epsilon_micro
+    assert sum(subject.size for subject in released_vectors(found)) <= MAX_NUMBERS
+    assert all(-(1 << 63) < low < 0 < high < 1 << 63 for low, high in ranges(found, found.nodes.least_epsilon_micro))
 
 
 def model(data: bytes) -> str:
@@ -335,6 +338,9 @@ TARGETS = {
     "batch": batch,
     "report": report,
     "provisioning": provisioning,
+    "nodes": nodes,
+    "node": node,
+    "summaries": summaries,
 }
 LARGEST = {
     "envelope": 8192,
@@ -344,5 +350,8 @@ LARGEST = {
     "batch": 4096,
     "report": 64,
     "provisioning": 4200,
+    "nodes": 8192,
+    "node": 4096,
+    "summaries": 4096,
 }
 """Longest input that the fuzzer makes: more is checked by tests of its own and only slows it down."""

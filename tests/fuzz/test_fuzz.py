@@ -4,27 +4,32 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from hashlib import sha256
 
 import pytest
-from fuzz import run, targets
+from fuzz import node_targets, run, targets
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from fuzz.targets import LARGEST, TARGETS
 
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import HearsayError
+from protocol.nodes.summary import parse_summary
 
 pytestmark = pytest.mark.slow
 
 MUTATIONS = 150
 GOOD = {
-    "envelope": {"root", "campaign", "model"},
+    "envelope": {"root", "campaign", "model", "nodes", "node"},
     "root": {"accepted"},
-    "campaign": {"accepted", "ended"},
+    "campaign": {"accepted", "ended", "for nodes"},
     "model": {"accepted"},
     "batch": {"proven"},
     "report": {"accepted"},
     "provisioning": {"accepted"},
+    "nodes": {"accepted"},
+    "node": {"accepted"},
+    "summaries": {"some"},
 }
 
 
@@ -147,3 +152,20 @@ def test_the_report_target_sees_an_answer_that_is_written_otherwise(monkeypatch)
 
 def test_the_provisioning_target_sees_another_spelling(monkeypatch):
     breaks(monkeypatch, "provisioning", "accepted", "build_provisioning", lambda found: b"")
+
+
+def test_the_target_of_summaries_sees_a_reader_that_passes_over_bytes(monkeypatch):
+    right = node_targets.read_summaries
+    data = first("summaries", "some")
+    monkeypatch.setattr(node_targets, "read_summaries", lambda raw: list(right(raw))[1:])
+    with pytest.raises((AssertionError, IndexError)):
+        TARGETS["summaries"](data)
+
+
+def test_the_target_of_a_summary_sees_a_reader_that_takes_a_longer_form(monkeypatch):
+    data = first("node", "accepted")
+    monkeypatch.setattr(
+        node_targets, "parse_summary", lambda raw: parse_summary(data)._replace(identity=sha256(raw).digest())
+    )
+    with pytest.raises(AssertionError):
+        TARGETS["node"](data + b"\0")

@@ -19,10 +19,12 @@ from vectors import (
     made_evaluations,
     made_mixtures,
     made_models,
+    made_nodes,
     made_pilots,
     made_roots,
     made_series,
     made_signatures,
+    made_summaries,
 )
 from vectors.makers import Collection
 from vectors.runner import FOLDER
@@ -35,10 +37,12 @@ MAKERS = {
     "evaluations": made_evaluations.make,
     "mixtures": made_mixtures.make,
     "models": made_models.make,
+    "nodes": made_nodes.make,
     "pilots": made_pilots.make,
     "roots": made_roots.make,
     "series": made_series.make,
     "signatures": made_signatures.make,
+    "summaries": made_summaries.make,
 }
 
 

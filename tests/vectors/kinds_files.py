@@ -14,6 +14,7 @@ from protocol.documents import trust
 from protocol.documents.envelope import SigningKey, keyid, pae, seal
 from protocol.documents.provisioning import Provisioning, build_provisioning, parse_provisioning
 from protocol.errors import HearsayError
+from protocol.nodes import node_list
 from vectors.runner import UnfitVectorError, kind
 
 
@@ -144,13 +145,15 @@ def campaign_of_older_reader(root: str, data: str, wall_clock: int, unknown: lis
 
 
 def _accept(state: trust.TrustState, role: str, data: bytes, wall_clock: int) -> trust.TrustState:
-    """What a device does with a document, up to its owner's policy."""
+    """What a reader does with a document: a device up to its owner's policy; of a list of nodes also an aggregator."""
     if role == "root":
         return trust.install_roots(state, [data], wall_clock)
-    understood = {"campaign": campaigns.UNDERSTOOD, "model": models.UNDERSTOOD}[role]
+    understood = {"campaign": campaigns.UNDERSTOOD, "model": models.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}[role]
     verdict = trust.verify(state, data, role, wall_clock, understood)
     if role == "campaign":
         assert campaigns.parse_campaign(verdict.payload).id == verdict.digest
+    elif role == "nodes":
+        node_list.parse_node_list(verdict.payload)
     else:
         models.parse_model(verdict.payload)
     return verdict.state
