@@ -43,7 +43,8 @@ def people(count: int, seed: int = 5) -> pd.DataFrame:
 def answered(work: Path, folder: Path, frame: pd.DataFrame, name: str = "c", seed: int = 1, **options) -> Path:
     """A store with one answer of each person to a new campaign; the signed campaign and the reports lie beside it."""
     schema = options.pop("schema", SCHEMA)
-    made = aggregator.make_campaign(work, schema, name=name, epsilon=4, mechanism="direct", now=NOW, **options)
+    mechanism = options.pop("mechanism", "direct")
+    made = aggregator.make_campaign(work, schema, name=name, epsilon=4, mechanism=mechanism, now=NOW, **options)
     campaign = made.campaign
     rows = vector_reports(
         campaign,

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.central.methods.sums import exact_sums
+from aggregator.central.records import read_records
 from aggregator.nodes.federation import noise_variances
 from protocol import SCALE
 from protocol.nodes.node_list import build_node_list
@@ -16,6 +18,8 @@ from support.nodes import PERIOD
 from support.publisher import SigningKey
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from protocol.documents.campaign import Campaign
 
 PRIOR = (0.6, 0.4)
@@ -92,3 +96,14 @@ def summaries_of(
         )
         for key in nodes
     ]
+
+
+def summaries_of_frames(campaign: Campaign, holders: dict[SigningKey, pd.DataFrame], seed: int = 1) -> list[bytes]:
+    """The signed summary of each node's records."""
+    generator = np.random.default_rng(seed)
+    found = []
+    for key, frame in holders.items():
+        records = read_records(frame, campaign.schema)
+        sums = [number for vector in exact_sums(records, released_vectors(campaign)) for number in vector]
+        found.append(build_summary(campaign, key, PERIOD, noisy(campaign, sums, campaign.epsilon_micro, generator)))
+    return found

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.estimates.joining.homogeneity import Homogeneity, homogeneity
+from aggregator.estimates.joining.moments import of_one_form
 from aggregator.estimates.joining.questions import joined_question
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from aggregator.estimates.question_estimate import QuestionEstimate, Sample
-    from protocol.documents.campaign import Fit
+    from protocol.documents.campaign import Campaign, Fit
     from protocol.questions import Subject
     from protocol.schema import Schema
 
@@ -82,7 +83,8 @@ def join(
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
-            parts; ``schema_differs``, stated labels, features or projections differ; ``groups_differ``, two parts ask
+            parts; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes may state
+            some of the features only); ``groups_differ``, two parts ask
             about one feature in different groups; ``source_repeated``, two parts contain the same campaign;
             ``fit_differs``, the campaigns say different fits and none is given;
             ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
@@ -91,6 +93,7 @@ def join(
     _check(parts, one_population=one_population or in_series)
     disjoint = disjoint or in_series
     schema, parts = _aligned(parts)
+    parts = of_one_form(parts)
     fits = [part.fit if postprocess is None else part.fit._replace(postprocess=postprocess) for part in parts]
     if fit is None and any(one != fits[0] for one in fits):
         raise InputError("fit_differs", "the campaigns differ in how a model is made; say which way is meant")
@@ -127,7 +130,7 @@ def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
                     f"the campaigns ask about the values of {quoted(feature.name)} in different groups; join those "
                     "that ask in the same groups",
                 )
-    stated = campaign_of(parts[0].sources[0]).stated
+    stated = _widest(parts)
     names = [feature.name for feature in stated.observed]
     grouped = tuple(groups.get(name) for name in names)
     whole = stated._replace(groups=grouped if any(group is not None for group in grouped) else ())
@@ -163,8 +166,11 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
             "sources are joined where the analyst declares them samples of one population, or are of one series",
         )
     campaigns = [campaign_of(source) for part in parts for source in part.sources]
-    if any(_described(campaign.stated) != _described(campaigns[0].stated) for campaign in campaigns):
-        raise InputError("schema_differs", "sources are joined on one schema; these have several")
+    widest = _widest(parts)
+    if not all(_fits(campaign, widest) for campaign in campaigns):
+        raise InputError(
+            "schema_differs", "sources are joined on one schema, of which nodes may state a part; these have several"
+        )
     if len({campaign.id for campaign in campaigns}) < len(campaigns):
         raise InputError(
             "source_repeated",
@@ -174,10 +180,36 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
         raise InputError("not_joinable", "the campaigns evaluate different models, or one of them none")
 
 
-def _described(schema: Schema) -> tuple[object, ...]:
+def _widest(parts: Sequence[Statistics]) -> Schema:
+    """The stated schema with the most features; of equally wide ones the first."""
+    return max(
+        (campaign_of(source).stated for part in parts for source in part.sources), key=lambda one: len(one.observed)
+    )
+
+
+def _fits(campaign: Campaign, widest: Schema) -> bool:
+    """Whether a campaign states the schema ``widest``, or is for nodes and states a part of it.
+
+    A campaign for devices may ask about a part of what it states. Nodes sum every stated feature, so a campaign for
+    nodes states only what its nodes have.
+    """
+    label, features, projection = _described(campaign.stated)
+    all_label, all_features, all_projection = _described(widest)
+    if campaign.nodes is None:
+        return (label, features, projection) == (all_label, all_features, all_projection)
+    names = {feature.name for feature in widest.observed}
+    return (
+        label == all_label
+        and all(feature in all_features for feature in features)
+        and projection in (None, all_projection)
+        and all(feature.name in names for feature in campaign.stated.observed)
+    )
+
+
+def _described(schema: Schema) -> tuple[object, list[object], object]:
     """Label, features and projection of a schema as comparable values."""
     projection = schema.projection
-    features = [feature.to_dict() for feature in schema.features]
+    features: list[object] = [feature.to_dict() for feature in schema.features]
     return schema.label.to_dict(), features, projection and projection.to_dict()
 
 
