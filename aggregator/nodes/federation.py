@@ -23,9 +23,10 @@ from aggregator.estimates.sums import NoisySum, of_sums
 from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
-from protocol.nodes.terms import released_vectors, shares
-from protocol.questions import MOMENT
-from protocol.sums.adjacency import ADD_REMOVE, SENSITIVITIES
+from protocol.nodes.smooth import variance_of_squares
+from protocol.nodes.terms import SMOOTH, released_vectors, sensitivity, shares, terms_of
+from protocol.questions import MOMENT, SQUARE
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 from protocol.sums.vectors import laplace_variance, rate
 
 if TYPE_CHECKING:
@@ -46,10 +47,12 @@ INTERVALS = (
     "a node summarised in several periods are taken for the same ones"
 )
 THREATS = (
-    "A node sees its own records. Each summary is differentially private by itself, whoever reads it: ε is for adding "
-    "or removing one record, and a changed record costs twice as much. The numbers are only as good as the nodes: a "
-    "node that lies can move every count by as many records as the campaign allows a node to have."
+    "A node sees its own records. Each summary is differentially private by itself, whoever reads it: {}. The numbers "
+    "are only as good as the nodes: a node that lies can move every count by as many records as the campaign allows a "
+    "node to have."
 )
+PROMISE = "ε is for adding or removing one record, and a changed record costs twice as much"
+SMOOTH_PROMISE = "ε is for changing the features of one record, and not for its class or for its being there"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,21 +128,22 @@ class Federation(Source):
     def card(self) -> dict[str, Any]:
         """Entries for a model's card: ε, nodes, summaries, periods, estimator, intervals, threats."""
         campaign, stated = self.campaign, sorted(self.total.summaries)
-        assert campaign.nodes is not None
+        terms = terms_of(campaign)
+        is_smooth = terms.sensitivity == SMOOTH
         return {
             "trust": "federated",
-            "adjacency": ADD_REMOVE,
-            "sensitivity": campaign.nodes.sensitivity,
+            "adjacency": CHANGE_FEATURES if is_smooth else ADD_REMOVE,
+            "sensitivity": terms.sensitivity,
             "epsilon_total": format_micro(campaign.epsilon_micro),
             "epsilon_smallest": format_micro(stated[0]) if stated else "none",
-            "node_list": campaign.nodes.list_name,
+            "node_list": terms.list_name,
             "nodes": self.nodes,
             "summaries": self.summaries,
             "estimator": ESTIMATOR,
             "intervals": INTERVALS,
             "periods": self.periods,
             "rejected": {reason: int(count) for reason, count in sorted(self.rejected.items()) if count},
-            "threats": THREATS,
+            "threats": THREATS.format(SMOOTH_PROMISE if is_smooth else PROMISE),
             **self.entries,
         }
 
@@ -162,12 +166,17 @@ class Federation(Source):
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
     """Noise variance of one entry of every released vector of a summary, in units of its integers.
 
+    Of sums of squares with the sensitivity ``smooth`` it is an upper bound: the true variance depends on the records.
+
     Args:
         campaign: a campaign for nodes.
         epsilon_micro: ε that the summary states, in millionths.
     """
+    kind = terms_of(campaign).sensitivity
     return [
-        laplace_variance(rate(share, SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE]))
+        variance_of_squares(share)
+        if kind == SMOOTH and subject.power == SQUARE
+        else laplace_variance(rate(share, sensitivity(subject, kind)))
         for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True)
     ]
 
