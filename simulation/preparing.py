@@ -21,8 +21,9 @@ from protocol.errors import InputError
 from simulation.asking import Asking
 from simulation.curator import PreparedFit, fit_terms
 from simulation.design import PILOT_SHARE, Design, parse_reduction
+from simulation.federation.trials import PreparedFederation, check_federation
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
-from simulation.settings import CENTRAL, DEFAULT_MECHANISM, DEFAULT_TEST_SHARE, LEAST_PILOT, checked
+from simulation.settings import DEFAULT_MECHANISM, DEFAULT_TEST_SHARE, FEDERATED, LEAST_PILOT, LOCAL, checked
 from simulation.splits import Division
 
 if TYPE_CHECKING:
@@ -101,15 +102,15 @@ def prepare(
     schema: Schema | None = None,
     ask: Ask | None = None,
     test: pd.DataFrame | None = None,
-) -> Prepared | PreparedFit:
-    """Check settings and records, and prepare the simulation. No device answers yet, and no curator fits.
+) -> Prepared | PreparedFit | PreparedFederation:
+    """Check settings and records, and prepare the simulation. No device or node answers yet, and no curator fits.
 
     Args:
         settings: all settings.
         table: records as a table of text from :func:`aggregator.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
-        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features. Not with a curator.
+        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features. For local trust only.
         test: a table of test records; None takes a part of the records.
 
     Raises:
@@ -135,12 +136,8 @@ def prepare(
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
     tested = None if test is None else _test_records(test, schema)
     division = Division(tested, settings.folds, share)
-    if settings.trust == CENTRAL:
-        if ask:
-            raise InputError("setting_invalid", "ask does not go with central trust; give a schema of these features")
-        frame = typed(table, schema)
-        warnings = _warnings(settings, table, design, frame, tested)
-        return PreparedFit(settings, frame, design, fit_terms(settings, design), division, warnings=tuple(warnings))
+    if settings.trust != LOCAL:
+        return _of_records(settings, table, design, division, tested, ask)
     settings, used, notes = _settled(settings, table, design, division, ask or {})
     parameters, of_variance = _parameters(settings, design.template_schema(), ask or {})
     build_campaign(
@@ -151,6 +148,27 @@ def prepare(
     if parameters.warning:
         warnings.append(parameters.warning)
     return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
+
+
+def _of_records(
+    settings: Settings,
+    table: pd.DataFrame,
+    design: Design,
+    division: Division,
+    tested: pd.DataFrame | None,
+    ask: Ask | None,
+) -> PreparedFit | PreparedFederation:
+    """Prepare a simulation of a curator or of nodes, who hold many records."""
+    if ask:
+        raise InputError(
+            "setting_invalid", f"ask does not go with {settings.trust} trust; give a schema of these features"
+        )
+    frame = typed(table, design.schema)
+    warnings = tuple(_warnings(settings, table, design, frame, tested))
+    if settings.trust == FEDERATED:
+        check_federation(settings, design)
+        return PreparedFederation(settings, frame, design, division, warnings=warnings)
+    return PreparedFit(settings, frame, design, fit_terms(settings, design), division, warnings=warnings)
 
 
 def _warnings(

@@ -7,6 +7,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
+from aggregator.publishing.nodes.campaigns import POSTPROCESS as OF_NODES
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
@@ -15,10 +16,19 @@ from simulation.experiment import ENGINES
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
-LOCAL, CENTRAL = "local", "central"
-TRUSTS = (LOCAL, CENTRAL)
-LOCAL_ONLY = ("answers", "approach", "theta", "class_question", "devices", "engine", "evaluate", "asking")
+LOCAL, CENTRAL, FEDERATED = "local", "central", "federated"
+TRUSTS = (LOCAL, CENTRAL, FEDERATED)
+LOCAL_ONLY = ("answers", "approach", "theta", "class_question", "devices", "evaluate", "asking")
 CENTRAL_ONLY = ("delta", "adjacency", "division", "noise", "trim")
+FEDERATED_ONLY = ("nodes", "sensitivity", "robust")
+ALIEN = {
+    LOCAL: (*CENTRAL_ONLY, *FEDERATED_ONLY),
+    CENTRAL: (*LOCAL_ONLY, "engine", *FEDERATED_ONLY),
+    FEDERATED: (*LOCAL_ONLY, "mechanism", *CENTRAL_ONLY),
+}
+"""Kind of trust → the settings that do not go with it."""
+POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: DEFAULT, FEDERATED: OF_NODES}
+"""Kind of trust → post-processing if none is named."""
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
 """Records of the pilot by which the family ``auto`` chooses, if a third of all records are as many."""
@@ -28,6 +38,7 @@ _WHOLE: tuple[tuple[str, int | None, bool], ...] = (
     ("approach", None, True),
     ("folds", None, True),
     ("devices", 1, True),
+    ("nodes", 1, True),
     ("repeats", 1, False),
     ("seed", 0, True),
 )
@@ -35,6 +46,8 @@ _WHOLE: tuple[tuple[str, int | None, bool], ...] = (
 settings without a smallest value."""
 _KINDS = (
     ("reduce", str, "a text: none, pca:K or dca:K"),
+    ("sensitivity", str, "a text: global or smooth"),
+    ("robust", str | None, "a text: trimmed-mean:SHARE, median or krum:LIARS"),
     ("drop", tuple | list, "a tuple or list of column names"),
     ("evaluate", bool, "True or False"),
 )
@@ -61,7 +74,7 @@ class Settings(NamedTuple):
         reduce: the projection: ``none``, ``pca:K`` or ``dca:K`` with K components.
         reduce_fit: the records on which bounds and projection are fitted: ``pilot`` or ``train``.
         ridge: ρ of DCA.
-        postprocess: name of the method that turns estimates into probabilities.
+        postprocess: name of the method that turns estimates into probabilities; empty for that of :data:`POSTPROCESS`.
         class_question: whether devices are also asked for the class alone.
         test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
         folds: number of folds, which take turns as test part; None for one random test part.
@@ -71,14 +84,19 @@ class Settings(NamedTuple):
         seed: seed of all randomness; None for entropy of the operating system.
         evaluate: whether the devices of the test people also evaluate the model privately.
         asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
-        trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`).
-            The settings of :data:`LOCAL_ONLY` go with ``local`` only, those of :data:`CENTRAL_ONLY`, which follow here,
-            with ``central`` only.
+        trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`);
+            ``federated``: nodes with many records send noisy sums (:mod:`simulation.federation`). :data:`ALIEN` lists
+            the settings that do not go with each of them. Those of :data:`CENTRAL_ONLY` and :data:`FEDERATED_ONLY`
+            follow here.
         delta: δ of a curator's fit, as text or number.
         adjacency: which records are neighbours; None for ``change``, or what the method covers.
         division: how ε is divided; None for the default of :class:`aggregator.central.terms.FitTerms`.
         noise: kind of noise; None for the method's first.
         trim: share that trimmed means leave out at either end; None for the default.
+        nodes: number of nodes, to which the learning part is dealt at random, in equal shares.
+        sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
+        robust: rule in place of plain addition, as :func:`aggregator.nodes.robust.parse_rule` reads it; None for
+            addition.
     """
 
     epsilon: str | float
@@ -93,7 +111,7 @@ class Settings(NamedTuple):
     reduce: str = "none"
     reduce_fit: str = "pilot"
     ridge: float = 1e-3
-    postprocess: str = DEFAULT
+    postprocess: str = ""
     class_question: bool = True
     test_share: float | None = None
     folds: int | None = None
@@ -109,10 +127,15 @@ class Settings(NamedTuple):
     division: str | None = None
     noise: str | None = None
     trim: float | None = None
+    nodes: int | None = None
+    sensitivity: str = "global"
+    robust: str | None = None
 
 
 def checked(settings: Settings) -> Settings:
     """Check types and ranges that no later step checks. Integers of other types, such as numpy's, become int.
+
+    ``postprocess`` is never empty in the result.
 
     Raises:
         InputError: ``setting_invalid``, with the name of the first wrong setting.
@@ -124,10 +147,11 @@ def checked(settings: Settings) -> Settings:
         if not isinstance(getattr(settings, name), kinds):
             raise InputError("setting_invalid", f"{name} is {said}")
     settings = settings._replace(**_numbers(settings))
-    for name in LOCAL_ONLY if settings.trust == CENTRAL else CENTRAL_ONLY:
+    settings = settings._replace(postprocess=settings.postprocess or POSTPROCESS[settings.trust])
+    for name in ALIEN[settings.trust]:
         if getattr(settings, name) != Settings._field_defaults[name]:
             raise InputError("setting_invalid", f"{name} does not go with {settings.trust} trust; leave it out")
-    if settings.trust == CENTRAL:
+    if settings.trust != LOCAL:
         return settings
     settings = settings._replace(family=settings.family or DISCRETE)
     if settings.asking is not None:

@@ -21,7 +21,7 @@ from aggregator.tables import read_table
 from protocol.sums.adjacency import ADJACENCIES
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare
-from simulation.settings import CENTRAL, CENTRAL_ONLY, DEFAULT_TEST_SHARE, LOCAL, LOCAL_ONLY, TRUSTS, Settings
+from simulation.settings import ALIEN, CENTRAL, DEFAULT_TEST_SHARE, FEDERATED, LOCAL, POSTPROCESS, TRUSTS, Settings
 from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
@@ -30,12 +30,18 @@ if TYPE_CHECKING:
 
     from simulation.curator import PreparedFit
     from simulation.experiment import Trial
+    from simulation.federation.trials import PreparedFederation
     from simulation.preparing import Prepared
     from simulation.sweep import Point
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}
 """Option → name of its Python parameter, where the two differ."""
 _NO_INTERVAL = "not known"
+_NOT_KEPT = {
+    CENTRAL: "no budget counts the ε of a simulated fit; make a model to keep by hearsay budget and hearsay fit",
+    FEDERATED: "no ledger counts the ε of a simulated node; make one to keep with hearsay-edge node summarise",
+}
+"""Kind of trust → why a simulated model is not kept."""
 
 
 @click.command()
@@ -47,7 +53,8 @@ _NO_INTERVAL = "not known"
     type=click.Choice(TRUSTS),
     default=LOCAL,
     show_default=True,
-    help="local: devices answer with noise; central: a curator who sees the records fits them, as hearsay fit does.",
+    help="local: devices answer with noise; central: a curator who sees the records fits them, as hearsay fit does; "
+    "federated: nodes with many records each send noisy sums.",
 )
 @click.option(
     "--mechanism",
@@ -59,6 +66,11 @@ _NO_INTERVAL = "not known"
 @click.option("--division", type=click.Choice(DIVISIONS), help=f"Central: default {FitTerms('', 1).division}.")
 @click.option("--noise", help="Central: noise of a method with smooth sensitivity; default: its first.")
 @click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), help="Central: trimmed share; default 0.05.")
+@click.option("--nodes", type=click.IntRange(1), help="Federated: number of nodes, to which the records are dealt.")
+@click.option(
+    "--sensitivity", default="global", show_default=True, help="Federated: noise for global or smooth sensitivity."
+)
+@click.option("--robust", help="Federated: trimmed-mean:SHARE, median or krum:LIARS; default: plain addition.")
 @click.option("--answers", default="one", show_default=True, help="Answers per device: one, all, auto, a number.")
 @click.option("--schema", "schema_file", type=PATH, help="Schema; default: drafted from the data.")
 @click.option("--ask", help="Features to ask about, like odor,gill-size; default: as the schema says, or all.")
@@ -80,7 +92,11 @@ _NO_INTERVAL = "not known"
     "whose devices then do not answer; or train, of all who answer, as in papers, which is outside the guarantee.",
 )
 @click.option("--rho", "ridge", type=click.FloatRange(0), default=1e-3, show_default=True, help="Ridge of DCA.")
-@click.option("--postprocess", default=DEFAULT, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option(
+    "--postprocess",
+    default="",
+    help=f"One of {', '.join(POSTPROCESSES)}; default {DEFAULT}, federated {POSTPROCESS[FEDERATED]}.",
+)
 @click.option(
     "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
 )
@@ -146,11 +162,14 @@ def simulate(
     device verifies the signed model and classifies the test part with it.
 
     With --trust central a curator fits the learning part instead, at ε in all, and a device classifies the test part.
+    With --trust federated the learning part is dealt to --nodes at random, and each node sends noisy sums at ε for
+    adding or removing one record.
 
     \b
     Example:
       hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
       hearsay simulate adult.csv --label income --epsilon 0.5 --trust central --mechanism sums --folds 10
+      hearsay simulate adult.csv --label income --epsilon 1 --trust federated --nodes 100 --engine vector
       hearsay simulate mushroom.csv --label class --repeats 5 \\
           --sweep epsilon=0.5,1,2 --sweep mechanism=direct,oue --plot sweep.svg
     """  # noqa: D301
@@ -194,8 +213,7 @@ def _check_usage(
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
-    alien = [*LOCAL_ONLY, "ask"] if others["trust"] == CENTRAL else CENTRAL_ONLY
-    for name in alien:
+    for name in ALIEN[others["trust"]] if others["trust"] == LOCAL else (*ALIEN[others["trust"]], "ask"):
         option = {"asking": "design", "class_question": "no-class-question"}.get(name, name)
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE or option in swept:
             raise click.UsageError(f"--{option} does not go with --trust {others['trust']}", context)
@@ -207,12 +225,9 @@ def _check_usage(
         raise click.UsageError("--plot draws a --sweep", context)
     if out is not None and sweeps:
         raise click.UsageError("--out keeps the model of one simulation, not of a --sweep", context)
-    if out is not None and others["trust"] == CENTRAL:
-        raise click.UsageError(
-            "--out does not go with --trust central, since no budget counts the ε of a simulated fit; make a model to "
-            "keep by hearsay budget and hearsay fit",
-            context,
-        )
+    if out is not None and others["trust"] != LOCAL:
+        trust = others["trust"]
+        raise click.UsageError(f"--out does not go with --trust {trust}, since {_NOT_KEPT[trust]}", context)
 
 
 def _root_of(out: Path) -> Path:
@@ -229,7 +244,7 @@ def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
     return places
 
 
-def _print_notes(prepared: Sequence[Prepared | PreparedFit]) -> None:
+def _print_notes(prepared: Sequence[Prepared | PreparedFit | PreparedFederation]) -> None:
     """Print the notes and warnings of all simulations, each text once."""
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
         note(text)
@@ -303,7 +318,7 @@ def _facts(result: dict[str, Any]) -> dict[str, str]:
         **private,
         "not private": f"{result['accuracy_nonprivate']:.1%}",
         "largest class": f"{result['accuracy_majority']:.1%}",
-        **(_central_facts(result) if result.get("trust") == CENTRAL else _local_facts(result)),
+        **_FACTS[result.get("trust", LOCAL)](result),
     }
 
 
@@ -325,6 +340,24 @@ def _central_facts(result: dict[str, Any]) -> dict[str, str]:
         "tested on": f"{result['test_records']} records",
         "trials": str(result["trials"]),
     }
+
+
+def _federated_facts(result: dict[str, Any]) -> dict[str, str]:
+    smallest, largest = result["node_records"]
+    each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
+    rule = result["robust"] or "plain addition"
+    changed = f"{result['epsilon_change']:g}"
+    return {
+        "ε": f"{result['epsilon_total']:g} for adding or removing a record, {changed} for changing one",
+        "nodes": f"{result['nodes']} of {each} records, {result['summaries']} summaries in all",
+        "method": f"{rule} of {result['queries']} noisy vectors, {result['postprocess']}, {result['family']}",
+        "tested on": f"{result['test_records']} records",
+        "trials": str(result["trials"]),
+    }
+
+
+_FACTS = {LOCAL: _local_facts, CENTRAL: _central_facts, FEDERATED: _federated_facts}
+"""Kind of trust → the lines about its fleet, records or nodes."""
 
 
 def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from simulation.curator import PreparedFit
+    from simulation.federation.trials import PreparedFederation
     from simulation.preparing import Prepared
     from simulation.settings import Settings
 
@@ -43,6 +44,9 @@ SWEPT: Mapping[str, Callable[[str], Any]] = {
     "division": str,
     "noise": str,
     "trim": float,
+    "nodes": int,
+    "sensitivity": str,
+    "robust": str,
 }
 """Option → type of its value, for the options that may be swept."""
 
@@ -121,7 +125,7 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 
 
 def run_sweep(
-    prepared: Sequence[tuple[dict[str, str], Prepared | PreparedFit]],
+    prepared: Sequence[tuple[dict[str, str], Prepared | PreparedFit | PreparedFederation]],
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Point]:

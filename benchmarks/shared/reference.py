@@ -94,6 +94,11 @@ def central_cases() -> list[Case]:
     return _cases("central")
 
 
+def federated_cases() -> list[Case]:
+    """The rows of setting ``federated``. ``answers`` is the number of nodes in words, such as ``10 nodes``."""
+    return _cases("federated")
+
+
 def _cases(setting: str = "local") -> list[Case]:
     with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["setting"] == setting]
@@ -159,6 +164,12 @@ def mixed_data(name: str) -> tuple[pd.DataFrame, Schema]:
     schema = build_schema(Label(LABEL, sorted(_class_counts(entry))), features)
     parts = [read_table(FOLDER / "datasets" / part["file"]) for part in entry["files"].values()]
     return typed(pd.concat(parts, ignore_index=True), schema, missing=()), schema
+
+
+def training_rows(name: str) -> int | None:
+    """Number of rows of the predefined training part, the first rows of :func:`mixed_data`; None without such parts."""
+    files = json.loads((FOLDER / "datasets" / "schema.json").read_text("utf-8"))["datasets"][name]["files"]
+    return None if "train" not in files else len(read_table(FOLDER / "datasets" / files["train"]["file"]))
 
 
 def _values(column: dict[str, Any]) -> list[str]:

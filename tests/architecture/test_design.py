@@ -89,7 +89,7 @@ def test_what_is_planned_is_not_there():
     assert {name for name, _, _ in planned} & set(COMMANDS) == set()
     known = options_of(hearsay.get_command(click.Context(hearsay), "simulate"))
     [options] = [options for name, _, options in planned if name == "simulate"]
-    assert options == {"--nodes"}
+    assert options == {"--parties"}
     assert options & known == set()
 
 

@@ -14,7 +14,7 @@ from aggregator.central.methods.table import METHODS
 from aggregator.cli.app import hearsay
 from simulation import running, simulate_campaign
 from simulation.experiment import Trial
-from simulation.settings import CENTRAL_ONLY, LOCAL_ONLY, Settings
+from simulation.settings import ALIEN, Settings
 
 ROWS = 600
 
@@ -133,7 +133,7 @@ def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
         (("--division", "equal"), "--division"),
         (("--trim", "0.1"), "--trim"),
         (("--sweep", "noise=cauchy,gamma4"), "--noise"),
-        (("--trust", "federated"), "--trust"),
+        (("--trust", "vertical"), "--trust"),
     ],
 )
 def test_flags_of_the_other_trust_are_refused(records, arguments, option):
@@ -145,12 +145,14 @@ def test_flags_of_the_other_trust_are_refused(records, arguments, option):
 def test_python_refuses_settings_of_the_other_trust(records):
     others = {"answers": "all", "theta": "0.3", "class_question": False, "engine": "vector", "evaluate": True,
               "asking": "all", "approach": 3, "devices": 10, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
-              "division": "equal", "trim": 0.1}  # fmt: skip
-    assert set(others) == {*LOCAL_ONLY, *CENTRAL_ONLY} <= set(Settings._fields)
-    for name, value in others.items():
-        trust = "central" if name in LOCAL_ONLY else "local"
-        settings = {"epsilon": 1, "trust": trust, name: value}
-        assert reason(lambda given=settings: simulate_campaign(records, "label", **given)) == "setting_invalid", name
+              "division": "equal", "trim": 0.1, "nodes": 3, "sensitivity": "smooth", "robust": "median",
+              "mechanism": "sums"}  # fmt: skip
+    assert set(others) == {name for alien in ALIEN.values() for name in alien} <= set(Settings._fields)
+    for trust, alien in ALIEN.items():
+        for name in alien:
+            settings = {"epsilon": 1, "trust": trust, name: others[name]}
+            found = reason(lambda given=settings: simulate_campaign(records, "label", **given))
+            assert found == "setting_invalid", (trust, name)
 
 
 @pytest.mark.parametrize(

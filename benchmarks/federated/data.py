@@ -1,0 +1,134 @@
+"""Records of a data set as nodes see them, splits, and noisy totals by the simulation's vector engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.central.fitting import model_of
+from aggregator.central.records import Records
+from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
+from aggregator.publishing.nodes.campaigns import NodeParameters
+from benchmarks.shared.reference import mixed_data, training_rows
+from protocol.document import Header
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit, build_payload, parse_campaign
+from protocol.epsilon import micro_epsilon
+from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
+from protocol.schema import build_schema
+from simulation.federation.vector import deal, exact_sums, released, statistics_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.robust import Rule
+    from protocol.documents.campaign import Campaign
+    from protocol.schema import Schema
+
+    Integers = NDArray[np.int64]
+
+NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")
+LEFT_OUT = {"accelerometer": ("pctid",)}
+"""Columns that the reference leaves out: the paper used x, y and z of the accelerometer alone."""
+FLOOR_MICRO: int = NodeParameters._field_defaults["variance_floor_micro"]
+"""Smallest variance of a scaled number, in millionths: the default of campaigns for nodes."""
+TEST_SHARE = 10
+"""A random test part is one of so many parts."""
+_DAY = 86_400
+PERIOD = 20_000
+"""Number of the days since 1970 in which every simulated campaign runs."""
+
+
+class Split(NamedTuple):
+    """Row numbers of the learning part and of the test part: shape (n,) int64 and (m,) int64."""
+
+    learning: Integers
+    test: Integers
+
+
+class Data(NamedTuple):
+    """One data set.
+
+    Attributes:
+        name: its name.
+        schema: features and label with public bounds.
+        observed, recognised: codes and numbers of the rows, for sums and for scoring.
+        labels: shape (rows,) int64, class codes.
+        training: number of rows of the predefined training part, which are the first ones; None without such parts.
+    """
+
+    name: str
+    schema: Schema
+    observed: EncodedFrame
+    recognised: EncodedFrame
+    labels: Integers
+    training: int | None
+
+    @classmethod
+    def load(cls, name: str) -> Data:
+        """Read the data set ``name``."""
+        frame, schema = mixed_data(name)
+        kept = [feature for feature in schema.features if feature.name not in LEFT_OUT.get(name, ())]
+        schema = build_schema(schema.label, kept)
+        labels = label_codes(frame, schema.label, substitute=True)
+        return cls(name, schema, observe(frame, schema), recognise(frame, schema), labels, training_rows(name))
+
+    def split(self, rng: np.random.Generator) -> Split:
+        """The predefined parts; without these a random tenth of the rows for tests."""
+        rows = len(self.labels)
+        if self.training is not None:
+            return Split(np.arange(self.training), np.arange(self.training, rows))
+        order = rng.permutation(rows)
+        return Split(order[rows // TEST_SHARE :], order[: rows // TEST_SHARE])
+
+    def campaign(self, epsilon: str, most: int = MAX_RECORDS // (1 << 16)) -> Campaign:
+        """A campaign for nodes, unsigned. ``most``: largest number of records of a node."""
+        micro = micro_epsilon(epsilon)
+        payload = build_payload(
+            Header("federated", 1, PERIOD * _DAY, PERIOD * _DAY, (PERIOD + 9) * _DAY),
+            self.schema,
+            (),
+            epsilon_micro=micro,
+            purpose="a benchmark",
+            contact="nobody",
+            time_precision=_DAY,
+            min_batch_size=1,
+            fit=Fit(GAUSSIAN if self.schema.numeric else DISCRETE, "floored", FLOOR_MICRO),
+            nodes=NodeTerms("nodes", most, micro, GLOBAL),
+        )
+        return parse_campaign(payload)
+
+    def exact(
+        self, campaign: Campaign, rows: Integers, nodes: int, rng: np.random.Generator, owners: Integers | None = None
+    ) -> Integers:
+        """The exact sums of N nodes: shape (N, M) int64.
+
+        Args:
+            campaign: says what is summed.
+            rows: shape (n,) int64, row numbers of the records.
+            nodes: N.
+            rng: deals the records to nodes.
+            owners: shape (n,) int64, the node of every record; None deals the records at random.
+        """
+        encoded = EncodedFrame(self.observed.codes[rows], self.observed.numbers[rows])
+        owners = deal(len(rows), nodes, rng) if owners is None else owners
+        return exact_sums(released_vectors(campaign), encoded, self.labels[rows], owners, nodes)
+
+    @property
+    def records(self) -> Records:
+        """All rows as records of a curator, for the centralised rival."""
+        return Records(self.schema, self.labels, self.observed.codes, self.observed.numbers, {}, ())
+
+    def accuracy(self, statistics: Statistics, postprocess: str, test: Integers) -> float:
+        """Share of the test rows that a model of the statistics classifies rightly."""
+        encoded = EncodedFrame(self.recognised.codes[test], self.recognised.numbers[test])
+        scores = model_of(statistics, postprocess).scores_of(encoded)
+        return float((scores.argmax(axis=1) == self.labels[test]).mean())
+
+
+def noisy_statistics(
+    exact: Integers, campaign: Campaign, rng: np.random.Generator, rule: Rule | None = None
+) -> Statistics:
+    """Statistics of the sums of nodes, shape (N, M) int64, after every node has added its noise."""
+    return statistics_of(released(exact, campaign, rng), campaign, PERIOD, rule)

@@ -1,0 +1,219 @@
+"""Trials of nodes: records are dealt to N nodes at random, the nodes' noisy sums make a model, a device classifies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.models.baselines import fit_majority, fit_plain_family
+from aggregator.models.encoding import MISSING, label_codes, observe
+from aggregator.models.scoring import Model
+from aggregator.nodes.robust import parse_rule
+from aggregator.publishing.models import publish_model
+from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
+from edge_sdk import Device
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.epsilon import MICRO, micro_epsilon
+from protocol.errors import InputError
+from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
+from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES
+from simulation.experiment import Trial
+from simulation.federation import nodes as real
+from simulation.federation import vector
+from simulation.running import accuracies, randomness_of, run_trials, simulated_workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pandas as pd
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.publishing.workspace import Workspace
+    from protocol.documents.campaign import Campaign
+    from protocol.schema import Schema
+    from simulation.design import Design
+    from simulation.running import Randomness
+    from simulation.settings import Settings
+    from simulation.splits import Division, Split
+
+
+class PreparedFederation(NamedTuple):
+    """A simulation of nodes that is ready to run.
+
+    Attributes:
+        settings: the settings, with a number of nodes.
+        frame: the records, with the value types of the schema.
+        design: how to make the schema.
+        division: how to choose the test people.
+        notes, warnings: texts for the analyst, to be read before the results.
+    """
+
+    settings: Settings
+    frame: pd.DataFrame
+    design: Design
+    division: Division
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def run(
+        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[dict[str, Any], list[Trial]]:
+        """Run the simulation. Returns the summary and all trials, which do not keep their models.
+
+        With equal seeds the test people and pilots are those of the other kinds of trust.
+
+        Args:
+            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
+                entropy of the operating system.
+            progress: called with (repetitions done, repetitions).
+
+        Raises:
+            InputError, PolicyError: the records can not be divided, or no model can be made.
+        """
+        randomness = randomness_of(self.settings.seed, split_seed)
+        campaigns: list[Campaign] = []
+        with simulated_workspace(randomness) as workspace:
+
+            def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
+                raw = _campaign_bytes(workspace, schema, self.settings, len(people), number, randomness.now)
+                campaigns.append(parse_campaign(read_envelope(raw, "campaign").payload))
+                return _trial(workspace, raw, campaigns[-1], split._replace(people=people), self.settings, randomness)
+
+            trials = run_trials(
+                self.frame,
+                self.design,
+                self.division,
+                randomness,
+                trial,
+                repeats=self.settings.repeats,
+                progress=progress,
+            )
+        return self._summary(trials, campaigns[0]), trials
+
+    def _summary(self, trials: list[Trial], campaign: Campaign) -> dict[str, Any]:
+        """Means of the accuracies, ε of one summary for both adjacencies, and the settings."""
+        settings = self.settings
+        assert settings.nodes is not None
+        assert campaign.nodes is not None
+        rejected: dict[str, int] = {}
+        for trial in trials:
+            for reason, count in trial.rejected.items():
+                rejected[reason] = rejected.get(reason, 0) + count
+        changed = CHANGE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
+        records = trials[0].devices
+        return {
+            "trust": "federated",
+            **accuracies(trials, settings.repeats),
+            "epsilon_total": campaign.epsilon_micro / MICRO,
+            "epsilon_change": cost_micro(campaign, changed) / MICRO,
+            "queries": len(released_vectors(campaign)),
+            "nodes": settings.nodes,
+            "node_records": [records // settings.nodes, -(-records // settings.nodes)],
+            "sensitivity": campaign.nodes.sensitivity,
+            "robust": settings.robust,
+            "postprocess": settings.postprocess,
+            "family": campaign.fit.family,
+            "engine": settings.engine,
+            "records": records,
+            "test_records": trials[0].test_records,
+            "repeats": settings.repeats,
+            "trials": len(trials),
+            "summaries": sum(trial.reports for trial in trials),
+            "rejected": rejected,
+        }
+
+
+def check_federation(settings: Settings, design: Design) -> None:
+    """Refuse settings that no campaign for nodes can have. Run before any record is read.
+
+    Raises:
+        InputError: ``setting_invalid``: no number of nodes, or a kind of noise that the vector engine can not draw;
+            ``robust_invalid``, ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
+    """
+    if settings.nodes is None:
+        raise InputError("setting_invalid", "federated trust needs a number of nodes (--nodes)")
+    if settings.sensitivity != GLOBAL and settings.engine == "vector":
+        raise InputError("setting_invalid", "noise for smooth sensitivity goes with engine device only")
+    if settings.robust is not None:
+        parse_rule(settings.robust)
+    randomness = randomness_of(0)
+    with simulated_workspace(randomness) as workspace:
+        _campaign_bytes(workspace, design.template_schema(), settings, 1, 0, randomness.now)
+
+
+def _campaign_bytes(
+    workspace: Workspace, schema: Schema, settings: Settings, records: int, number: int, now: int
+) -> bytes:
+    """Sign a campaign with a list of nodes of its own. A node may have twice the records of an equal share.
+
+    Args:
+        workspace: signs.
+        schema: of the records.
+        settings: the settings.
+        records: number of records of all nodes.
+        number: number of the trial, which names the list.
+        now: time of signing.
+    """
+    assert settings.nodes is not None
+    micro = micro_epsilon(settings.epsilon)
+    most = 2 * -(-records // settings.nodes)
+    parameters = NodeParameters(
+        "simulation",
+        micro,
+        NodeTerms(f"nodes {number}", most, micro, settings.sensitivity),
+        settings.family or (GAUSSIAN if schema.numeric else DISCRETE),
+        postprocess=settings.postprocess,
+    )
+    return publish_node_campaign(workspace, schema, parameters, now)
+
+
+def _trial(
+    workspace: Workspace,
+    campaign_bytes: bytes,
+    campaign: Campaign,
+    split: Split,
+    settings: Settings,
+    randomness: Randomness,
+) -> Trial:
+    """Deal the learning part to nodes, make the model of their sums, and let a device classify the test part.
+
+    Raises:
+        InputError: ``no_labels``: no test record has a known label; or no model can be made.
+        PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
+    """
+    found = _gather(workspace, campaign_bytes, campaign, split.people, settings, randomness)
+    now = randomness.now
+    raw = publish_model(workspace, found, campaign_bytes, now, postprocess=settings.postprocess, foretell=None)
+    with Device.open(None, trust=workspace.root_bytes, clock=lambda: now, entropy=randomness.entropy) as device:
+        accuracy = Model.of(device.install(raw).model).accuracy(split.test)
+    return Trial(
+        accuracy=accuracy,
+        accuracy_nonprivate=fit_plain_family(split.people, campaign.schema, campaign.fit).accuracy(split.test),
+        accuracy_majority=fit_majority(split.people, campaign.schema).accuracy(split.test),
+        devices=len(split.people),
+        reports=settings.nodes or 0,
+        rejected=dict(found.rejected),
+        test_records=int((label_codes(split.test, campaign.schema.label) != MISSING).sum()),
+    )
+
+
+def _gather(
+    workspace: Workspace,
+    campaign_bytes: bytes,
+    campaign: Campaign,
+    people: pd.DataFrame,
+    settings: Settings,
+    randomness: Randomness,
+) -> Statistics:
+    """Statistics of the nodes' noisy sums, by the engine of the settings."""
+    assert settings.nodes is not None
+    rule = None if settings.robust is None else parse_rule(settings.robust)
+    owners = vector.deal(len(people), settings.nodes, randomness.noise)
+    if settings.engine == "device":
+        return real.gather(workspace, campaign_bytes, campaign, people, owners, settings.nodes, randomness, rule)
+    labels = label_codes(people, campaign.schema.label, substitute=True)
+    exact = vector.exact_sums(
+        released_vectors(campaign), observe(people, campaign.schema), labels, owners, settings.nodes
+    )
+    values = vector.released(exact, campaign, randomness.noise)
+    return vector.statistics_of(values, campaign, campaign.period_at(randomness.now), rule)

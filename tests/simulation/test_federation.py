@@ -1,0 +1,218 @@
+"""``hearsay simulate --trust federated``: both engines agree, seeds repeat, flags of other kinds are refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from support.failures import reason
+
+from aggregator.cli.app import hearsay
+from aggregator.models.encoding import label_codes, observe
+from edge_sdk.node.release import noisy_sums
+from edge_sdk.node.sums import ExactSums
+from protocol.document import Header
+from protocol.documents.campaign import GAUSSIAN, Fit, build_payload, parse_campaign
+from protocol.features import Categorical, Numeric
+from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors
+from protocol.schema import FROM_RECORD, Label, build_schema
+from protocol.sums.vectors import laplace_variance
+from simulation import simulate_campaign
+from simulation.experiment import records_of
+from simulation.federation import vector
+
+ROWS = 600
+DAY = 86_400
+
+
+def people(rows=ROWS, seed=1):
+    """Records with a category and a number that both tell the class, and some missing numbers."""
+    generator = np.random.default_rng(seed)
+    kind = generator.integers(0, 2, rows)
+    odor = np.array(["n", "f"])[np.where(generator.random(rows) < 0.9, kind, 1 - kind)]
+    width = np.clip(generator.normal(3 + 4 * kind, 1), 0.1, 9.9).round(2)
+    return pd.DataFrame({"odor": odor, "width": width, "label": np.array(["e", "p"])[kind]})
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "a.csv"
+    people().to_csv(path, index=False)
+    return path
+
+
+def simulate(data, *arguments):
+    given = ["simulate", str(data), "--label", "label", "--trust", "federated", *map(str, arguments)]
+    return CliRunner().invoke(hearsay, given)
+
+
+def result_of(data, *arguments):
+    result = simulate(data, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("engine", ["device", "vector"])
+def test_both_engines_learn(records, engine):
+    found = result_of(records, "--epsilon", 30, "--nodes", 5, "--engine", engine, "--seed", 1)
+    assert found["accuracy"] > 0.85
+    assert (found["trust"], found["nodes"], found["node_records"], found["summaries"]) == ("federated", 5, [86, 87], 5)
+    assert (found["epsilon_total"], found["epsilon_change"], found["rejected"]) == (30, 60, {})
+    assert found["postprocess"] == "floored"
+
+
+def test_a_seed_fixes_everything_and_engines_have_the_same_test_people(records):
+    options = ("--epsilon", 5, "--nodes", 3, "--seed", 4)
+    first, second = (result_of(records, *options, "--engine", "device") for _ in range(2))
+    assert first == second
+    other = result_of(records, *options, "--engine", "vector")
+    assert other["accuracy_nonprivate"] == first["accuracy_nonprivate"]
+
+
+def test_more_nodes_at_one_epsilon_add_noise(records):
+    swept = simulate(
+        records, "--engine", "vector", "--sweep", "nodes=1,400", "--sweep", "epsilon=0.5,50", "--repeats", 4,
+        "--seed", 1, "--json",
+    )  # fmt: skip
+    points = json.loads(swept.stdout)["points"]
+    found = {(point["setting"]["nodes"], point["setting"]["epsilon"]): point["accuracy"] for point in points}
+    assert found["1", "0.5"] > found["400", "0.5"] + 0.1
+    assert found["1", "50"] > 0.85
+
+
+@pytest.mark.parametrize("rule", ["trimmed-mean:0.2", "median", "krum:1"])
+def test_robust_rules(records, rule):
+    found = result_of(records, "--epsilon", 50, "--nodes", 8, "--robust", rule, "--engine", "vector", "--seed", 1)
+    assert found["robust"] == rule
+    assert found["accuracy"] > 0.8
+
+
+def test_the_text_says_both_costs(records):
+    shown = simulate(records, "--epsilon", 4, "--nodes", 7, "--engine", "vector", "--seed", 1).stdout
+    assert "4 for adding or removing a record, 8 for changing one" in shown
+    assert "7 of 61 to 62 records" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("--nodes", 0), "--nodes"),
+        (("--nodes", 2, "--mechanism", "sums"), "--mechanism does not go"),
+        (("--nodes", 2, "--answers", "all"), "--answers does not go"),
+        (("--nodes", 2, "--delta", "1e-6"), "--delta does not go"),
+        (("--nodes", 2, "--out", "m.hsm"), "no ledger counts"),
+    ],
+)
+def test_options_of_other_kinds_of_trust_are_refused(records, arguments, text):
+    found = simulate(records, "--epsilon", 1, *arguments)
+    assert found.exit_code == 2
+    assert text in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, "setting_invalid"),
+        ({"nodes": 2, "robust": "mode"}, "robust_invalid"),
+        ({"nodes": 2, "robust": "median", "engine": "vector"}, "nodes_too_few"),
+        ({"nodes": 2, "sensitivity": "smooth", "engine": "vector"}, "setting_invalid"),
+        ({"nodes": 2, "postprocess": "magic"}, "postprocess_unknown"),
+        ({"nodes": 2, "epsilon": "0.000001"}, "invalid_campaign"),
+        ({"nodes": 2, "family": "auto"}, "family_unknown"),
+        ({"nodes": 2.5}, "setting_invalid"),
+    ],
+)
+def test_settings_that_do_not_fit(records, settings, expected):
+    given = {"epsilon": 1, "trust": "federated", **settings}
+    assert reason(lambda: simulate_campaign(records, "label", **given)) == expected
+
+
+def campaign_of(epsilon_micro=1_000_000, most=1000):
+    """A campaign for nodes with a category, a number with a substitute and one that may be missing."""
+    features = [
+        Categorical("odor", ["n", "f"], substitute=0),
+        Numeric("width", "0", "10", [0], substitute=0),
+        Numeric("depth", "-1", "1", [0], substitute=None),
+    ]
+    schema = build_schema(Label("label", ["e", "p"]), features)
+    return parse_campaign(
+        build_payload(
+            Header("n", 1, DAY, DAY, 9 * DAY),
+            schema,
+            (),
+            epsilon_micro=epsilon_micro,
+            purpose="a test",
+            contact="nobody",
+            time_precision=DAY,
+            min_batch_size=1,
+            fit=Fit(GAUSSIAN, "floored", 100),
+            nodes=NodeTerms("nodes", most, epsilon_micro, GLOBAL),
+        )
+    )
+
+
+def test_the_vector_engine_has_the_exact_sums_of_real_nodes():
+    campaign, frame = campaign_of(), people(101)
+    depth = np.random.default_rng(3).normal(0, 0.6, 101)
+    frame["depth"] = np.where(depth > 1, np.nan, depth)
+    frame.loc[5:9, "odor"] = "?"
+    frame.loc[3:4, "label"] = "unknown"
+    owners = vector.deal(101, 4, np.random.default_rng(1))
+    assert sorted(Counter(owners.tolist()).values()) == [25, 25, 25, 26]
+    subjects = released_vectors(campaign)
+    labels = label_codes(frame, campaign.schema.label, substitute=True)
+    found = vector.exact_sums(subjects, observe(frame, campaign.schema), labels, owners, 4)
+    for node in range(4):
+        own = ExactSums(campaign.schema, subjects)
+        part = frame[owners == node]
+        own.add_all([{**record, "label": label} for record, label in records_of(part, "label")], FROM_RECORD)
+        assert found[node].tolist() == list(own.totals)
+
+
+def agrees(found, of_rate):
+    """Whether the shares of −4 … 4 are those of discrete Laplace noise of this rate, within 5 standard errors."""
+    q = np.exp(-of_rate)
+    expected = (1 - q) / (1 + q) * q ** np.abs(np.arange(-4, 5))
+    errors = np.sqrt(expected * (1 - expected) / len(found))
+    shares = [(found == value).mean() for value in range(-4, 5)]
+    return bool((np.abs(shares - expected) < 5 * errors).all())
+
+
+def test_the_noise_is_discrete_laplace():
+    """With a free seed, a false alarm in about 10⁵ runs. A rate that is off by 5 % is rejected."""
+    draws = 200_000
+    found = vector.discrete_laplace(Fraction(7, 10), (draws,), np.random.default_rng(1))
+    assert agrees(found, 0.7)
+    assert not agrees(found, 0.735)
+    large = vector.discrete_laplace(Fraction(1, 10**7), (draws,), np.random.default_rng(2)).astype(float)
+    assert large.var() == pytest.approx(laplace_variance(Fraction(1, 10**7)), rel=0.05)
+
+
+def test_what_nodes_send_is_in_its_public_range():
+    campaign = campaign_of(most=1)
+    subjects = released_vectors(campaign)
+    exact = np.full((3, sum(subject.size for subject in subjects)), 1 << 50)
+    found, start = vector.released(exact, campaign, np.random.default_rng(1)), 0
+    for subject, (_, high) in zip(subjects, ranges(campaign), strict=True):
+        assert (found[:, start : start + subject.size] == high).all()
+        start += subject.size
+
+
+def test_both_engines_have_noise_of_one_law():
+    """Mean and mean size of the noise of every number, over 400 nodes of each engine: within 5 standard errors."""
+    campaign = campaign_of()
+    zeros = np.zeros((400, sum(subject.size for subject in released_vectors(campaign))), np.int64)
+    noise = vector.released(zeros, campaign, np.random.default_rng(5))
+    real = np.array(
+        [noisy_sums(campaign, [0] * zeros.shape[1], 1_000_000, bytes([n % 256, n // 256]) * 16) for n in range(400)]
+    )
+    for place in range(zeros.shape[1]):
+        spread = np.sqrt(noise[:, place].var() / 400 + real[:, place].var() / 400)
+        assert abs(noise[:, place].mean() - real[:, place].mean()) < 5 * spread
+        ratio = np.abs(noise[:, place]).mean() / np.abs(real[:, place]).mean()
+        assert 0.7 < ratio < 1.43  # the standard error of its logarithm is 0.07
