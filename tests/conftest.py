@@ -1,8 +1,12 @@
-"""Settings of all tests: how properties are searched, and that no test waits for the disk.
+"""Settings of all tests: how properties are searched, a curator's noise, and that no test waits for the disk.
 
 Property tests have no deadline, and the same examples for everyone. ``make test`` takes a quarter of the examples of
 ``--hypothesis-profile=deep``, which ``make test-all`` runs; ``.ci/run`` takes half of them (``half``);
 ``--hypothesis-profile=explore`` looks for new ones.
+
+The noise of private fits and pilots of a curator comes from a stream with the test's name as its seed, so that a test
+which passed once passes again. ``HEARSAY_TEST_SEED`` in the environment, any text, tries other seeds. Commands that run
+in processes of their own draw from the operating system.
 
 A flush to the disk is left out, since only a power cut could tell: the tests of power cuts put a disk of their own in
 its place, and the tests that watch flushes a function of their own.
@@ -11,6 +15,7 @@ its place, and the tests that watch flushes a function of their own.
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 
 import pytest
@@ -18,6 +23,10 @@ from hypothesis import settings
 
 import edge_sdk.storage.database
 from aggregator.central import budget_store
+from aggregator.central.curating import fit_records
+from aggregator.central.pilots.binning import bin_records
+from aggregator.central.pilots.projecting import project_records
+from aggregator.choosing.from_private_pilot import design_records
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("half", deadline=None, derandomize=True, max_examples=50)
@@ -38,6 +47,17 @@ def _without_flushes() -> None:
 
 
 _without_flushes()
+
+NOISE = random.Random()
+for _function in (bin_records, design_records, fit_records, project_records):
+    _function.__kwdefaults__["random_bytes"] = NOISE.randbytes
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Begin the stream of a curator's noise anew. pytest-xdist puts a group's name behind that of the test."""
+    NOISE.seed(os.environ.get("HEARSAY_TEST_SEED", "") + item.nodeid.partition("@")[0])
+
 
 MANY = 100
 LONGEST_NAME = 80
