@@ -23,11 +23,10 @@ from aggregator.estimates.sums import NoisySum, of_sums
 from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
-from protocol.nodes.smooth import variance_of_squares
-from protocol.nodes.terms import SMOOTH, released_vectors, sensitivity, shares, terms_of
-from protocol.questions import MOMENT, SQUARE
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import SMOOTH, released_vectors, shares, terms_of
+from protocol.questions import MOMENT
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
-from protocol.sums.vectors import laplace_variance, rate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -172,11 +171,8 @@ def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
         campaign: a campaign for nodes.
         epsilon_micro: ε that the summary states, in millionths.
     """
-    kind = terms_of(campaign).sensitivity
     return [
-        variance_of_squares(share)
-        if kind == SMOOTH and subject.power == SQUARE
-        else laplace_variance(rate(share, sensitivity(subject, kind)))
+        noise_variance(campaign, subject, share)
         for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True)
     ]
 

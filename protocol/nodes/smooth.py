@@ -19,12 +19,16 @@ from typing import TYPE_CHECKING
 
 from protocol import SCALE
 from protocol.epsilon import MICRO
+from protocol.nodes.terms import SMOOTH, sensitivity, terms_of
 from protocol.noise.calibration import calibrated
 from protocol.noise.student import StudentT
+from protocol.questions import MOMENT, SQUARE
 from protocol.sums.vectors import laplace_variance, rate
 
 if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
     from protocol.noise.calibration import Calibration
+    from protocol.questions import Subject
 
 _LEAST_RECORDS = 3
 
@@ -59,3 +63,17 @@ def variance_of_squares(share: int) -> float:
     k, spread = float(calibration(share).multiplier), variance_of_sums(share)
     bound = 48 * k**2 * SCALE**2 + 4 * spread + (5 * spread**2 + spread) / (least_records(share) * SCALE) ** 2
     return max(bound, laplace_variance(rate(share, SCALE)))
+
+
+def noise_variance(campaign: Campaign, subject: Subject, share: int) -> float:
+    """The variance of the noise of one number of a released vector; of sums of squares by ``smooth`` an upper bound.
+
+    Args:
+        campaign: a campaign for nodes, of either sensitivity.
+        subject: of the vector.
+        share: ε' of the vector in millionths.
+    """
+    kind = terms_of(campaign).sensitivity
+    if kind == SMOOTH and (subject.kind, subject.power) == (MOMENT, SQUARE):
+        return variance_of_squares(share)
+    return laplace_variance(rate(share, sensitivity(subject, kind)))

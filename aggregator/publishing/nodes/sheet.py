@@ -23,10 +23,10 @@ from aggregator.publishing.privacy import (
 from protocol import SCALE, allowance
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
-from protocol.nodes.terms import cost_micro, released_vectors, shares
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
 from protocol.questions import MOMENT
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, SENSITIVITIES
-from protocol.sums.vectors import laplace_variance, rate
+from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
@@ -38,11 +38,12 @@ class VectorLoss(NamedTuple):
     Attributes:
         name: what is summed, in words.
         size: number of integers in the vector.
-        sensitivity: Δ, the largest change of the sums by one added or removed record, in counts; sums of numbers have
-            the unit of one scaled number.
+        sensitivity: Δ, the largest change of the sums by one added or removed record, or by new features of one record
+            if the campaign's sensitivity is ``smooth``; in counts, sums of numbers in units of one scaled number.
         epsilon_micro: ε_q in millionths.
         deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``.
-        losses: adjacency → exact privacy loss, in nats.
+            With ``smooth`` an upper bound for sums of squares.
+        losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
     """
 
     name: str
@@ -112,23 +113,24 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
         epsilon_micro: ε that the summary states, in millionths; None for the campaign's ε.
     """
     names = [feature.name for feature in found.schema.observed]
+    micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
+    booked, kind = _booked(found, micro), terms_of(found).sensitivity
     vectors = []
     for subject, share in zip(released_vectors(found), shares(found, epsilon_micro), strict=True):
         by_adjacency = SENSITIVITIES[subject.kind, subject.power]
         unit = SCALE if subject.kind == MOMENT else 1
-        base = by_adjacency[ADD_REMOVE]
+        base = sensitivity(subject, kind)
         vectors.append(
             VectorLoss(
                 subject_text(subject, names),
                 subject.size,
                 Fraction(base, unit),
                 share,
-                sqrt(laplace_variance(rate(share, base))) / unit,
-                {name: Fraction(share * by_adjacency[name], MICRO * base) for name in ADJACENCIES},
+                sqrt(noise_variance(found, subject, share)) / unit,
+                {name: Fraction(share * by_adjacency[name], MICRO * base) for name in booked},
             )
         )
-    micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
-    return NodeSheet(tuple(vectors), micro, _booked(found, micro))
+    return NodeSheet(tuple(vectors), micro, booked)
 
 
 def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
