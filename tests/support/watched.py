@@ -18,6 +18,16 @@ class Watched(bytes):
         Watched.steps += 1 + max(0, (stop if place < 0 else place) - start)
         return place
 
+    def rfind(self, what, start=0, stop=None):
+        stop = len(self) if stop is None else min(stop, len(self))
+        place = super().rfind(what, start, stop)
+        Watched.steps += 1 + max(0, stop - (start if place < 0 else place))
+        return place
+
+    def endswith(self, suffix):
+        Watched.steps += 1
+        return super().endswith(suffix)
+
     def __getitem__(self, key):
         found = super().__getitem__(key)
         Watched.steps += len(found) if isinstance(key, slice) else 1
