@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x4873796E
 """``application_id`` of the file, "Hsyn"."""
 VERSION = 1
+SYNCHRONOUS = "EXTRA"
+JOURNAL = "TRUNCATE"
 BUSY_SECONDS = 60.0
 ACCEPTED = "accepted"
 REPLAYED_REASON = "summary_replayed"
@@ -97,8 +99,8 @@ class Database:
 
     def _prepare(self, *, make: bool) -> None:
         self._run("PRAGMA trusted_schema = OFF")
-        self._run("PRAGMA journal_mode = TRUNCATE")
-        self._run("PRAGMA synchronous = EXTRA")
+        self._run(f"PRAGMA journal_mode = {JOURNAL}")
+        self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
         if make:
             with self.transaction():
                 if not self._run("SELECT 1 FROM sqlite_master"):
