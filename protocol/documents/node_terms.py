@@ -13,7 +13,6 @@ from protocol.document import read_field, read_integer, read_text
 from protocol.documents.asked import check_groups_asked
 from protocol.epsilon import MICRO, PrivacyLoss
 from protocol.errors import DocumentError, InputError
-from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +107,8 @@ def parse_nodes(
 
 def _released(schema: Schema, family: str) -> list[Subject]:
     """Subjects of the released vectors of a campaign for nodes; its groups and their number are checked."""
+    from protocol.sums.vectors import summed_subjects  # imported here, since devices never need it
+
     problem = ""
     try:
         subjects = summed_subjects(schema, family)
@@ -130,6 +131,8 @@ def node_loss(schema: Schema, family: str, epsilon_micro: int) -> PrivacyLoss:
         epsilon_micro: ε of the summary in millionths.
     """
     from fractions import Fraction
+
+    from protocol.sums.vectors import summed_subjects
 
     vectors = len(summed_subjects(schema, family))
     return PrivacyLoss(Fraction(1), Fraction(epsilon_micro // vectors * vectors, MICRO))

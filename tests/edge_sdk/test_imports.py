@@ -36,3 +36,26 @@ print(device.install(publisher.model()).predict({{"odor": "f"}}))
 """
     result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
     assert (result.stdout, result.stderr) == ("p\n", "")
+
+
+def test_a_device_loads_nothing_of_nodes(tmp_path):
+    """Only :class:`edge_sdk.Node`, and a campaign for nodes, load what nodes need."""
+    code = """
+import sys
+sys.path.insert(0, "tests")
+from edge_sdk import Device
+from support.publisher import NOW, Publisher
+publisher = Publisher()
+device = Device.open(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
+campaign = device.enrol(publisher.campaign())
+device.report(campaign.id, {"odor": "n", "width": 2.0}, label="e")
+device.drain(sys.argv[1] + "/out.hsr")
+device.status()
+rooms = "protocol.nodes", "protocol.sums.vectors", "edge_sdk.node"
+of_nodes = lambda: [name for name in sys.modules if name.startswith(rooms)]
+print(of_nodes())
+from edge_sdk import Node
+print(len(of_nodes()) > 2)
+"""
+    result = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert (result.stdout, result.stderr) == ("[]\nTrue\n", "")
