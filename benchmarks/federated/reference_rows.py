@@ -157,24 +157,22 @@ def targets(options: argparse.Namespace) -> bool:
 def like_votes(options: argparse.Namespace) -> bool:
     """The rows of votes, on splits like the reference's. Returns whether every row holds."""
     data, drawn = Data.load("votes"), 0
-
-    def like() -> Iterator[Split]:
-        nonlocal drawn
-        for split in random_splits(data, options.seed):
-            drawn += 1
-            if LIKE_VOTES[0] < without_noise(data, split) < LIKE_VOTES[1]:
-                yield split
-
-    splits = like()
+    alike: list[Split] = []
+    for split in random_splits(data, options.seed):
+        drawn += 1
+        if LIKE_VOTES[0] < without_noise(data, split) < LIKE_VOTES[1]:
+            alike.append(split)
+        if len(alike) == options.repeats:
+            break
     good = True
     for case in federated_cases():
         if case.data == "votes":
             nodes = int(case.answers.split()[0])
-            found = accuracies(data, case.epsilon_total, nodes, ["printed"], options.repeats, splits)
+            found = accuracies(data, case.epsilon_total, nodes, ["printed"], options.repeats, iter(alike))
             row = Found(case, found["printed"], 0.0)
             good &= row.verdict == "="
             print(row.line(), flush=True)
-    print(f"{drawn} random splits drawn")
+    print(f"{drawn} random splits drawn, of which {len(alike)} are like the reference's")
     return good
 
 
