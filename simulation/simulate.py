@@ -18,7 +18,7 @@ from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
-from protocol.sums.adjacency import ADJACENCIES
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare
 from simulation.settings import ALIEN, CENTRAL, DEFAULT_TEST_SHARE, FEDERATED, LOCAL, POSTPROCESS, TRUSTS, Settings
@@ -346,9 +346,13 @@ def _federated_facts(result: dict[str, Any]) -> dict[str, str]:
     smallest, largest = result["node_records"]
     each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
     rule = result["robust"] or "plain addition"
-    changed = f"{result['epsilon_change']:g}"
+    total, changed = f"{result['epsilon_total']:g}", f"{result['epsilon_change']:g}"
+    if result["adjacency"] == ADD_REMOVE:
+        cost = f"{total} for adding or removing a record, {changed} for changing one"
+    else:
+        cost = f"{total} for changing the features of a record, not its label"
     return {
-        "ε": f"{result['epsilon_total']:g} for adding or removing a record, {changed} for changing one",
+        "ε": cost,
         "nodes": f"{result['nodes']} of {each} records, {result['summaries']} summaries in all",
         "method": f"{rule} of {result['queries']} noisy vectors, {result['postprocess']}, {result['family']}",
         "tested on": f"{result['test_records']} records",

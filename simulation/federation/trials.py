@@ -16,7 +16,7 @@ from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
-from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from simulation.experiment import Trial
 from simulation.federation import nodes as real
 from simulation.federation import vector
@@ -91,7 +91,11 @@ class PreparedFederation(NamedTuple):
         return self._summary(trials, campaigns[0]), trials
 
     def _summary(self, trials: list[Trial], campaign: Campaign) -> dict[str, Any]:
-        """Means of the accuracies, ε of one summary for both adjacencies, and the settings."""
+        """Means of the accuracies, ε of one summary, and the settings.
+
+        ``epsilon_total`` is for neighbours by ``adjacency``. ``epsilon_change`` is for a changed record; with smooth
+        sensitivity its label stays.
+        """
         settings = self.settings
         assert settings.nodes is not None
         assert campaign.nodes is not None
@@ -99,12 +103,14 @@ class PreparedFederation(NamedTuple):
         for trial in trials:
             for reason, count in trial.rejected.items():
                 rejected[reason] = rejected.get(reason, 0) + count
-        changed = CHANGE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
+        is_global = campaign.nodes.sensitivity == GLOBAL
+        changed = CHANGE if is_global else CHANGE_FEATURES
         records = trials[0].devices
         return {
             "trust": "federated",
             **accuracies(trials, settings.repeats),
             "epsilon_total": campaign.epsilon_micro / MICRO,
+            "adjacency": ADD_REMOVE if is_global else CHANGE_FEATURES,
             "epsilon_change": cost_micro(campaign, changed) / MICRO,
             "queries": len(released_vectors(campaign)),
             "nodes": settings.nodes,

@@ -98,6 +98,13 @@ def test_the_text_says_both_costs(records):
     assert "7 of 61 to 62 records" in shown
 
 
+def test_smooth_sensitivity_states_what_it_covers(records):
+    options = ("--epsilon", 20, "--nodes", 2, "--sensitivity", "smooth", "--seed", 1)
+    found = result_of(records, *options)
+    assert (found["adjacency"], found["epsilon_change"], found["sensitivity"]) == ("change-features", 20, "smooth")
+    assert "20 for changing the features of a record" in simulate(records, *options).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
