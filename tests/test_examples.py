@@ -137,3 +137,13 @@ def test_the_sensor_refuses_wrong_files_in_one_line_without_a_cell(tmp_path, tex
         main["main"](main["_measurements"](path), "label", tmp_path / "out")
     assert str(refused.value).startswith(reason)
     assert "4,25" not in str(refused.value)
+
+
+@pytest.mark.slow
+def test_clinics_without_an_aggregator_end_with_equal_sums(tmp_path):
+    command = [sys.executable, "-W", "error", EXAMPLES / "gossip" / "run.py", tmp_path / "clinics"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "every clinic has the same file of 12 summaries" in done.stdout
+    assert done.stdout.endswith("12 clinics know the same sums, none off by more than 0\n")
+    assert len({(tmp_path / "clinics" / f"{number}.hsn").read_bytes() for number in range(12)}) == 1

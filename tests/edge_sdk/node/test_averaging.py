@@ -293,3 +293,16 @@ def test_damaged_states_are_refused() -> None:
     for damaged in (b"", stored[:-1], canonical.pack(["hearsay averaging state 1", [], []]), canonical.pack(3)):
         with pytest.raises(DocumentError, match="malformed"):
             AveragingPeer.from_bytes(damaged, NAMES)
+
+
+def test_messages_have_the_bytes_of_the_formats() -> None:
+    first, second = pair()
+    offer = first.offer(NAMES[1])
+    units = [10 << 64, -3 << 64, 1 << 64]
+    head = [[bytes(range(32)), 7, 1, 2], NAMES[0], NAMES[1], 1]
+    body = b"".join(each.to_bytes(16, "big", signed=True) for each in units)
+    assert offer == canonical.pack(["hearsay averaging 1", "offer", *head, body])
+    moved = [-3 << 64, (11 << 64) // 2, -(1 << 63)]
+    body = b"".join(each.to_bytes(16, "big", signed=True) for each in moved)
+    head = [[bytes(range(32)), 7, 1, 2], NAMES[1], NAMES[0], 1]
+    assert second.answer(offer) == canonical.pack(["hearsay averaging 1", "reply", *head, body])
