@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from aggregator import Model, open_store
-from edge_sdk import Device
+from edge_sdk import Device, Node
 from protocol.errors import InputError
 
 pytestmark = pytest.mark.xdist_group("examples")  # each example runs once
@@ -105,6 +105,28 @@ def test_the_sensors_take_a_file_of_rows(tmp_path):
     assert done.stdout.startswith("1500 windows, 4 numbers each; 300 of them are the pilot\n")
 
 
+@pytest.mark.slow
+def test_three_nodes_and_an_aggregator_learn_from_records_that_stay(tmp_path):
+    """In 7 runs the accuracy was 90.7 % to 92.1 %; the most frequent outcome gets 75 %."""
+    folder = tmp_path / "clinics"
+    command = [sys.executable, "-W", "error", EXAMPLES / "nodes" / "run.py", folder]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("cost each patient ε = 2\n") == 3
+    assert float(re.search(r"no clinic: ([\d.]+)%", done.stdout)[1]) > 85
+    assert len(list((folder / "www" / "reports").glob("*.hsn"))) == 3
+    with Node.open(folder / "north.state") as node:
+        assert node.status().spent_micro == 2_000_000
+
+
+def test_the_readme_of_the_nodes_names_what_is_there():
+    readme = (EXAMPLES / "nodes" / "README.md").read_text("utf-8")
+    source = (EXAMPLES / "nodes" / "run.py").read_text("utf-8")
+    named = re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)
+    assert named == ["admit", "install", "ask", "summarise", "learn", "use"]
+    assert all(f"\ndef {name}(" in source for name in named)
+
+
 def test_the_readme_of_the_sensors_names_what_is_there():
     readme = (EXAMPLES / "sensor" / "README.md").read_text("utf-8")
     source = (EXAMPLES / "sensor" / "run.py").read_text("utf-8")
@@ -114,7 +136,7 @@ def test_the_readme_of_the_sensors_names_what_is_there():
 
 
 def test_every_example_is_tested_here_or_in_a_file_of_its_own():
-    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["loop", "mqtt", "quickstart", "sensor"]
+    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["loop", "mqtt", "nodes", "quickstart", "sensor"]
     assert all((Path(__file__).parent / f"test_{name}.py").exists() for name in ("loop", "mqtt"))
 
 
