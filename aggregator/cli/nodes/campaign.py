@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     type=click.Choice(["global", "smooth"]),
     default="global",
     show_default=True,
-    help="How noise is calibrated; smooth covers fewer kinds of neighbours.",
+    help="How noise is calibrated: smooth covers changed features of a record alone (docs/federated.md).",
 )
 @click.option(
     "--family",

@@ -185,6 +185,5 @@ def print_node_sheet(sheet: NodeSheet) -> None:
     rows.append(["total", sheet.numbers, "", "", *(f"{float(sheet.total(name)):.9g}" for name in shown)])
     columns = ["released vector", "numbers", "Δ", "noise SD", *(f"ε, {IN_WORDS[name]}" for name in shown)]
     print_table(columns, rows, columns[1:])
-    print_facts({"declared": f"ε = {format_micro(sheet.declared_micro)} for {IN_WORDS[shown[0]]}"})
-    print_facts({"books": cost_text(sheet)})
+    print_facts({"declared": f"ε = {format_micro(sheet.declared_micro)}", "a node books": cost_text(sheet)})
     click.echo("a summary spends no more than a node books" if sheet.holds else "A SUMMARY SPENDS MORE THAN IT BOOKS")

@@ -1,10 +1,11 @@
 """What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
 
 Each summary releases Q vectors of integers. Every vector has the same part ε_q = ⌊ε/Q⌋ of the campaign's ε, in
-millionths, and discrete Laplace noise of rate ε_q/Δ, where Δ is the sensitivity for adding or removing one record. The
-loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency.
+millionths, and discrete Laplace noise of rate ε_q/Δ. Of the sensitivity ``global`` Δ is for adding or removing one
+record; the loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency. The
+sensitivity ``smooth`` covers changed features of a record alone, and sums of squares have other noise that loses ε_q.
 
-Source: docs/math.md, section 5.
+Source: docs/math.md, section 5; docs/decisions/0077.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ def usual_cost(found: Campaign) -> int:
 
 def node_warnings(found: Campaign) -> tuple[str, ...]:
     """Warnings for the signer and reader of a campaign for nodes; empty texts where there is nothing to warn of."""
-    return (_high(found), _limits(found))
+    return (_uncovered(found), _high(found), _limits(found))
 
 
 def warning_of(found: Campaign) -> str:
@@ -165,15 +166,24 @@ def warning_of(found: Campaign) -> str:
     return "; ".join(filter(None, (*node_warnings(found), refusal_warning(found.schema))))
 
 
+def _uncovered(found: Campaign) -> str:
+    """A warning that nodes refuse noise that does not cover changed records; otherwise empty."""
+    if CHANGE in _booked(found, found.epsilon_micro):
+        return ""
+    return (
+        "a summary covers changed features of a record, and neither a changed label nor a record more or less: nodes "
+        'refuse the campaign (adjacency_uncovered) unless their owner\'s policy says node_adjacency = "change-features"'
+    )
+
+
 def _high(found: Campaign) -> str:
     """A warning of an ε that hides next to nothing; otherwise empty."""
     cost = usual_cost(found)
     if cost <= HIGH_EPSILON_MICRO:
         return ""
-    return (
-        f"ε = {format_micro(found.epsilon_micro)} for one record more or less is ε = {format_micro(cost)} for a "
-        "changed record; above 20 it hides next to nothing of a record"
-    )
+    twice = CHANGE in _booked(found, found.epsilon_micro)
+    more = f" for one record more or less is ε = {format_micro(cost)} for a changed record" if twice else ""
+    return f"ε = {format_micro(found.epsilon_micro)}{more}; above 20 it hides next to nothing of a record"
 
 
 def _limits(found: Campaign) -> str:
@@ -181,7 +191,7 @@ def _limits(found: Campaign) -> str:
     cost = usual_cost(found)
     if cost > allowance.PERIOD_MICRO:
         return (
-            f"a node whose owner set no limits refuses this campaign: a summary costs ε = {format_micro(cost)} for a "
-            f"changed record, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
+            f"a node whose owner set no limits refuses this campaign: its ledger would count ε = {format_micro(cost)} "
+            f"for a summary, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
         )
     return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, "a node")

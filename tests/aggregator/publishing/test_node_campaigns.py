@@ -127,10 +127,22 @@ def test_what_does_not_divide_is_not_spent(work):
 
 def test_warnings_speak_of_changed_records(work):
     assert usual_cost(make(work).campaign) == 2 * MICRO
-    assert node_warnings(make(work, epsilon=1).campaign) == ("", "")
-    _, limits = node_warnings(make(work, epsilon=3).campaign)
-    assert "costs ε = 6 for a changed record" in limits
-    high, _ = node_warnings(make(work, epsilon=11).campaign)
+    assert node_warnings(make(work, epsilon=1).campaign) == ("", "", "")
+    _, _, limits = node_warnings(make(work, epsilon=3).campaign)
+    assert "would count ε = 6 for a summary" in limits
+    _, high, _ = node_warnings(make(work, epsilon=11).campaign)
     assert "ε = 22 for a changed record" in high
-    _, pace = node_warnings(make(work, epsilon=2, period="6h").campaign)
+    _, _, pace = node_warnings(make(work, epsilon=2, period="6h").campaign)
     assert pace.startswith("a node whose owner set no limits answers 1 of the 4 periods")
+
+
+def test_smooth_sensitivity_books_changed_features_alone_and_says_so(work):
+    found = make(work, sensitivity="smooth").campaign
+    sheet = node_sheet(found)
+    assert sheet.booked_micro == {"change-features": MICRO}
+    assert [vector.losses["change-features"] for vector in sheet.vectors] == [0, *[Fraction(1, 4)] * 3]
+    assert [vector.sensitivity for vector in sheet.vectors] == [1, 2, 2, 1]
+    assert sheet.vectors[3].deviation > sheet.vectors[2].deviation > sheet.vectors[0].deviation
+    assert sheet.holds
+    uncovered, _, _ = node_warnings(found)
+    assert 'node_adjacency = "change-features"' in uncovered
