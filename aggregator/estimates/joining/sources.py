@@ -77,6 +77,7 @@ def join(
         disjoint: True if no device answered in two sources. Always so if all campaigns are of one series.
         fit: how a model is made from the estimates; by default as all campaigns say.
         postprocess: name of the post-processing in place of the campaigns', which may then differ; not with ``fit``.
+            The variance floor is then the largest of the campaigns': the one for the noisiest source.
 
     Returns:
         Statistics about the features that any source asked about, in the order of the stated schema, and the test.
@@ -86,7 +87,7 @@ def join(
             parts; ``schema_differs``, stated labels, features or projections differ (a campaign for nodes may state
             some of the features only); ``groups_differ``, two parts ask
             about one feature in different groups; ``source_repeated``, two parts contain the same campaign;
-            ``fit_differs``, the campaigns say different fits and none is given;
+            ``fit_differs``, the campaigns say different fits and none is given, or also different families;
             ``not_joinable``, the campaigns evaluate different models, or a mechanism states no variance.
     """
     in_series = of_one_series(parts)
@@ -94,9 +95,15 @@ def join(
     disjoint = disjoint or in_series
     schema, parts = _aligned(parts)
     parts = of_one_form(parts)
-    fits = [part.fit if postprocess is None else part.fit._replace(postprocess=postprocess) for part in parts]
+    fits = [part.fit for part in parts]
+    if postprocess is not None:
+        floor = max(each.variance_floor_micro for each in fits)
+        fits = [each._replace(postprocess=postprocess, variance_floor_micro=floor) for each in fits]
     if fit is None and any(one != fits[0] for one in fits):
-        raise InputError("fit_differs", "the campaigns differ in how a model is made; say which way is meant")
+        raise InputError(
+            "fit_differs",
+            "the campaigns differ in how a model is made; say --postprocess; families must agree",
+        )
     asked: dict[Subject, list[QuestionEstimate]] = {}
     for part in _apart(parts, disjoint=disjoint):
         for subject, questions in _by_subject(part.questions).items():

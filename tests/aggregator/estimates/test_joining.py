@@ -243,6 +243,11 @@ def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
     with pytest.raises(InputError, match=r"^fit_differs"):
         join([one, third], one_population=True)
     assert join([one, third], one_population=True, fit=one.fit).statistics.fit == one.fit
+    floors = [replace(each, fit=each.fit._replace(variance_floor_micro=floor)) for each, floor in ((one, 9), (third, 5))]
+    with pytest.raises(InputError, match=r"^fit_differs"):
+        join(floors, one_population=True)
+    settled = join(floors, one_population=True, postprocess="simplex").statistics.fit
+    assert (settled.postprocess, settled.variance_floor_micro) == ("simplex", 9)
     with pytest.raises(InputError, match=r"^not_joinable"):
         join([one, estimate(campaign._replace(model=bytes(32)), Tally.zero(campaign))], one_population=True)
 
