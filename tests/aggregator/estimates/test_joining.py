@@ -243,7 +243,9 @@ def test_a_join_needs_a_declaration_one_schema_and_every_campaign_once():
     with pytest.raises(InputError, match=r"^fit_differs"):
         join([one, third], one_population=True)
     assert join([one, third], one_population=True, fit=one.fit).statistics.fit == one.fit
-    floors = [replace(each, fit=each.fit._replace(variance_floor_micro=floor)) for each, floor in ((one, 9), (third, 5))]
+    floors = [
+        replace(each, fit=each.fit._replace(variance_floor_micro=floor)) for each, floor in ((one, 9), (third, 5))
+    ]
     with pytest.raises(InputError, match=r"^fit_differs"):
         join(floors, one_population=True)
     settled = join(floors, one_population=True, postprocess="simplex").statistics.fit
