@@ -78,10 +78,19 @@ class Found(NamedTuple):
 
 
 def accuracies(
-    data: Data, epsilon: str, nodes: int, postprocess: Sequence[str], repeats: int, splits: Iterator[Split]
+    data: Data,
+    epsilon: str,
+    nodes: int,
+    postprocess: Sequence[str],
+    repeats: int,
+    splits: Iterator[Split],
+    noise_seed: int | None = None,
 ) -> dict[str, list[float]]:
-    """Accuracies of every post-processing on the same noisy sums, a new split and new noise each time."""
-    campaign, rng = data.campaign(epsilon), np.random.default_rng()
+    """Accuracies of every post-processing on the same noisy sums, a new split and new noise each time.
+
+    ``noise_seed`` fixes which node has which record, and the noise; None takes entropy of the operating system.
+    """
+    campaign, rng = data.campaign(epsilon), np.random.default_rng(noise_seed)
     found: dict[str, list[float]] = {name: [] for name in postprocess}
     for _ in range(repeats):
         split = next(splits)
