@@ -183,7 +183,7 @@ class Campaign(NamedTuple):
     def privacy_loss(self) -> PrivacyLoss:
         """Exact worst privacy loss of one period, in nats: of all answers of a device, or of a node's summary.
 
-        Of a summary: for adding or removing one record.
+        Of a summary: for adding or removing one record; with the sensitivity ``smooth`` for changing its features.
         """
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)

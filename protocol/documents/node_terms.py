@@ -123,7 +123,9 @@ def _released(schema: Schema, family: str) -> list[Subject]:
 
 
 def node_loss(schema: Schema, family: str, epsilon_micro: int) -> PrivacyLoss:
-    """Exact worst loss of a node's summary, in nats, for adding or removing one record: Q·⌊ε/Q⌋.
+    """Exact worst loss of a node's summary, in nats: Q·⌊ε/Q⌋.
+
+    The loss is for adding or removing one record; with the sensitivity ``smooth`` for changing the features of one.
 
     Args:
         schema: of the records, with its groups.

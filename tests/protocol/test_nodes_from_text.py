@@ -7,15 +7,17 @@ from hashlib import sha256
 
 import pytest
 from nacl import bindings, exceptions
-from support.nodes import NODE_KEYS
+from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
 from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from vectors import nodes_from_text as text
 from vectors import runner
 
+from aggregator.nodes.totals import Totals
 from protocol.document import Header
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, seal
 from protocol.nodes.node_list import build_node_list
+from protocol.nodes.summary import read_summary
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith(("nodes/", "summaries/"))}
 KINDS = {"classes": "class", "cells": "cell", "presence": "present", "sums": "moment", "squares": "moment"}
@@ -47,11 +49,9 @@ def facts(raw):
 @pytest.mark.parametrize("case", [each for each in named("released_ranges") if "expect" in each.values[0]])
 def test_vectors_and_ranges(case):
     campaign, vectors = facts(case["campaign"])
-    count, epsilon = len(vectors), case["epsilon_micro"]
-    found = [
-        [KINDS[kind], length, epsilon // count, *text.bounds(kind, epsilon, count, campaign.nodes.max_records)]
-        for kind, length in vectors
-    ]
+    count, epsilon, terms = len(vectors), case["epsilon_micro"], campaign.nodes
+    ends = [text.bounds(kind, epsilon, count, terms.max_records, terms.sensitivity) for kind, _ in vectors]
+    found = [[KINDS[kind], length, epsilon // count, *pair] for (kind, length), pair in zip(vectors, ends, strict=True)]
     assert found == case["expect"]
 
 
@@ -118,6 +118,42 @@ def test_lists_are_written_alike():
     assert text.list_payload("wards", 3, NOW, NOW, NOW + DAY * 9, publics) == payload
     raw = text.envelope(text.NODES, payload, CAMPAIGN_KEY.public, CAMPAIGN_KEY.sign)
     assert raw == Publisher().sign("nodes", payload) == seal(text.NODES.decode(), payload, [CAMPAIGN_KEY])
+
+
+def test_the_statistics_id_of_totals():
+    """Written from docs/formats.md, section 5, against the aggregator's totals."""
+    campaign = node_campaign()
+    raws = [
+        summary_of(campaign, 0, 1),
+        summary_of(campaign, 1, 2, epsilon_micro=200_000),
+        summary_of(campaign, 0, 5, PERIOD + 1),
+    ]
+    bodies = [text.payload_fault(text.parts_of(raw)[0])[1] for raw in raws]
+    epsilons = sorted({body["epsilon_micro"] for body in bodies})
+    periods = sorted({body["period"] for body in bodies})
+    packed = [
+        text.binary(campaign.id),
+        text.integer(len({body["node"] for body in bodies})),
+        array([array([text.integer(one), text.integer(count("epsilon_micro", one, bodies))]) for one in epsilons]),
+        array([array([text.integer(one), text.text(str(records(one, bodies)))]) for one in periods]),
+        array([text.text(str(sum(numbers))) for numbers in zip(*(body["sums"] for body in bodies), strict=True)]),
+    ]
+    total = Totals.of(campaign, [read_summary(raw)[1] for raw in raws]).total()
+    assert total.statistics_id == sha256(b"hearsay total of nodes' summaries v1" + array(packed)).digest()
+
+
+def array(items):
+    assert len(items) < 16
+    return bytes([0x90 + len(items)]) + b"".join(items)
+
+
+def count(key, value, bodies):
+    return sum(body[key] == value for body in bodies)
+
+
+def records(period, bodies):
+    """The first vector has two classes."""
+    return sum(sum(body["sums"][:2]) for body in bodies if body["period"] == period)
 
 
 def test_the_vectors_of_the_page():

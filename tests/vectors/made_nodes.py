@@ -158,6 +158,11 @@ def _ranges(cases: Collection) -> None:
     ends = [[-reach, 1000 + reach]] * 3 + [[-1000 * s - wide, 1000 * s + wide], [-wide, 1000 * s + wide]]
     expect = [[*one, 200_000, *pair] for one, pair in zip(five, ends, strict=True)]
     _range(cases, "ranges_of_a_number_that_may_be_missing", missing, 1_000_000, expect=expect)
+    smooth = signed(nodes={**MAP, "sensitivity": "smooth"})
+    wide, heavy = 4 * 128 * s, 4 * 131_072 * s
+    ends = [[-256, 1256], [-512, 1512], [-1000 * s - wide, 1000 * s + wide], [-heavy, 1000 * s + heavy]]
+    expect = [[*one, 250_000, *pair] for one, pair in zip(four, ends, strict=True)]
+    _range(cases, "ranges_of_smooth", smooth, 1_000_000, expect=expect)
     _range(cases, "ranges_above_the_epsilon", signed(), 1_000_001, reason="epsilon_invalid")
     _range(cases, "ranges_below_the_least", signed(), 99_999, reason="epsilon_invalid")
     _range(cases, "ranges_of_a_campaign_for_devices", PUBLISHER.campaign(), 10**6, reason="campaign_for_devices")

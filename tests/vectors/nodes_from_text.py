@@ -330,11 +330,15 @@ def vectors(family: str, classes: int, features: Sequence[tuple[str, int, bool]]
     return found + [("sums", classes) for _ in numbers] + [("squares", classes) for _ in numbers]
 
 
-def bounds(kind: str, epsilon_micro: int, count: int, most: int) -> tuple[int, int]:
-    """The range of a vector: ε of the summary, Q and max_records."""
+def bounds(kind: str, epsilon_micro: int, count: int, most: int, sensitivity: str = "global") -> tuple[int, int]:
+    """The range of a vector: ε of the summary, Q, max_records and the campaign's sensitivity."""
     share = epsilon_micro // count
     delta = S if kind in ("sums", "squares") else 1
-    reach = -((-64 * 10**6 * delta) // share)
+    tail = 64
+    if sensitivity == "smooth":
+        delta = {"classes": 1, "cells": 2, "presence": 2, "sums": 2 * S, "squares": S}[kind]
+        tail = 2**17 if kind == "squares" else 64
+    reach = -((-tail * 10**6 * delta) // share)
     if kind == "sums":
         return -(most * S + reach), most * S + reach
     return -reach, (most * S if kind == "squares" else most) + reach
