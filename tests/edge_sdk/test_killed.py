@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from support.faults import nodes
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
 from support.faults.shim import break_scenario, build
@@ -24,6 +25,8 @@ TURNS = ("EIO", "ENOSPC", "restart")
 DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
 """Random power cuts per kill point, for ``make faults``."""
 SEEDS = ("--seeds", DEEP or "1")
+OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain", "node ack", "node sync"]
+"""A node's steps are a device's but for the making of a summary and of files, so not all acts are always broken."""
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
 
 
@@ -32,7 +35,7 @@ def shim(tmp_path_factory):
     return build(tmp_path_factory.mktemp("shim"))
 
 
-@pytest.mark.parametrize("name", ACTS)
+@pytest.mark.parametrize("name", [*ACTS, *OF_NODES])
 def test_no_broken_act_breaks_a_promise(shim, name):
     found = break_scenario(shim, name, *OPTIONS)[name]
     assert found["violations"] == []
@@ -69,6 +72,20 @@ CAUGHT_BY = {
     "drain forgets": ("drain", "kill"),
     "unsettled": ("report", "restart"),
 }
+
+
+@pytest.mark.parametrize(
+    ("name", "scenario", "way"),
+    [
+        ("two transactions", "node summarise", "kill"),
+        ("less synchronisation", "node summarise", "kill"),
+        ("drain forgets", "node drain", "kill"),
+        ("no flush of folders", "node sync", "kill"),
+        ("node draws noise anew", "node summarise", "restart"),
+    ],
+)
+def test_a_node_that_is_wrong_is_found_out(shim, name, scenario, way):
+    assert break_scenario(shim, scenario, "--ways", way, "--first", "--mutate", name)[scenario]["violations"] != []
 
 
 @pytest.mark.parametrize("name", MUTATIONS)

@@ -127,8 +127,7 @@ class CuratorHarness(Harness):
         state = self.life.budget.state()
         return {"name": state.name, "total": state.total.epsilon_micro, "data": len(state.data)}
 
-    @staticmethod
-    def _seen_in(tree: dict[str, bytes | None]) -> set[Any]:
+    def _seen_in(self, tree: dict[str, bytes | None]) -> set[Any]:
         del tree
         return set()
 

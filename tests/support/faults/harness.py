@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.errors import HearsayError
 from support.faults.disk import MARK, WRITE, Call, Disk, read_log, read_tree, write_tree
 from support.faults.lives import SCENARIOS, Life, Scenario, folders, summary, warm_up
-from support.faults.verdict import examine, seen_in
+from support.faults.verdict import examine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -61,7 +61,8 @@ class Harness:
     """Breaks one scenario of a device. ``root`` is an empty folder; ``seeds`` random power cuts per kill point.
 
     A subclass breaks something else (:mod:`support.faults.curator`): it gives its scenarios, its life, and the methods
-    ``_summary``, ``_is_open``, ``_seen_in`` and ``_examine``.
+    ``_summary``, ``_is_open``, ``_seen_in`` and ``_examine``. A node's harness (:mod:`support.faults.nodes`) has
+    only another life.
     """
 
     scenarios: Mapping[str, Scenario] = SCENARIOS
@@ -95,10 +96,10 @@ class Harness:
     def _is_open(self) -> bool:
         return self.life.device is not None
 
-    @staticmethod
-    def _seen_in(tree: dict[str, bytes | None]) -> set[Any]:
+    def _seen_in(self, tree: dict[str, bytes | None]) -> set[Any]:
         """What others may have seen in these files; AssertionError if a file is not whole."""
-        return seen_in(tree)
+        seen: set[Any] = self.life.seen_in(tree)
+        return seen
 
     def _examine(self, visible: set[Any]) -> list[str]:
         """Restart on the remaining files. Returns the broken promises."""

@@ -85,7 +85,15 @@ def documents() -> dict[str, bytes]:
 
 
 class Life:
-    """A device and its folder. The public methods without arguments are the steps that scenarios name."""
+    """A device and its folder. The public methods without arguments are the steps that scenarios name.
+
+    Attributes:
+        suffix: how the names of sealed files end.
+        cost_micro: what one answered period costs, in millionths of ε.
+    """
+
+    suffix = ".hsr"
+    cost_micro = EPSILON_MICRO
 
     def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
         self.root = root
@@ -112,19 +120,44 @@ class Life:
         (self.root / "now").write_text(str(NOW + DAY))
 
     def _tell(self, name: str, campaign: bytes, raw: bytes) -> None:
-        with (self.root / name).open("ab") as file:
-            for each in said(campaign, raw):
-                file.write(each.campaign + each.raw)
+        with (self.root / name).open("a") as file:
+            file.write(f"{campaign.hex()} {raw.hex()}\n")
 
     def told(self, name: str) -> set[Said]:
-        """The recorded reports that were ``returned`` by the device or ``received`` by others."""
+        """The recorded answers that were ``returned`` by the device or ``received`` by others."""
         path = self.root / name
-        raw = path.read_bytes() if path.exists() else b""
-        length = 32 + RECORD_BYTES
+        lines = path.read_text().splitlines() if path.exists() else []
+        pairs = (map(bytes.fromhex, line.split()) for line in lines)
+        return {each for campaign, raw in pairs for each in self.said(campaign, raw)}
+
+    # What the answers are -----------------------------------------------------------------------------
+
+    @property
+    def documents(self) -> dict[str, bytes]:
+        """All documents that the publisher signs in this life."""
+        return documents()
+
+    @staticmethod
+    def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
+        """The answers in the bytes that the device returned."""
+        return said(campaign, raw)
+
+    @staticmethod
+    def said_in_file(content: bytes) -> Iterator[Said]:
+        """The answers in a sealed file; AssertionError if the file is not whole."""
+        return said_in_batches(content)
+
+    def seen_in(self, tree: Mapping[str, bytes | None]) -> set[Said]:
+        """The answers in finished files. Another program may have copied these files.
+
+        Raises:
+            AssertionError: a file is not whole.
+        """
         return {
             each
-            for start in range(0, len(raw), length)
-            for each in said(raw[start : start + 32], raw[start + 32 : start + length])
+            for path, content in tree.items()
+            if content is not None and path.endswith(self.suffix) and not Path(path).name.startswith(".")
+            for each in self.said_in_file(content)
         }
 
     # Steps --------------------------------------------------------------------------------------------
@@ -132,7 +165,7 @@ class Life:
     def open(self) -> None:
         """A program starts."""
         self.close()
-        self.device = Device.open(self.state, trust=documents()["root 1"], **self._surroundings())
+        self.device = Device.open(self.state, trust=self.documents["root 1"], **self._surroundings())
 
     def _surroundings(self) -> dict[str, Any]:
         """The device's clock and surroundings in tests. Entropy comes from ``os.urandom``, which the shim can break."""
@@ -144,10 +177,10 @@ class Life:
             self.device = None
 
     def enrol(self) -> None:
-        self.device.enrol(documents()["campaign 1"])
+        self.device.enrol(self.documents["campaign 1"])
 
     def enrol_next(self) -> None:
-        self.device.enrol(documents()["campaign 2"])
+        self.device.enrol(self.documents["campaign 2"])
 
     def enrol_series(self) -> None:
         """Enrol in two campaigns of one series, in which a device answers once."""
@@ -177,17 +210,17 @@ class Life:
                     raise
 
     def drain(self) -> None:
-        self.device.drain(self.out / f"{len(list(self.out.iterdir()))}.hsr")
+        self.device.drain(self.out / f"{len(list(self.out.iterdir()))}{self.suffix}")
 
     def send(self) -> None:
         """Someone comes by and takes a copy of every batch file."""
-        for path in self.out.glob("*.hsr"):
-            for each in said_in_batches(path.read_bytes()):
+        for path in self.out.glob(f"*{self.suffix}"):
+            for each in self.said_in_file(path.read_bytes()):
                 self._tell("received", each.campaign, each.raw)
 
     def ack(self) -> None:
         """Acknowledge the sent files. A file whose process died before noting the seal is unknown and sealed again."""
-        for path in sorted(self.out.glob("*.hsr")):
+        for path in sorted(self.out.glob(f"*{self.suffix}")):
             try:
                 self.device.ack(path)
             except HearsayError as error:
@@ -239,7 +272,7 @@ class Life:
             "models/mushrooms.hsm": "model 2",
         }.items():
             (self.server / place).parent.mkdir(parents=True, exist_ok=True)
-            (self.server / place).write_bytes(documents()[document])
+            (self.server / place).write_bytes(self.documents[document])
 
     def sync(self) -> None:
         """Fetch new documents and send waiting batches. A refusal is raised as an error."""

@@ -6,30 +6,13 @@ a stated bound dropped and counted; no document is partly installed; and the dev
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.errors import HearsayError
-from support.faults.lives import EPSILON_MICRO, Life, Said, Scenario, said_in_batches, summary
+from support.faults.lives import Life, Said, Scenario, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from edge_sdk.status import Status
-
-
-def seen_in(tree: Mapping[str, bytes | None]) -> set[Said]:
-    """The reports in finished batch files. Another program may have copied these files.
-
-    Raises:
-        AssertionError: a file is not whole.
-    """
-    return {
-        each
-        for path, content in tree.items()
-        if content is not None and path.endswith(".hsr") and not Path(path).name.startswith(".")
-        for each in said_in_batches(content)
-    }
 
 
 def examine(life: Life, scenario: Scenario, before: dict, whole: dict, visible: set[Said]) -> list[str]:
@@ -81,15 +64,17 @@ def _promises(
     """
     device = life.device
     ledger = {(line.id, line.period): line.epsilon_micro for line in device.history()}
-    fresh = life.root / f"fresh {when}.hsr"
+    fresh = life.root / f"fresh {when}{life.suffix}"
     device.drain(fresh)
-    kept = set(said_in_batches(fresh.read_bytes())) if fresh.exists() else set()
-    seen_in({str(path): path.read_bytes() for path in life.out.glob("*.hsr")})  # whole, whatever was lost
+    kept = set(life.said_in_file(fresh.read_bytes())) if fresh.exists() else set()
+    life.seen_in(
+        {str(path): path.read_bytes() for path in life.out.glob(f"*{life.suffix}")}
+    )  # whole, whatever was lost
     returned, received = life.told("returned"), life.told("received") | _on_server(life)
     everything = visible | returned | received | kept
     periods = {(each.campaign, each.period) for each in everything}
     problems = []
-    if len(periods) * EPSILON_MICRO > status.spent_micro:
+    if len(periods) * life.cost_micro > status.spent_micro:
         problems.append(f"answered {len(periods)} periods and counts only {status.spent_micro} as spent")
     if series and len(periods) > 1:
         problems.append(f"answered {len(periods)} periods of one series")
@@ -112,7 +97,7 @@ def _promises(
 def _on_server(life: Life) -> set[Said]:
     """The reports that have arrived at the server of ``sync``."""
     reports = life.server / "reports"
-    return seen_in({str(path): path.read_bytes() for path in reports.glob("*")}) if reports.exists() else set()
+    return life.seen_in({str(path): path.read_bytes() for path in reports.glob("*")}) if reports.exists() else set()
 
 
 def _documents(now: dict, before: dict, whole: dict, *, several: bool) -> list[str]:
@@ -134,14 +119,14 @@ def _works_on(life: Life, before: Status, *, series: bool) -> list[str]:
         life.report_series()
     if answers:
         life.report()
-        path = life.root / "last.hsr"
+        path = life.root / f"last{life.suffix}"
         device.drain(path)
         if device.ack(path) < 1:
             problems.append("the next day's batch was not acknowledged")
     life.rotate()
     life.install_next()
     status = device.status()
-    if status.spent_micro != before.spent_micro + EPSILON_MICRO * answers:
+    if status.spent_micro != before.spent_micro + life.cost_micro * answers:
         problems.append("the next day's report was not counted")
     if answers and status.spooled:
         problems.append("the next day's batch was not acknowledged as a whole")
