@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge_sdk.cli import node
 from edge_sdk.cli.files import PROVISIONING, read_document, read_file
 from edge_sdk.cli.records import read_record
 from edge_sdk.device import Device
@@ -75,6 +76,7 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
         "id": campaign.id.hex(),
         "words": to_words(campaign.id),
         "epsilon_per_period": format_micro(campaign.epsilon_micro),
+        **({} if campaign.nodes is None else node.shown_costs(campaign)),
         "ended": campaign.ended,
     }
 

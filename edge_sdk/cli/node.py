@@ -148,14 +148,24 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
         _note(f"the campaign expects at most {campaign.nodes.max_records} records; larger sums were cut off")
 
 
-def _shown(found: Summarised, campaign: Campaign) -> dict[str, Any]:
+def shown_costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
+    """What a summary costs for each kind of neighbours: ``epsilon_add_remove`` and others → ε as text.
+
+    Args:
+        campaign: a campaign for nodes.
+        epsilon_micro: ε of the summary in millionths; None for the campaign's.
+    """
     from edge_sdk.explaining.nodes import costs
 
+    return {f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, epsilon_micro).items()}
+
+
+def _shown(found: Summarised, campaign: Campaign) -> dict[str, Any]:
     return {
         "period": found.period,
         "summarised_before": found.repeated,
         "bytes": len(found.raw),
-        **{f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, found.epsilon_micro).items()},
+        **shown_costs(campaign, found.epsilon_micro),
         "epsilon_counted_as_spent": format_micro(found.cost_micro),
         "next_period_at": found.next_at,
     }

@@ -137,13 +137,14 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
         often, seen = ", at most once", "report"
         whole = "  A device that answers it answers no other campaign of the series, so the series then costs no more."
     cost = [f"Cost: ε = {format_micro(total)}{often}."]
+    guess = "any guess"
     if campaign.nodes is not None:
         from edge_sdk.explaining.nodes import cost_in_words
 
-        cost, seen = cost_in_words(campaign, policy), "summary"
+        cost, seen, guess = cost_in_words(campaign, policy), "summary", "any guess about one record"
     return [
         *cost,
-        f"  Whoever sees the {seen} can multiply the odds of any guess by at most {odds}.",
+        f"  Whoever sees the {seen} can multiply the odds of {guess} by at most {odds}.",
         *warning,
         whole,
         f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
