@@ -17,9 +17,7 @@ from support.faults.harness import WAYS, Harness
 HARNESSES = (Harness, nodes.NodeHarness, curator.CuratorHarness, summaries.AggregatorHarness)
 KINDS = {name: kind for kind in HARNESSES for name in kind.scenarios}
 """Name of a scenario → the harness that breaks it."""
-MUTATIONS = {
-    name: mutate for each in (mutations, nodes, curator, summaries) for name, mutate in each.MUTATIONS.items()
-}
+MUTATIONS = {name: mutate for each in (mutations, nodes, curator, summaries) for name, mutate in each.MUTATIONS.items()}
 
 
 def main() -> int:
