@@ -187,12 +187,12 @@ def add_exchange_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--totals", action="store_true", help="print the sums over all nodes too, by period")
     parser.add_argument(
-        "peers", nargs="+", type=Path, metavar="PEER", help="a file of summaries, or a folder of such files"
+        "peers", nargs="*", type=Path, metavar="PEER", help="a file of summaries, or a folder of such files"
     )
 
 
 def exchange(options: argparse.Namespace) -> dict[str, Any]:
-    """Unite the summaries of ``options.peers`` with the file ``options.own``, after verifying each of them.
+    """Unite this node's summaries and those of ``options.peers`` with the file ``options.own``; verify each of them.
 
     Return what the set then holds, its digest, and the counts of what was refused. Peers' files that could not be read
     are refusals; all others were united.
@@ -221,7 +221,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
             {
                 "period": each.period,
                 "nodes": each.nodes,
-                "sums": [_vector(subject, values, campaign) for subject, values in each.vectors(campaign)],
+                **{_named(subject, campaign): list(values) for subject, values in each.vectors(campaign)},
             }
             for each in totals(found.summaries, campaign)
         ]
@@ -229,7 +229,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
     return {**shown, "refusals": unread} if unread else shown
 
 
-def _vector(subject: Subject, values: tuple[int, ...], campaign: Campaign) -> dict[str, Any]:
-    """One vector of totals: kind, feature and power where there is one, and the sums of the released integers."""
-    name = None if subject.feature is None else campaign.schema.ungrouped[subject.feature].name
-    return {"kind": subject.kind, "feature": name, "power": subject.power, "values": list(values)}
+def _named(subject: Subject, campaign: Campaign) -> str:
+    """A vector of totals: its kind, and its feature and power where there is one, like ``moment age power 2``."""
+    name = "" if subject.feature is None else f" {campaign.schema.ungrouped[subject.feature].name}"
+    return f"{subject.kind}{name}" if subject.power is None else f"{subject.kind}{name} power {subject.power}"

@@ -14,6 +14,7 @@ import fcntl
 import os
 from collections import Counter
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
@@ -47,8 +48,8 @@ class Exchanged(NamedTuple):
 
     Attributes:
         summaries: the set: all kept summaries of the campaign.
-        added: number of summaries that the peers' files added.
-        refused: reason → number of summaries and stretches of the peers' files that were not added.
+        added: number of summaries that were added: the node's own, and those of the peers' files.
+        refused: reason → number of these summaries, and of stretches of the peers' files, that were not added.
         dropped: the same for this node's own file: what it held, and holds no longer.
         unread: peers' files and folders that could not be read; all others were united.
         digest: SHA-256 of the file of the set, 32 bytes. Equal sets have equal digests.
@@ -62,7 +63,9 @@ class Exchanged(NamedTuple):
     digest: bytes
 
 
-def exchange(campaign: Campaign, nodes: NodeList, now: int, own: str, peers: Sequence[str]) -> Exchanged:
+def exchange(
+    campaign: Campaign, nodes: NodeList, now: int, own: str, peers: Sequence[str], mine: bytes = b""
+) -> Exchanged:
     """Unite the summaries of the peers' files with the file ``own``, and replace it by the union.
 
     The file is replaced as a whole: a process that is killed leaves the old file or the new one. Processes that
@@ -75,6 +78,7 @@ def exchange(campaign: Campaign, nodes: NodeList, now: int, own: str, peers: Seq
         now: seconds since 1970: summaries of later periods are refused.
         own: path of this node's file; it is made if it does not exist.
         peers: paths of files of summaries, and of folders, of which all files ``*.hsn`` are read.
+        mine: summaries that this node made, one after the other; they are judged and united as a peer's file.
 
     Raises:
         InputError: ``campaign_for_devices``; ``file_unreadable``: the node's own file can not be read; ``too_large``:
@@ -92,7 +96,7 @@ def exchange(campaign: Campaign, nodes: NodeList, now: int, own: str, peers: Seq
         known = len(united)
         refused: Counter[str] = Counter()
         unread: list[Unread] = []
-        for content in _contents(peers, own, unread):
+        for content in chain((mine,), _contents(peers, own, unread)):
             refused += united.add_file(content, judge)
         after = united.to_bytes()
         if len(after) > MOST_BYTES:

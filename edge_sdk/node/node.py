@@ -152,13 +152,13 @@ class Node(Device):
     ) -> Exchanged:
         """Unite the summaries of peers with this node's file of summaries, without an aggregator.
 
-        Every summary is verified as an aggregator does. The file is replaced as a whole, and equal sets are equal
-        files: nodes that exchange in any order end with the same bytes. The records and the ledger are not touched.
+        The node's own summaries that were not acknowledged are added too. Every summary is verified as an aggregator
+        does. The file is replaced as a whole, and equal sets are equal files: nodes that exchange in any order end
+        with the same bytes. The records and the ledger are not touched.
 
         Args:
             campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
-            own: this node's file of summaries; it is made if it does not exist. The node's own summaries are in it
-                only after they were given as a peer's file: give what :meth:`drain` has written.
+            own: this node's file of summaries; it is made if it does not exist.
             peers: files of summaries, or folders of which all files ``*.hsn`` are read.
             nodes: the signed list of nodes (``.hsl``). It is stored, and no older list is accepted later. None for the
                 list that was stored last.
@@ -177,4 +177,5 @@ class Node(Device):
         listed = terms_of(found).list_name
         accepted = self._acceptance.nodes(listed) if nodes is None else self._acceptance.accept_nodes(nodes, listed)
         paths = [os.fspath(peer) for peer in peers]
-        return exchange(found, accepted, self._acceptance.present(), os.fspath(own), paths)
+        mine = b"".join(self._reporting.spool.reports().get(found.id, ()))
+        return exchange(found, accepted, self._acceptance.present(), os.fspath(own), paths, mine)
