@@ -230,6 +230,8 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _named(subject: Subject, campaign: Campaign) -> str:
-    """A vector of totals: its kind, and its feature and power where there is one, like ``moment age power 2``."""
-    name = "" if subject.feature is None else f" {campaign.schema.ungrouped[subject.feature].name}"
-    return f"{subject.kind}{name}" if subject.power is None else f"{subject.kind}{name} power {subject.power}"
+    """A vector of totals in words: ``counts by class``, ``cell odor``, ``moment age power 2``."""
+    if subject.feature is None:
+        return "counts by class"
+    name = f"{subject.kind} {campaign.schema.ungrouped[subject.feature].name}"
+    return name if subject.power is None else f"{name} power {subject.power}"

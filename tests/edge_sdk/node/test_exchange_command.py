@@ -75,12 +75,12 @@ def test_totals_and_the_words_for_people(run):
     assert status == 0
     (only,) = found["totals"]
     assert only["nodes"] == 3
-    assert {"class", "cell odor"} <= set(only)
-    assert len(only["class"]) == 2
+    assert {"counts by class", "cell odor"} <= set(only)
+    assert len(only["counts by class"]) == 2
     words = ("--campaign", "clinics", "--set", "north.hsn", "--totals", ".")
     status, out, _ = run("north", "node", "exchange", *words)
     assert status == 0
-    assert "summaries" in out
+    assert "counts by class" in out
 
 
 def test_refusals_of_lists(run, tmp_path, publisher):
