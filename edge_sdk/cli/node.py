@@ -64,6 +64,9 @@ def add_summarise_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE.csv", help="records with the names of columns, plain or .gz"
     )
+    parser.add_argument(
+        "--missing-columns", action="store_true", help="features without a column are missing; default: refuse the file"
+    )
     parser.add_argument("--delimiter", default=",", metavar="C", help="between two cells of the file; a comma")
     parser.add_argument("--sqlite", type=Path, metavar="DB", help="a database, in the place of the file")
     parser.add_argument("--table", metavar="T", help="the table or view of the database whose rows are records")
@@ -98,7 +101,8 @@ def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[s
     """
     from edge_sdk.node.records import csv_records, sqlite_records
 
-    names = [feature.name for feature in campaign.schema.features]
+    names = [] if options.missing_columns else [feature.name for feature in campaign.schema.features]
+    names += [campaign.schema.label.name] if options.label is None else []
     if (options.file is None) == (options.sqlite is None):
         raise InputError(
             "argument_invalid", "name one source of records: FILE.csv, or --sqlite DB with --table or --query"

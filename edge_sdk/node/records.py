@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from edge_sdk.arguments import path_of
 from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     Told = Callable[[str], None]
 
+_LISTED_NAMES = 8
 MAX_LINE = 1 << 20
 """Longest line of a CSV file in characters. The rest of a longer line is left out."""
 _GZIP = b"\x1f\x8b"
@@ -43,15 +45,15 @@ def csv_records(
 
     Args:
         path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
-        names: names of the campaign's features; the header must have at least one of them. Empty: any header.
+        names: columns that the header must have, for example the campaign's features and its label. Empty: any header.
         delimiter: the character between two cells.
         note: is called at the end of the file with a sentence on the number of rows of another length, if there are
             any; None for no such note.
 
     Raises:
         InputError: ``file_unreadable``: the file can not be read, or its compressed data end too early;
-            ``empty_file``: it has no header; ``duplicate_column``; ``columns_missing``: none of ``names`` is in the
-            header; ``argument_invalid``: not a path, or the delimiter is not one character.
+            ``empty_file``: it has no header; ``duplicate_column``; ``columns_missing``: one of ``names`` is not in
+            the header; ``argument_invalid``: not a path, or the delimiter is not one character.
     """
     place = path_of(path, "the CSV file")
     if len(delimiter) != 1 or delimiter in '\r\n"':
@@ -113,9 +115,12 @@ def _rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
 def _check_columns(header: Sequence[str], names: Sequence[str]) -> None:
     if len(set(header)) != len(header):
         raise InputError("duplicate_column", "two columns have one name")
-    if names and not set(names).intersection(header):
+    missing = [name for name in names if name not in header]
+    if missing:
+        listed = ", ".join(quoted(name) for name in missing[:_LISTED_NAMES])
+        more = ", …" if len(missing) > _LISTED_NAMES else ""
         raise InputError(
-            "columns_missing", "no column has the name of a feature; the first row must have the names of the columns"
+            "columns_missing", f"no column is named {listed}{more}; the first row of a file names its columns"
         )
 
 
@@ -136,12 +141,12 @@ def sqlite_records(
         table: name of a table or view, of which all rows are read.
         query: one SQL statement that selects rows, in the place of ``table``.
         parameters: values for the ``?`` in ``query``, in order.
-        names: names of the campaign's features; at least one of them must be a column. Empty: any columns.
+        names: columns that there must be, for example the campaign's features and its label. Empty: any columns.
 
     Raises:
         InputError: ``file_unreadable``: the file is no database, or can not be read to its end; ``query_refused``:
             there is no such table, the statement is wrong, or it does more than read; ``duplicate_column``;
-            ``columns_missing``: no column has one of ``names``; ``argument_invalid``: not a path, or not one of
+            ``columns_missing``: there is no column of one of ``names``; ``argument_invalid``: not a path, or not one of
             ``table`` and ``query``.
     """
     if (table is None) == (query is None):

@@ -101,6 +101,19 @@ def test_what_is_refused_costs_nothing(run, words, expected):
     assert "epsilon spent               0\n" in run("status")[1] or '"epsilon_spent": "0"' in run("status", "--json")[1]
 
 
+def test_a_file_without_a_column_for_a_feature_or_the_label_costs_nothing(run, tmp_path):
+    """A misspelt column would give a summary of missing values, and no other one in the period."""
+    run("enrol", "c.hsc")
+    header, *rows = (tmp_path / "people.csv").read_text().splitlines()
+    for wrong, named in ((header.replace("odor", "oder"), "'odor'"), (header.replace("label", "class"), "'label'")):
+        (tmp_path / "wrong.csv").write_text("\n".join([wrong, *rows]))
+        status, _, error = run("node", "summarise", "--campaign", "clinics", "wrong.csv")
+        assert (status, error.split(":")[0]) == (1, "columns_missing")
+        assert f"no column is named {named}; " in error
+    assert run("node", "summarise", "--campaign", "clinics", "wrong.csv", "--missing-columns")[0] == 1
+    assert run("node", "summarise", "--campaign", "clinics", "wrong.csv", "--label", "e")[0] == 0
+
+
 def test_an_owner_reads_what_a_campaign_sums_and_costs(run):
     status, out, _ = run("explain", "c.hsc")
     assert status == 0

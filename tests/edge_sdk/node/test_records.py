@@ -55,10 +55,11 @@ def test_a_line_without_end_does_not_fill_the_memory(tmp_path):
         (b"", "empty_file"),
         (b"a,a\n1,2\n", "duplicate_column"),
         (b"colour;size\n1;2\n", "columns_missing"),
-        (gzip.compress(b"odor\n" + b"n\n" * 5000)[:-20], "file_unreadable"),
+        (b"odor\nn\n", "columns_missing"),
+        (gzip.compress(b"odor,cap\n" + b"n,x\n" * 5000)[:-20], "file_unreadable"),
         (gzip.compress(b"odor\nn\n")[:12] + b"\xff" * 30, "file_unreadable"),
     ],
-    ids=["empty", "one name twice", "other columns", "cut gzip", "damaged gzip"],
+    ids=["empty", "one name twice", "other columns", "one column missing", "cut gzip", "damaged gzip"],
 )
 def test_a_file_that_is_refused(tmp_path, content, expected):
     (tmp_path / "a.csv").write_bytes(content)
