@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 SUFFIX = ".hsn"
 MOST_BYTES = 256 << 20
 """Largest file that is read or written. A summary of 300 numbers takes 2.7 kB, so 90,000 of them fit."""
+_REMEMBERED = 1 << 16
+"""Most accepted envelopes that are remembered: a listed node may sign any number of conflicting ones."""
 
 
 class Unread(NamedTuple):
@@ -109,7 +111,7 @@ def exchange(
 
 
 class _Judge:
-    """Judges an envelope. The judgement of accepted bytes is kept, so a second copy costs no signature check."""
+    """Judges an envelope. Accepted bytes are remembered, up to a limit, so a second copy costs no signature check."""
 
     def __init__(self, campaign: Campaign, nodes: NodeList, now: int) -> None:
         self._judge: Callable[[bytes], Summary] = lambda raw: judge_summary(raw, campaign, nodes, now)
@@ -120,6 +122,8 @@ class _Judge:
         digest = sha256(envelope).digest()
         found = self._accepted.get(digest)
         if found is None:
+            if len(self._accepted) >= _REMEMBERED:
+                self._accepted.clear()
             found = self._accepted[digest] = self._judge(envelope)._replace(sums=())
         return found
 
