@@ -67,6 +67,9 @@ def add_summarise_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing-columns", action="store_true", help="features without a column are missing; default: refuse the file"
     )
+    parser.add_argument(
+        "--check", action="store_true", help="only count records and values that could not be used; nothing is spent"
+    )
     parser.add_argument("--delimiter", default=",", metavar="C", help="between two cells of the file; a comma")
     parser.add_argument("--sqlite", type=Path, metavar="DB", help="a database, in the place of the file")
     parser.add_argument("--table", metavar="T", help="the table or view of the database whose rows are records")
@@ -77,13 +80,16 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
     """Summarise records from a CSV file, or from a table or query of SQLite, at most once per period.
 
     Return the campaign, the period, what the summary costs, and when the next period begins. In a period that was
-    summarised before, the stored summary is kept, and no record is read.
+    summarised before, the stored summary is kept, and no record is read. With ``options.check`` the records are read,
+    and nothing is stored; return their number and the campaign's limit.
     """
     with _open_node(options) as node:
         campaign = node.campaign(options.campaign)
         label = FROM_RECORD if options.label is None else options.label
         records, progress = _records(options, campaign), _Progress()
         try:
+            if options.check:
+                return _checked(node.check_records(campaign.id, records, label, progress), campaign)
             found = node.summarise(campaign.id, records, label, epsilon=options.epsilon, progress=progress)
         finally:
             progress.end()
@@ -91,6 +97,14 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
     if found.unread is not None:
         _note_unread(found.unread, campaign)
     return {"campaign": campaign.header.name, "node": node_id.hex(), **_shown(found, campaign)}
+
+
+def _checked(unread: Unread, campaign: Campaign) -> dict[str, Any]:
+    """Print what a summary could not use. Return the number of records and the largest that the campaign expects."""
+    assert campaign.nodes is not None
+    _note_unread(unread, campaign)
+    most = campaign.nodes.max_records
+    return {"campaign": campaign.header.name, "records": unread.records, "most_records": most, "epsilon_spent": "0"}
 
 
 def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[str, Any]]:
@@ -149,7 +163,10 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
         _note(sentence)
     assert campaign.nodes is not None
     if counts > campaign.nodes.max_records:
-        _note(f"the campaign expects at most {campaign.nodes.max_records} records; larger sums were cut off")
+        _note(
+            f"the campaign expects at most {campaign.nodes.max_records} records, and there are {counts}: sums are cut "
+            "off there, which makes them useless; ask the publisher for a larger number (--max-records)"
+        )
 
 
 def shown_costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:

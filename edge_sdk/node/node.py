@@ -142,6 +142,32 @@ class Node(Device):
         micro = read_summary(said.reports)[1].epsilon_micro
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
 
+    @logged("check_records")
+    def check_records(
+        self,
+        campaign: bytes | str,
+        records: Iterable[Mapping[str, object]],
+        label: object = FROM_RECORD,
+        progress: Callable[[int], None] | None = None,
+    ) -> Unread:
+        """Read records as :meth:`summarise` does, and count what a summary of them could not use. Nothing is spent.
+
+        A summary is made once per period: a wrong file costs the period. The counts are exact and for the owner alone.
+        More records than the campaign's ``max_records`` make useless sums, since the node cuts them off.
+
+        Args:
+            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            records, label, progress: as for :meth:`summarise`.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``campaign_for_devices``, ``record_invalid``, ``value_refused``.
+            Exception: an error of the iterator ``records``.
+        """
+        found = self.campaign(campaign) if isinstance(campaign, str) else self._reporting.campaign(campaign)
+        sums = ExactSums(found.schema, released_vectors(found))
+        sums.add_all(records, label, progress)
+        return sums.unread()
+
     @logged("exchange")
     def exchange(
         self,

@@ -114,6 +114,20 @@ def test_a_file_without_a_column_for_a_feature_or_the_label_costs_nothing(run, t
     assert run("node", "summarise", "--campaign", "clinics", "wrong.csv", "--label", "e")[0] == 0
 
 
+def test_a_check_reads_the_file_and_spends_nothing(run, tmp_path):
+    run("enrol", "c.hsc")
+    status, out, notes = run("node", "summarise", "--campaign", "clinics", "people.csv", "--check", "--json")
+    assert (status, json.loads(out)["records"], json.loads(out)["epsilon_spent"]) == (0, 3, "0")
+    assert "note: 'width' has no value in 1 of 3 records\n" in notes
+    header, *rows = (tmp_path / "people.csv").read_text().splitlines()
+    most = json.loads(out)["most_records"]
+    (tmp_path / "many.csv").write_text("\n".join([header, *rows[:1] * (most + 1)]))
+    _, _, notes = run("node", "summarise", "--campaign", "clinics", "many.csv", "--check")
+    assert f"at most {most} records, and there are {most + 1}: " in notes
+    assert "epsilon spent               0\n" in run("status")[1] or '"epsilon_spent": "0"' in run("status", "--json")[1]
+    assert json.loads(run("node", "summarise", "--campaign", "clinics", "people.csv", "--json")[1])["period"]
+
+
 def test_an_owner_reads_what_a_campaign_sums_and_costs(run):
     status, out, _ = run("explain", "c.hsc")
     assert status == 0
