@@ -3,5 +3,6 @@
 In: records as mappings, from an iterator, a CSV file or SQLite; the campaign and the policy of the node's state. Out:
 the bytes of one signed summary per campaign and period, paid in the ledger and kept in the spool as reports are.
 
-Nodes without an aggregator: ``averaging`` finds the mean of integers by exchanges between pairs of peers.
+Nodes without an aggregator: ``exchanging`` unites verified summaries of peers, ``totals`` adds them, and ``averaging``
+finds the sums of integers by exchanges between pairs of peers, without verification.
 """
