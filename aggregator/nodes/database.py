@@ -211,6 +211,11 @@ class Database:
             )
         return [(name, file, Refused(*piece)) for name, file, *piece in found]
 
+    def numbers(self) -> list[tuple[bytes, int]]:
+        """The node and the number of kept summaries, 1 or 2, of every period and node."""
+        with self._errors():
+            return self._run("SELECT node, count(*) FROM summaries GROUP BY period, node")
+
     def rows(self) -> Iterator[Row]:
         """All kept summaries, by period, node and identity, as one moment left them."""
         with self._errors():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,18 +22,17 @@ from aggregator.intake.urls import check_folder, expand
 from aggregator.nodes.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused
 from aggregator.nodes.federation import federated
 from aggregator.nodes.intake import content_of
-from aggregator.nodes.judging import Judge
+from aggregator.nodes.judging import Judge, summary_in
 from aggregator.nodes.listing import needed, newer_list, read_list
 from aggregator.nodes.robust_estimate import robust_statistics
 from aggregator.nodes.totals import Totals
-from aggregator.storage.manifest import SUMMARIES_FILE, damaged
+from aggregator.storage.manifest import SUMMARIES_FILE
 from aggregator.storage.opening import read_campaign
 from aggregator.tally.scope import EVERYTHING, Scope
-from protocol.errors import DocumentError, InputError, StorageError
-from protocol.nodes.summary import read_summary
+from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.nodes.database import Row
@@ -182,17 +181,11 @@ def new_or_open(
     return store
 
 
-def _summary_of(row: Row) -> Summary:
-    """The summary in a row.
-
-    Raises:
-        StorageError: ``store_damaged``: the bytes are not those that were taken in.
-    """
-    with suppress(DocumentError):
-        _, summary = read_summary(row.envelope)
-        if (summary.period, summary.node, summary.identity) == row[:3]:
-            return summary
-    raise damaged("a summary in it was changed")
+def _fault(node: bytes, number: int, listed: Container[bytes]) -> str | None:
+    """Why the kept summaries of a node and period do not count, or None; ``number``: of different ones, 1 or 2."""
+    if node not in listed:
+        return NOT_LISTED_REASON
+    return None if number == 1 else CONFLICT_REASON
 
 
 def _names() -> set[str]:
@@ -310,11 +303,9 @@ class NodeStore:
         """
         listed = self.node_list().nodes
         for rows in self._by_node():
-            fault = None if len(rows) == 1 else CONFLICT_REASON
-            if rows[0].node not in listed:
-                fault = NOT_LISTED_REASON
+            fault = _fault(rows[0].node, len(rows), listed)
             for row in rows:
-                yield _summary_of(row), fault
+                yield summary_in(row), fault
 
     def _by_node(self) -> Iterator[list[Row]]:
         """The kept rows of each period and node: one, or two that contradict each other."""
@@ -338,11 +329,13 @@ class NodeStore:
 
     def rejected(self) -> dict[str, int]:
         """Number of pieces of files, and of kept summaries, that do not count, by reason, in alphabetical order."""
+        listed = self.node_list().nodes
         with closing(Database(self.path)) as database:
-            found = database.rejected()
-        for _, reason in self.summaries():
-            if reason is not None:
-                found[reason] = found.get(reason, 0) + 1
+            found = Counter(database.rejected())
+            for node, number in database.numbers():
+                fault = _fault(node, number, listed)
+                if fault is not None:
+                    found[fault] += number
         return dict(sorted(found.items()))
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
@@ -386,7 +379,7 @@ class NodeStore:
             for rows in self._by_node():
                 if not scope.first <= rows[0].period <= scope.last:
                     continue
-                if everything or (len(rows) == 1 and rows[0].node in listed):
+                if everything or _fault(rows[0].node, len(rows), listed) is None:
                     for row in rows:
                         file.write(row.envelope)
                     number += len(rows)
