@@ -6,6 +6,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from support.commands import run as run_command
 from support.node_fleets import MEANS, ODOR, PRIOR, keys, list_of, summaries_of
@@ -13,8 +14,11 @@ from support.node_publishing import round_of
 from support.publisher import NOW, Publisher
 
 from aggregator import gathering
+from aggregator.central.fitting import model_of
+from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import DocumentError, InputError, PolicyError
+from protocol.nodes.node_list import build_node_list
 
 
 def taken(made, folder, files=None, **options):
@@ -162,3 +166,32 @@ def test_a_robust_rule_needs_one_epsilon(tmp_path):
     assert gathering.count(store).source.card()["epsilon_smallest"] == "0.5"
     with pytest.raises(InputError, match="robust_unequal"):
         gathering.count(store, robust="median")
+
+
+def test_nodes_of_the_sdk_are_added_and_the_model_predicts(tmp_path):
+    publisher = Publisher()
+    campaign_file = publisher.node_campaign(epsilon_micro=4_000_000)
+    generator = np.random.default_rng(4)
+    files, nodes = [], []
+    for number in range(3):
+        with Node.open(
+            None,
+            trust=publisher.root(),
+            policy=Policy.of(epsilon_lifetime="100", node_adjacency="add-remove"),
+            clock=lambda: NOW,
+        ) as node:
+            campaign = node.enrol(campaign_file)
+            labels = generator.random(800) < 0.5
+            records = [
+                {"label": "p" if label else "e", "odor": "f" if label else "n", "width": 8 if label else 2}
+                for label in labels.tolist()
+            ]
+            files.append(tmp_path / f"{number}.hsn")
+            files[-1].write_bytes(node.summarise(campaign.id, iter(records)).raw)
+            nodes.append(node.public_key)
+    listed = publisher.sign("nodes", build_node_list(publisher.header(campaign.nodes.list_name), nodes))
+    gathering.ingest(campaign_file, files, tmp_path / "store", nodes=listed, trust=publisher.root(), now=NOW)
+    statistics = gathering.count(tmp_path / "store")
+    assert statistics.reports == pytest.approx(2400, abs=40)
+    model = model_of(statistics, statistics.fit.postprocess)
+    assert list(model.predict(pd.DataFrame({"odor": ["f", "n"], "width": [8, 2]}))) == ["p", "e"]
