@@ -6,13 +6,13 @@ from collections import Counter
 
 import pytest
 from support.nodes import NODE_KEYS, PERIOD, TERMS, node_campaign, node_payload, plain_sums, signed_list, summary_of
-from support.publisher import DAY, NOW, Publisher
+from support.publisher import DAY, NOW, ROOT_KEY, Publisher, key
 
 from protocol import SCALE, canonical
 from protocol.document import check_understood, read_payload
 from protocol.documents import trust
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, UNDERSTOOD, parse_campaign
-from protocol.documents.envelope import keyid, seal
+from protocol.documents.envelope import keyid, read_envelope, seal
 from protocol.errors import DocumentError, InputError, PolicyError
 from protocol.nodes.node_list import UNDERSTOOD as LIST_KEYS
 from protocol.nodes.node_list import build_node_list, parse_node_list
@@ -101,7 +101,7 @@ def test_the_role_of_campaigns_signs_a_list_whose_versions_rise():
 def test_a_summary_is_judged_completely():
     assert judge(summary_of(CAMPAIGN)).sums == tuple(plain_sums(CAMPAIGN))
     other = node_campaign(DISCRETE)
-    listed = LIST._replace(nodes={key: value for key, value in LIST.nodes.items() if key != keyid(NODE_KEYS[0].public)})
+    listed = LIST._replace(nodes={hint: one for hint, one in LIST.nodes.items() if hint != keyid(NODE_KEYS[0].public)})
     payload = read_summary(summary_of(CAMPAIGN))[0].payload
 
     def forged(**changes):
@@ -153,3 +153,21 @@ def test_sets_unite_in_any_order_and_keep_two_of_a_conflict():
     assert len(forwards.conflicts()) == 2
     assert forwards.counting() == [raws[-1]]
     assert SummarySet.from_bytes(forwards.to_bytes()) == forwards
+
+
+@pytest.mark.parametrize(("campaign_key", "model_key", "kept"), [(7, 3, False), (2, 8, True)])
+def test_a_list_s_version_floor_goes_with_the_keys_of_campaigns(campaign_key, model_key, kept):
+    """The new root keeps the floor if it keeps the keys that sign lists. It is signed by the same root key."""
+    state = trust.pin(PUBLISHER.root(), NOW)
+    state = trust.verify(state, signed_list(PUBLISHER, version=2), "nodes", NOW, LIST_KEYS).state
+    keys = {"root": ROOT_KEY, "campaign": key(campaign_key), "model": key(model_key)}
+    roles = {name: trust.Role(frozenset([one.public]), 1) for name, one in keys.items()}
+    payload = canonical.pack(trust.Root(PUBLISHER.header("workspace", 2), roles).to_payload())
+    rotated = trust.install_roots(state, [PUBLISHER.sign("root", payload)], NOW)
+    assert (("nodes", "wards") in rotated.floors) == kept
+    older = PUBLISHER.sign("nodes", read_envelope(signed_list(PUBLISHER), "nodes").payload, keys["campaign"])
+    if kept:
+        with pytest.raises(DocumentError, match="rollback"):
+            trust.verify(rotated, older, "nodes", NOW, LIST_KEYS)
+    else:
+        assert trust.verify(rotated, older, "nodes", NOW, LIST_KEYS).header.version == 1
