@@ -39,16 +39,18 @@ def csv_records(
 ) -> Iterator[dict[str, str]]:
     """The rows of a CSV file as records: a mapping from the header's names to texts.
 
-    A row with fewer cells than the header lacks the last names, so these values are missing. Of a row with more cells
-    the last ones are left out. A row that ends in the middle of a quoted cell, or that is no CSV, is a record too, with
-    the cells that could be read. Empty lines are left out. Bytes that are no UTF-8 become U+FFFD.
+    Every line is one record, also inside of quotes: otherwise one stray quote would hide all records that follow, and
+    a summary would depend on one record by more than ε says. A row with fewer cells than the header lacks the last
+    names, so these values are missing. Of a row with more cells the last ones are left out. A row that ends in the
+    middle of a quoted cell, or that is no CSV, is a record too, with the cells that could be read. Empty lines are left
+    out. Bytes that are no UTF-8 become U+FFFD.
 
     Args:
         path: a file in UTF-8, plain or compressed by gzip, whose first row has the names of the columns.
         names: columns that the header must have, for example the campaign's features and its label. Empty: any header.
         delimiter: the character between two cells.
-        note: is called at the end of the file with a sentence on the number of rows of another length, if there are
-            any; None for no such note.
+        note: is called at the end of the file with a sentence on the number of rows of another length, and one on
+            the number of rows that end inside of quotes, if there are any; None for no such note.
 
     Raises:
         InputError: ``file_unreadable``: the file can not be read, or its compressed data end too early;
@@ -61,17 +63,21 @@ def csv_records(
     problem = ""
     try:
         with _open(place) as file:
-            rows = _rows(csv.reader(_lines(file), delimiter=delimiter))
-            header = next(rows, None)
-            if header is None:
+            lines = _lines(file)
+            header = _row(next(lines, ""), delimiter)
+            if not header:
                 raise InputError("empty_file", "the CSV file has no header")
             _check_columns(header, names)
-            width, uneven = len(header), 0
-            for row in rows:
+            width, uneven, unclosed = len(header), 0, 0
+            for line in lines:
+                row = _row(line, delimiter)
                 uneven += len(row) != width
+                unclosed += line.count('"') % 2
                 yield dict(zip(header, row, strict=False))
             if uneven and note is not None:
                 note(f"{uneven} rows of the file have fewer or more cells than its header")
+            if unclosed and note is not None:
+                note(f"{unclosed} rows of the file end inside of quotes; a line is one record")
     except (OSError, EOFError, zlib.error) as error:
         problem = getattr(error, "strerror", None) or "its compressed data are damaged or end too early"
     if problem:
@@ -90,26 +96,22 @@ def _open(place: str) -> IO[str]:
 
 
 def _lines(file: IO[str]) -> Iterator[str]:
-    """The lines of a file, each cut after :data:`MAX_LINE` characters, so that no line fills the memory."""
+    """The lines of a file that are not empty, without their ends, each cut after :data:`MAX_LINE` characters."""
     while line := file.readline(MAX_LINE):
         rest = line
         while rest and not rest.endswith(("\n", "\r")):
             rest = file.readline(MAX_LINE)
-        yield line
+        line = line.rstrip("\r\n")
+        if line:
+            yield line
 
 
-def _rows(reader: Iterator[list[str]]) -> Iterator[list[str]]:
-    """The rows of a CSV reader that are not empty. A row that is no CSV is an empty list."""
-    while True:
-        try:
-            row = next(reader)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield []
-            continue
-        if row:
-            yield row
+def _row(line: str, delimiter: str) -> list[str]:
+    """The cells of one line; none if the line is empty or no CSV."""
+    try:
+        return next(csv.reader((line,), delimiter=delimiter), [])
+    except csv.Error:
+        return []
 
 
 def _check_columns(header: Sequence[str], names: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ def rows(path, text, **options):
 def test_rows_are_records(tmp_path):
     assert rows(tmp_path / "a.csv", "a,b\n1,2\n\n3,\n") == [{"a": "1", "b": "2"}, {"a": "3", "b": ""}]
     assert rows(tmp_path / "b.csv", "\ufeffa;b\r\n1;'2'\r\n", delimiter=";") == [{"a": "1", "b": "'2'"}]
-    assert rows(tmp_path / "c.csv", 'a,b\n"1\n2","x,""y"') == [{"a": "1\n2", "b": 'x,"y'}]
+    assert rows(tmp_path / "c.csv", 'a,b\n"1 2","x,""y"') == [{"a": "1 2", "b": 'x,"y'}]
     (tmp_path / "d.csv.gz").write_bytes(gzip.compress(b"a\n1\n\xff\n"))
     assert list(csv_records(tmp_path / "d.csv.gz")) == [{"a": "1"}, {"a": "\ufffd"}]
 
@@ -35,12 +35,21 @@ def test_a_file_that_was_cut_ends_with_a_record(tmp_path):
     assert rows(tmp_path / "a.csv", 'a,b\n1,2\n3,"4') == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
 
 
+@pytest.mark.parametrize("cell", ['"5', '5,"', '"', '"x,y'])
+def test_a_stray_quote_changes_the_record_that_it_is_in_and_no_other(tmp_path, cell):
+    """One record may change the sums by one record: a quote once hid all records after it."""
+    notes = []
+    found = rows(tmp_path / "a.csv", f"a,b\n1,2\n{cell},3\n" + "5,6\n" * 2000, note=notes.append)
+    assert len(found) == 2002
+    assert found[0] == {"a": "1", "b": "2"}
+    assert found[2:] == [{"a": "5", "b": "6"}] * 2000
+    assert notes[-1].startswith("1 rows of the file end inside of quotes; ")
+
+
 def test_a_row_that_is_no_csv_is_a_record_without_values(tmp_path):
-    """A cell may be longer than the reader takes, for example after a quote that never ends."""
-    text = 'a,b\n1,2\n"' + ("x" * 1000 + "\n") * 140 + "5,6\n"
-    found = rows(tmp_path / "a.csv", text)
-    assert found[:2] == [{"a": "1", "b": "2"}, {}]
-    assert found[-1] == {"a": "5", "b": "6"}
+    """A cell may be longer than the reader takes."""
+    found = rows(tmp_path / "a.csv", "a,b\n1,2\n" + "x" * 140_000 + "\n5,6\n")
+    assert found == [{"a": "1", "b": "2"}, {}, {"a": "5", "b": "6"}]
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path):
