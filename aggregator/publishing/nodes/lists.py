@@ -2,7 +2,7 @@
 
 A list is a document with a name and rising versions. Each version names all nodes. The newest version that an
 aggregator was given decides which summaries count, so removing a node also removes the summaries that it has sent.
-Source: docs/formats.md, section 6 (node list).
+Source: docs/formats.md, section 5 (list of nodes).
 """
 
 from __future__ import annotations
