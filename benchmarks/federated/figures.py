@@ -38,7 +38,7 @@ from aggregator.central.terms import FitTerms
 from aggregator.models.encoding import EncodedFrame
 from aggregator.plots import Line, line_chart
 from benchmarks.central.figures import Job, measured, read_rows
-from benchmarks.federated.data import NAMES, PERIOD, Data, noisy_statistics
+from benchmarks.federated.data import FLOOR_MICRO, NAMES, PERIOD, Data, noisy_statistics
 from benchmarks.shared.harness import machine
 from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
@@ -151,10 +151,12 @@ def both(data: Data, epsilon: str, nodes: int, repeats: int) -> dict[str, list[f
 
 
 def rival(data: Data, epsilon: str, repeats: int) -> Found:
-    """Accuracy of a curator's fits with the method ``sums``, which hides the presence of a record at ε."""
+    """Accuracy of a curator's fits with the method ``sums``, at ε for adding or removing a record."""
     rng, found, records = np.random.default_rng(), [], data.records
     family = GAUSSIAN if data.schema.numeric else DISCRETE
-    terms = FitTerms("sums", micro_epsilon(epsilon), adjacency=ADD_REMOVE, family=family)
+    terms = FitTerms(
+        "sums", micro_epsilon(epsilon), adjacency=ADD_REMOVE, family=family, variance_floor_micro=FLOOR_MICRO
+    )
     for _ in range(repeats):
         split = data.split(rng)
         model = fit(records.part(split.learning), terms, os.urandom(32)).model
