@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from protocol.questions import Subject
 
 
+_MOST_COLUMNS = 5
+"""Most columns that are named as ignored."""
+
+
 def _open_node(options: argparse.Namespace) -> Node:
     """Open the node in the state folder ``options.state``. The caller closes it."""
     from edge_sdk.node.node import Node
@@ -86,7 +90,7 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
     with _open_node(options) as node:
         campaign = node.campaign(options.campaign)
         label = FROM_RECORD if options.label is None else options.label
-        records, progress = _records(options, campaign), _Progress()
+        records, progress = _noting_columns(_records(options, campaign), campaign), _Progress()
         try:
             if options.check:
                 return _checked(node.check_records(campaign.id, records, label, progress), campaign)
@@ -128,6 +132,19 @@ def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[s
     return sqlite_records(options.sqlite, table=options.table, query=options.query, names=names)
 
 
+def _noting_columns(records: Iterator[dict[str, Any]], campaign: Campaign) -> Iterator[dict[str, Any]]:
+    """Pass records on, and name the columns of the first one that are no features."""
+    schema = campaign.schema
+    for number, record in enumerate(records):
+        if number == 0:
+            known = {schema.label.name, *(feature.name for feature in schema.features)}
+            others = [quoted(name) for name in record if name not in known]
+            shown = ", ".join(others[:_MOST_COLUMNS]) + ("" if len(others) <= _MOST_COLUMNS else ", …")
+            if others:
+                _note(f"columns that are no features here and are ignored: {shown}")
+        yield record
+
+
 class _Progress:
     """Shows the number of records on a terminal; shows nothing elsewhere."""
 
@@ -161,6 +178,8 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
             _note(f"{quoted(name)} has a value that the campaign can not read in {unlisted} of {counts} records")
     for sentence in unread.hints:
         _note(sentence)
+    if not counts:
+        _note("there is no record; a summary of none is noise alone")
     assert campaign.nodes is not None
     if counts > campaign.nodes.max_records:
         _note(

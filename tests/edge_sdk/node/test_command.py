@@ -155,3 +155,16 @@ def test_without_the_word_of_a_command(run):
     with pytest.raises(SystemExit) as error:
         run("node")
     assert error.value.code == 2
+
+
+def test_a_file_without_records_is_noted(run, tmp_path):
+    run("enrol", "c.hsc")
+    (tmp_path / "none.csv").write_text("odor,width,label\n")
+    status, _, notes = run("node", "summarise", "--campaign", "clinics", "none.csv")
+    assert (status, notes) == (0, "note: there is no record; a summary of none is noise alone\n")
+
+
+def test_columns_that_are_no_features_are_named(run):
+    run("enrol", "c.hsc")
+    notes = run("node", "summarise", "--campaign", "clinics", "people.csv")[2]
+    assert "note: columns that are no features here and are ignored: 'colour'\n" in notes
