@@ -23,7 +23,7 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch
 
 from aggregator.store.store import create_store
-from edge_sdk import Device, DocumentError, Policy, StorageError
+from edge_sdk import Device, DocumentError, Node, Policy, StorageError
 from edge_sdk.sync.run import sync
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -257,6 +257,16 @@ def test_what_the_gateway_keeps_is_for_its_user_alone(tmp_path):
         os.umask(umask)
     (kept_file,) = tmp_path.iterdir()
     assert kept_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_summaries_of_nodes_are_kept_under_a_name_of_their_own(tmp_path):
+    from gateway import keep
+
+    with Node.open(None, Publisher().root(), clock=lambda: NOW) as node:
+        node.enrol(Publisher().node_campaign())
+        keep(tmp_path, node.summarise("clinics", []).raw)
+    keep(tmp_path, b"a batch")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".hsn", ".hsr"]
 
 
 def test_a_batch_that_can_not_be_kept_stays_with_the_broker_and_the_device(folder, start_gateway, member):

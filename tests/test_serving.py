@@ -23,7 +23,7 @@ from aggregator.serving import server as serving
 from aggregator.serving import uploads
 from aggregator.serving.server import TreeServer
 from aggregator.serving.uploads import Limits
-from edge_sdk import Device
+from edge_sdk import Device, Node
 from edge_sdk.sync.run import sync
 from edge_sdk.transport.http import Web
 from edge_sdk.transport.registry import open_transport
@@ -108,6 +108,20 @@ def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
     (name,) = files_of(tree)
     assert (tree / "reports" / name).stat().st_mode & 0o777 == 0o600
     assert {status for method, _, status in log if method == "GET"} == {200, 304, 404}
+    assert ("PUT", f"reports/{name}", 201) in log
+
+
+def test_a_node_sends_its_summaries_as_a_device_its_reports(tree, tmp_path, publisher):
+    (tree / "campaigns" / "clinics.hsc").write_bytes(publisher.node_campaign())
+    with serving_of(tree) as (server, log), Node.open(tmp_path / "s", trust=publisher.root()) as node:
+        transport = open_transport(server.url)
+        sync(node, transport, campaigns=["clinics"])
+        raw = node.summarise("clinics", [RECORD], "e").raw
+        done = sync(node, transport)
+        assert (done.sent, done.released, done.refusals) == (1, 1, ())
+    (name,) = files_of(tree)
+    assert name.endswith(".hsn")
+    assert (tree / "reports" / name).read_bytes() == raw
     assert ("PUT", f"reports/{name}", 201) in log
 
 
