@@ -198,6 +198,16 @@ def test_a_kill_at_any_write_leaves_the_old_file_or_the_new_one(tmp_path):
     assert own.read_bytes() == united
 
 
+def test_a_reader_of_the_old_file_sees_all_of_it_and_nothing_of_the_new_one(tmp_path):
+    """The new file takes the name of the old one. Written in place, it would be short for a moment."""
+    own, peer = tmp_path / "own.hsn", write(tmp_path / "peer.hsn", summary(1))
+    write(own, summary(0))
+    with own.open("rb") as reader:
+        run(own, peer)
+        assert reader.read() == summary(0)
+    assert own.stat().st_size == 2 * len(summary(0))
+
+
 def exchange_many(own: str, peers: list[str]) -> None:
     for peer in peers:
         run(own, peer)
