@@ -13,7 +13,7 @@ that a command without them starts at once. The functions of each command:
     design             design; design_records, for --private-epsilon
     refine             refine, sign_candidates
     campaign           make_campaign, end_campaign
-    nodes              make_node_list, add_nodes, remove_nodes, make_node_campaign
+    nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign
     ingest             ingest                    (or Store.ingest)
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
     status             status
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.nodes.campaigns import make_node_campaign
-    from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes
+    from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
     from aggregator.schema_draft import draft_schema
@@ -94,6 +94,7 @@ __all__ = [
     "read_table",
     "refine",
     "remove_nodes",
+    "renew_nodes",
     "sign_candidates",
     "status",
     "to_json",
@@ -104,7 +105,10 @@ _HOMES = {
     **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
     **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
     **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
-    **{name: ("aggregator.publishing.nodes.lists", name) for name in ("add_nodes", "make_node_list", "remove_nodes")},
+    **{
+        name: ("aggregator.publishing.nodes.lists", name)
+        for name in ("add_nodes", "make_node_list", "remove_nodes", "renew_nodes")
+    },
     "make_node_campaign": ("aggregator.publishing.nodes.campaigns", "make_node_campaign"),
     "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
     "Model": ("aggregator.models.scoring", "Model"),

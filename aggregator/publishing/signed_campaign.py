@@ -49,6 +49,8 @@ class SignedCampaign(NamedTuple):
 
     def _repr_html_(self) -> str:
         about: dict[str, object] = {"name": self.campaign.header.name, "version": self.campaign.header.version}
-        about |= {"id": self.campaign.id.hex(), "questions": len(self.campaign.questions)}
+        about |= {"id": self.campaign.id.hex()}
+        nodes = self.campaign.nodes
+        about |= {"questions": len(self.campaign.questions)} if nodes is None else {"node list": nodes.list_name}
         about |= {"ε per period": format_micro(self.campaign.epsilon_micro), "signatures": str(self.standing)}
         return facts("Campaign", {**about, **{f"warning {n}": each for n, each in enumerate(self.warnings, 1)}})

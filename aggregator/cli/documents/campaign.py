@@ -126,6 +126,8 @@ def campaign(
     with groups = [["a", "l"], ["n"]] and share = 2; of a number bins = [2, 1, 1] says how many adjacent bins each
     group has.
 
+    Nodes that hold many records have campaigns of their own: hearsay nodes campaign.
+
     With --end: sign the version that ends a campaign. Devices that get it no longer report under that name.
 
     \b

@@ -150,6 +150,32 @@ def remove(
 
 @nodes.command()
 @LIST
+@_list_options
+def renew(
+    name: str,
+    workspace: Path,
+    output: Path,
+    days: int,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Sign the next version of a node list with the same nodes and another date of expiry.
+
+    \b
+    Example:
+      hearsay nodes renew clinics --workspace work -o clinics.hsl --force
+    """  # noqa: D301
+    from aggregator.publishing.nodes.lists import renew_nodes
+
+    check_output(output, force=force)
+    made = renew_nodes(_signer(workspace, passphrase_file), name, days=days, now=int(time.time()))
+    _say(made, output, "changed", force=force, as_json=as_json)
+
+
+@nodes.command()
+@LIST
 @workspace_option
 @json_option
 def show(name: str, workspace: Path, *, as_json: bool) -> None:

@@ -158,6 +158,21 @@ def remove_nodes(
     return _sign(signer, name, change, days, now)
 
 
+def renew_nodes(
+    workspace: Workspace | str | Path, name: str, *, days: int = LIST_DAYS, now: int | None = None
+) -> SignedList:
+    """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
+
+    Arguments as of :func:`remove_nodes`.
+
+    Raises:
+        InputError: ``list_unknown``: the workspace has signed no list of that name; ``terms_invalid``.
+        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+    """
+    signer = opened(workspace)
+    return _sign(signer, name, lambda before: _listed(signer, before, name), days, now)
+
+
 def current_list(workspace: Workspace, name: str) -> NodeList | None:
     """The newest version of a node list that the workspace has signed; None if there is none of that name.
 

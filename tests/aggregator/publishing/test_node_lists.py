@@ -6,7 +6,7 @@ import pytest
 from support.failures import reason
 from support.publisher import NOW, key
 
-from aggregator.publishing.nodes.lists import add_nodes, current_list, make_node_list, remove_nodes
+from aggregator.publishing.nodes.lists import add_nodes, current_list, make_node_list, remove_nodes, renew_nodes
 from aggregator.publishing.roots import ALL, RootChange, change_root, gather_copies, resign
 from aggregator.publishing.signatures import check_payload, signed
 from aggregator.publishing.tree import write_tree
@@ -58,6 +58,15 @@ def test_versions_rise_and_the_campaign_role_signs(work):
     assert reason(lambda: trust.verify(state, more.raw, "nodes", NOW + 3, node_list.UNDERSTOOD)) == "rollback"
     assert current_list(open_workspace(work.path), "clinics") == less.document
     assert current_list(work, "other") is None
+
+
+def test_a_list_is_renewed_with_the_same_nodes(work):
+    first = make_node_list(work, "clinics", [FIRST, SECOND], days=10, now=NOW)
+    renewed = renew_nodes(work, "clinics", days=20, now=NOW + 5)
+    assert renewed.document.nodes == first.document.nodes
+    assert (renewed.document.header.version, renewed.changed) == (2, 0)
+    assert renewed.document.header.expires == NOW + 5 + 20 * DAY_SECONDS
+    assert reason(lambda: renew_nodes(work, "other", now=NOW)) == "list_unknown"
 
 
 def test_lists_of_several_names_and_campaigns_of_the_same_name_do_not_meet(work):
