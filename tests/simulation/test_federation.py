@@ -14,11 +14,15 @@ from support.failures import reason
 
 from aggregator.cli.app import hearsay
 from aggregator.models.encoding import label_codes, observe
+from aggregator.nodes.federation import federated
+from aggregator.nodes.totals import Totals
 from edge_sdk.node.release import noisy_sums
 from edge_sdk.node.sums import ExactSums
 from protocol.document import Header
 from protocol.documents.campaign import GAUSSIAN, Fit, build_payload, parse_campaign
+from protocol.documents.envelope import SigningKey
 from protocol.features import Categorical, Numeric
+from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors
 from protocol.schema import FROM_RECORD, Label, build_schema
 from protocol.sums.vectors import laplace_variance
@@ -179,6 +183,22 @@ def test_the_vector_engine_has_the_exact_sums_of_real_nodes():
         part = frame[owners == node]
         own.add_all([{**record, "label": label} for record, label in records_of(part, "label")], FROM_RECORD)
         assert found[node].tolist() == list(own.totals)
+
+
+def test_equal_numbers_give_equal_statistics_by_arrays_and_by_signed_summaries():
+    campaign = campaign_of()
+    sizes = sum(subject.size for subject in released_vectors(campaign))
+    period = campaign.header.not_before // campaign.time_precision
+    values = vector.released(np.full((5, sizes), 40, np.int64), campaign, np.random.default_rng(7))
+    totals = Totals(campaign)
+    for node, row in enumerate(values.tolist()):
+        key = SigningKey.from_seed(bytes([node]) * 32)
+        totals.add(read_summary(build_summary(campaign, key, period, row))[1])
+    signed, arrays = federated(campaign, totals.total()), vector.statistics_of(values, campaign, period)
+    assert arrays.statistics_id == signed.statistics_id
+    for one, other in zip(arrays.questions, signed.questions, strict=True):
+        assert one.estimate.tolist() == other.estimate.tolist()
+        assert one.noise_variance.tolist() == other.noise_variance.tolist()
 
 
 def agrees(found, of_rate):
