@@ -14,6 +14,15 @@ def test_importing_the_sdk_loads_nothing_heavy():
     assert result.stdout == "[]\n"
 
 
+def test_importing_the_sdk_loads_nothing_of_nodes():
+    code = """
+import sys, edge_sdk, edge_sdk.cli.main
+print([name for name in sys.modules if name.startswith(("edge_sdk.node", "protocol.nodes", "protocol.noise"))])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
 def test_a_whole_life_without_the_extras(tmp_path):
     """Enrol, report, drain, install and predict where the aggregator's packages can not be imported."""
     code = f"""
