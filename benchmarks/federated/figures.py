@@ -233,7 +233,7 @@ def draw_accuracy(rows: list[Found]) -> str:
         own = [row for row in rows if row["data"] == name and row["model"] in ("floored", "posterior")]
         lines = [
             Line(
-                "central" if nodes == CENTRAL else f"{nodes} nodes",
+                "central" if nodes == CENTRAL else "1 node" if nodes == "1" else f"{nodes} nodes",
                 [float(row["epsilon"]) for row in own if row["nodes"] == nodes],
                 [100 * float(row["accuracy"]) for row in own if row["nodes"] == nodes],
             )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.output import note, print_facts, print_json, print_table
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table
 from aggregator.periods import shown
 from protocol.epsilon import format_micro
 
@@ -44,10 +44,10 @@ def _print(found: NodeStatus) -> None:
     print_facts(
         {
             "campaign": found.name,
-            "list of nodes": f"{found.list_name}, version {found.list_version}: {found.listed} nodes",
+            "list of nodes": f"{found.list_name}, version {found.list_version}: {counted(found.listed, 'node')}",
             "nodes heard": found.nodes,
             "summaries": sum(found.summaries.values()),
-            "smallest batch": f"{found.min_batch_size} nodes, {reached}",
+            "smallest batch": f"{counted(found.min_batch_size, 'node')}, {reached}",
         }
         | {f"of them with ε = {format_micro(each)}": number for each, number in found.summaries.items()}
         | {f"set aside: {reason}": count for reason, count in found.rejected.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 import sqlite3
 from itertools import permutations
 
@@ -286,3 +287,26 @@ def test_a_lying_node_moves_a_count_by_no_more_than_the_campaign_allows():
     with pytest.raises(DocumentError, match="value_out_of_domain"):
         build_summary(CAMPAIGN, NODES[0], PERIOD, [high + 1, *honest[1:]])
     assert high - low <= CAMPAIGN.nodes.max_records + 2 * 64 * 4
+
+
+def test_two_processes_take_files_in_at_the_same_time(tmp_path):
+    """Eight batches of overlapping files in two processes: no summary is lost, and conflicts are found."""
+    store = made(tmp_path / "store", list_of(PUBLISHER, keys(40)))
+    raws = [*summaries_of(CAMPAIGN, keys(40), 20), again(seed=77)]
+    files = [written(tmp_path, f"{number}.hsn", raw) for number, raw in enumerate(raws)]
+    children = []
+    for order in (files, files[::-1]):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                for start in range(0, len(order), 10):
+                    open_node_store(store.path).ingest(order[start : start + 10], now=NOW)
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0]
+    assert store.rejected() == {"summary_conflict": 2}
+    expected = [read_summary(raw)[1] for raw in raws[1:-1]]
+    assert store.totals().total() == Totals.of(CAMPAIGN, expected).total()
