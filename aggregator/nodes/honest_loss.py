@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 REPEATS = 100
-_WORK = 10_000_000
+_WORK = 2_000_000
 """Most simulated numbers of one vector; of many nodes or values there are fewer repeats, at least two."""
 _ROUNDING = 1 << 20
 """Steps of 1 that simulated numbers are rounded to, so that the rule sees integers: 2^-20 records."""
