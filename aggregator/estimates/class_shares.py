@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.intervals import Interval
-from aggregator.estimates.pooling import pooled
+from aggregator.estimates.pooling import Pool, pooled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,12 +28,18 @@ class ClassShares(NamedTuple):
         variance: shape (k,) float64, of noise and sampling. Infinite without answers.
         interval: 95 % intervals for the population's shares; without finite ends if there are no answers.
         devices_interval: the same intervals for these devices.
+        ratio, ratio_variance: shape (k,) float64, shares of all records and their variances. They are ``share`` and
+            ``variance`` unless the number n of records is a noisy sum: then ``share`` is in units of that n, and
+            ``ratio`` is divided by the sum of the shares, as the intervals are. NaN and infinite if that sum is not
+            positive.
     """
 
     share: Floats
     variance: Floats
     interval: Interval
     devices_interval: Interval
+    ratio: Floats
+    ratio_variance: Floats
 
 
 def class_shares(statistics: Statistics) -> ClassShares:
@@ -75,8 +81,26 @@ def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
     if not votes:
         endless = np.full(classes, np.inf)
         nothing = Interval(-endless, endless)
-        return ClassShares(np.zeros(classes), endless, nothing, nothing)
+        return ClassShares(np.zeros(classes), endless, nothing, nothing, np.zeros(classes), endless)
     pool = pooled(votes)
     likely = pool.likely
     variance = pool.noise.at(likely) + pool.scatter * likely * (1 - likely)
-    return ClassShares(pool.share, variance, pool.interval(pool.scatter), pool.interval(pool.chosen))
+    both = pool.interval(pool.scatter), pool.interval(pool.chosen)
+    return ClassShares(pool.share, variance, *both, *_ratios(pool, variance))
+
+
+def _ratios(pool: Pool, variance: Floats) -> tuple[Floats, Floats]:
+    """Shares of all records with their variances: ρ = x̂/ŷ, ŷ the sum of all k shares with independent noise φ each.
+
+        Var ρ = φ [(1 − ρ)² + (k − 1) ρ²]/ŷ² + scatter ρ(1 − ρ)
+
+    ``variance``: shape (k,) float64, of the shares.
+    """
+    if pool.is_counted:
+        return pool.share, variance
+    if pool.total <= 0:
+        return np.full_like(pool.share, np.nan), np.full_like(pool.share, np.inf)
+    ratio, likely = pool.share / pool.total, pool.likely
+    noise = pool.noise.at(likely) / pool.total**2
+    others = len(ratio) - 1
+    return ratio, noise * ((1 - likely) ** 2 + others * likely**2) + pool.scatter * likely * (1 - likely)

@@ -1,6 +1,7 @@
 """Intervals for what a model publishes: P(class), P(value | class), and means of numbers given the class.
 
-    P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``)
+    P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``);
+                    divided by the sum of the shares if the number of records is itself a noisy sum
     P(a | c)        cell (a, c) divided by the sum of the cells of class c in the same question
     E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked
 
@@ -89,7 +90,8 @@ def _prior(pool: Pool | None, classes: int, z: float) -> Conditional:
         nothing = _unknown(classes, 0)
         return Conditional(None, subject, 0, np.full(classes, np.nan), nothing, nothing)
     ends = [_clipped(pool.interval(scatter, z)) for scatter in (pool.chosen, pool.scatter)]
-    return Conditional(None, subject, pool.answers, pool.share, *ends)
+    raw = _divided(pool.share, np.full(classes, pool.total))
+    return Conditional(None, subject, pool.answers, raw, *ends)
 
 
 def _clipped(interval: Interval) -> Ratio:

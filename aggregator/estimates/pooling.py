@@ -9,6 +9,7 @@ import numpy as np
 
 from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.intervals import Interval, score_interval
+from aggregator.estimates.ratios import Pairs, cell_variance, ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,8 @@ class Pool(NamedTuple):
         chosen: part of the scatter from the random choice of the answers to each question.
         people: part of the scatter from the random choice of the devices.
         by_sample: sum of the weights of each stratum's questions.
+        is_counted: False if a number of answers is a noisy sum. Its noise is in every share, so intervals are for the
+            ratios of the shares to their sum.
     """
 
     share: Floats
@@ -41,6 +44,12 @@ class Pool(NamedTuple):
     chosen: float
     people: float
     by_sample: dict[Sample, float]
+    is_counted: bool = True
+
+    @property
+    def total(self) -> float:
+        """What the shares are divided by to be shares of all answers: 1, or their sum if that is not known to be 1."""
+        return 1.0 if self.is_counted else float(self.share.sum())
 
     @property
     def scatter(self) -> float:
@@ -48,7 +57,15 @@ class Pool(NamedTuple):
         return self.chosen + self.people
 
     def interval(self, scatter: float, z: float = Z95) -> Interval:
-        """Score intervals of shape (k,) float64, given the scatter of one of the two populations; ``z``: quantile."""
+        """Intervals of shape (k,) float64, given the scatter of one of the two populations; ``z``: quantile.
+
+        Score intervals, or Fieller's intervals in [0, 1] for the ratios to the sum if that is not known.
+        """
+        if not self.is_counted:
+            one = np.ones_like(self.share)
+            variance = cell_variance(one, 1.0, self.noise, Pairs(0.0, 0.0), len(self.share), scatter)
+            found = ratio_interval(self.share, self.total * one, variance, z=z)
+            return Interval(found.low, found.high)
         return score_interval(self.share, 1, self.noise, scatter, is_binomial=False, z=z)
 
     @property
@@ -80,4 +97,5 @@ def pooled(votes: Sequence[Vote]) -> Pool:
         by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
     chosen = sum(squares) - sum(weight**2 / sample.answers for sample, weight in by_sample.items())
     people = sum(part**2 for part in by_devices.values())
-    return Pool(share, sum(vote.n for vote in votes), noise, chosen, people, by_sample)
+    is_counted = all(vote.is_counted for vote in votes)
+    return Pool(share, sum(vote.n for vote in votes), noise, chosen, people, by_sample, is_counted)

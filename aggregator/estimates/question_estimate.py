@@ -55,12 +55,14 @@ class Vote(NamedTuple):
         n: number of answers, at least 1.
         share: shape (k,) float64, unbiased shares of the classes; may be negative.
         law: noise variance of one answer as a function of a class's share.
+        is_counted: True if n is known; False if n is itself the noisy sum of the classes' counts.
     """
 
     sample: Sample
     n: int
     share: Floats
     law: Law
+    is_counted: bool = True
 
     @property
     def planned_variance(self) -> float:

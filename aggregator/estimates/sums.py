@@ -139,7 +139,13 @@ class Curator(Source):
 
 
 def of_sums(
-    sums: Sequence[NoisySum], schema: Schema, fit: Fit, source: Source, concentration: float | None = None
+    sums: Sequence[NoisySum],
+    schema: Schema,
+    fit: Fit,
+    source: Source,
+    concentration: float | None = None,
+    *,
+    is_counted: bool,
 ) -> Statistics:
     """Statistics from noisy sums over n records. Run by a curator and by the aggregator of nodes' summaries.
 
@@ -151,6 +157,7 @@ def of_sums(
         concentration: c = ΣT²/(ΣT)², where T says how often each record was added; the population's sampling variance
             is n·c times that of n different records. 0 if the noise variances hold the sampling already. None for
             1/n: every record was added once.
+        is_counted: True if n is public; False if n is the sum of the noisy class counts.
 
     Returns:
         Statistics with one question per entry of ``sums``, each of n answers.
@@ -158,7 +165,7 @@ def of_sums(
     n, classes = source.reports, len(schema.label.classes)
     concentration = 1 / n if concentration is None else concentration
     samples = [Sample(0, place, n, concentration) for place in range(len(sums))]
-    votes = [_votes(one, sample, n, classes) for one, sample in zip(sums, samples, strict=True)]
+    votes = [_votes(one, sample, n, classes, is_counted) for one, sample in zip(sums, samples, strict=True)]
     shares = combined([vote for group in votes for vote in group], classes).share
     table = spreads([Estimated(one.subject, n, one.estimate) for one in sums], schema, shares)
     found = []
@@ -169,13 +176,13 @@ def of_sums(
     return Statistics(schema, fit, tuple(found), (source,))
 
 
-def _votes(one: NoisySum, sample: Sample, n: int, classes: int) -> tuple[Vote, ...]:
+def _votes(one: NoisySum, sample: Sample, n: int, classes: int, is_counted: bool) -> tuple[Vote, ...]:  # noqa: FBT001
     """Shares of the classes from one table, the sums over the values; empty for sums of numbers."""
     if one.is_repeated or one.subject.kind not in (CLASS, CELL, PRESENT):
         return ()
     table = one.estimate.reshape(-1, classes)
     noise = float(one.noise_variance.reshape(-1, classes).sum(axis=0).mean()) / n
-    return (Vote(sample, n, table.sum(axis=0) / n, Law(noise, noise)),)
+    return (Vote(sample, n, table.sum(axis=0) / n, Law(noise, noise), is_counted),)
 
 
 def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Floats, classes: int) -> QuestionEstimate:

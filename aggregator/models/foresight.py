@@ -162,12 +162,12 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
     """
-    shares = class_shares(statistics)
-    spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
     prior = simplex_prior(statistics)
     largest = int(prior.argmax())
+    shares = class_shares(statistics)
+    spread = np.sqrt(np.where(np.isfinite(shares.ratio_variance), shares.ratio_variance, 1.0))
     reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
-    low, high = (float(np.clip(shares.share[largest] + side * reach, 0, 1)) for side in (-1, 1))
+    low, high = (float(np.clip(np.nan_to_num(shares.ratio[largest]) + side * reach, 0, 1)) for side in (-1, 1))
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
     assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     share = (float(prior[largest]), low, high)

@@ -252,7 +252,7 @@ def statistics_of(
     released = tuple(one.released for one in sums)
     source = Federation(campaign, total, released, records, dict(rejected or {}), periods, dict(entries or {}))
     found = _concentration(total, records) if concentration is None else concentration
-    return of_sums(sums, campaign.schema, campaign.fit, source, found)
+    return of_sums(sums, campaign.schema, campaign.fit, source, found, is_counted=False)
 
 
 def _concentration(total: Total, records: int) -> float:

@@ -10,6 +10,7 @@ from aggregator.central.terms import check_terms, terms_id
 from aggregator.estimates.source import Origin
 from aggregator.estimates.sums import Curator, of_sums
 from protocol.errors import InputError
+from protocol.sums.adjacency import ADD_REMOVE
 from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
     entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
     released = tuple(one.released for one in sums)
-    return of_sums(sums, schema, terms.fit, Curator(origin, max(count, 1), released, entries))
+    curator = Curator(origin, max(count, 1), released, entries)
+    return of_sums(sums, schema, terms.fit, curator, is_counted=terms.adjacency != ADD_REMOVE)
 
 
 def _rounded_up(number: Fraction) -> str:
