@@ -136,7 +136,14 @@ def test_the_readme_of_the_sensors_names_what_is_there():
 
 
 def test_every_example_is_tested_here_or_in_a_file_of_its_own():
-    assert [path.name for path in sorted(EXAMPLES.iterdir())] == ["loop", "mqtt", "nodes", "quickstart", "sensor"]
+    assert [path.name for path in sorted(EXAMPLES.iterdir())] == [
+        "gossip",
+        "loop",
+        "mqtt",
+        "nodes",
+        "quickstart",
+        "sensor",
+    ]
     assert all((Path(__file__).parent / f"test_{name}.py").exists() for name in ("loop", "mqtt"))
 
 
