@@ -78,6 +78,7 @@ class Acceptance:
             disabled=disabled,
             paid_until=self._reporting.ledger.paid_until(campaign.header.name),
             series=self._reporting.series_in_words(campaign),
+            booked=self._reporting.ledger.adjacency(),
         )
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:

@@ -257,6 +257,7 @@ class Reporting:
         _check_unpaid(campaign, turn.period, self.ledger.paid_until(campaign.header.name))
         evaluated = self.models.evaluated(campaign)
         policy = self.policy
+        policy.check_adjacency(campaign, self.ledger.adjacency(), self.ledger.spent_micro())
         policy.check_campaign(campaign, evaluated)
         micro = making.cost_micro(campaign, policy)
         policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
@@ -272,6 +273,8 @@ class Reporting:
         records = making.make(campaign, turn.secret, period)
         reports = b"".join(records)
         line, number = self.ledger.spend(campaign, period, turn.answered_at, reports, micro)
+        if campaign.nodes is not None:
+            self.ledger.fix_adjacency(policy.node_adjacency)
         self.spool.add(line, number, records, time, min(time, turn.moment.base), policy.spool)
         self._time.note_answer(turn.reading, time, leapt=turn.leapt)
         making.note(campaign)

@@ -118,6 +118,7 @@ class Status(NamedTuple):
             given in code. That policy is not stored: ``hearsay-edge`` does not know it. Or the refusal, if
             the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
         kind: ``device`` or ``node``, as the first campaign was for; None before there was one.
+        adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
     """
 
     spent_micro: int
@@ -137,6 +138,7 @@ class Status(NamedTuple):
     policy: str = "defaults"
     closed_fleet: bool = False
     kind: str | None = None
+    adjacency: str | None = None
 
     @property
     def spooled(self) -> int:
@@ -164,6 +166,7 @@ class Status(NamedTuple):
             "disabled": self.disabled,
             "closed_fleet": self.closed_fleet,
             "kind": self.kind,
+            "epsilon_counted_for": self.adjacency,
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
             "policy": self.policy,
@@ -235,6 +238,7 @@ def gather(
         unread=meanings.of(campaign.name for campaign in shown),
         policy=origin,
         kind=documents.kind(),
+        adjacency=ledger.adjacency(),
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 

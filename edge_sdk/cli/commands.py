@@ -216,7 +216,7 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
     """
     with open_device(options) as device:
         lines = device.history(options.campaign)
-        spent = device.status().spent_micro
+        status = device.status()
     answers = [
         {
             "campaign": line.campaign or "counted as spent when the state was reset",
@@ -230,7 +230,8 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
         }
         for line in lines
     ]
-    return {"answers": answers, "epsilon_spent": format_micro(spent)}
+    of_node = {} if status.adjacency is None else {"epsilon_counted_for": status.adjacency}
+    return {"answers": answers, "epsilon_spent": format_micro(status.spent_micro), **of_node}
 
 
 def evidence(options: argparse.Namespace) -> dict[str, Any]:

@@ -34,6 +34,7 @@ def explain(
     disabled: bool = False,
     paid_until: int = 0,
     series: Sequence[str] = (),
+    booked: str | None = None,
 ) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
@@ -48,6 +49,7 @@ def explain(
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
         series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
+        booked: of a node, the adjacency whose ε its ledger counts; None before its first summary.
     """
     header = campaign.header
     lines = [
@@ -63,7 +65,7 @@ def explain(
         lines += [
             "It asks nothing: with this version the publisher ends the campaign.",
             "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked),
         ]
     else:
         lines += [
@@ -72,9 +74,11 @@ def explain(
             *_pilots(campaign),
             *series,
             "",
-            *_cost(campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision))),
+            *_cost(
+                campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision)), booked
+            ),
             "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked),
         ]
     return "\n".join(lines)
 
@@ -115,10 +119,11 @@ def _pilots(campaign: Campaign) -> list[str]:
     return ["  Learned from records that somebody holds, at a cost to the people in them, not to this device:", *lines]
 
 
-def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -> list[str]:
+def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int, booked: str | None) -> list[str]:
     """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows.
 
-    Remaining periods are counted from ``first_period``, the index of the first that may still be answered.
+    Remaining periods are counted from ``first_period``, the index of the first that may still be answered. ``booked``
+    is the adjacency whose ε a node's ledger counts.
     """
     total = _counted(campaign, policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
@@ -141,7 +146,7 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int) -
     if campaign.nodes is not None:
         from edge_sdk.explaining.nodes import cost_in_words
 
-        cost, seen, guess = cost_in_words(campaign, policy), "summary", "any guess about one record"
+        cost, seen, guess = cost_in_words(campaign, policy, booked), "summary", "any guess about one record"
     return [
         *cost,
         f"  Whoever sees the {seen} can multiply the odds of {guess} by at most {odds}.",
@@ -197,13 +202,20 @@ def _odds(loss: float) -> str:
 
 
 def _verdict(
-    campaign: Campaign, policy: Policy, spent: Spent, evaluated: Sequence[Evaluated], *, disabled: bool
+    campaign: Campaign,
+    policy: Policy,
+    spent: Spent,
+    evaluated: Sequence[Evaluated],
+    *,
+    disabled: bool,
+    booked: str | None,
 ) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
     micro = _counted(campaign, policy)
     if not campaign.ended and not refusals:
         try:
+            policy.check_adjacency(campaign, booked, spent.lifetime_micro)
             policy.check_budget(spent, micro)
         except PolicyError as error:
             refusals.append(str(error))

@@ -78,12 +78,13 @@ def _sum(subject: Subject, names: Names, campaign: Campaign) -> str:
     return f"the sum of {'the squares of ' if subject.power == SQUARE else ''}{named}, by {label}"
 
 
-def cost_in_words(campaign: Campaign, policy: Policy) -> list[str]:
+def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None) -> list[str]:
     """Lines on the ε of a summary, for each kind of neighbours, and on the ε that the node's ledger counts.
 
     Args:
         campaign: a campaign for nodes.
         policy: the owner's policy.
+        booked: the adjacency whose ε the ledger counts since the first summary; None if there was none yet.
     """
     assert campaign.nodes is not None
     found = costs(campaign)
@@ -94,7 +95,9 @@ def cost_in_words(campaign: Campaign, policy: Policy) -> list[str]:
         for kind, shown in found.items()
         if shown == UNCOVERED
     ]
-    lines.append(f"  The owner's limits and the ledger count the ε of {policy.node_adjacency} (node_adjacency).")
+    lines.append(
+        f"  The owner's limits and the ledger count the ε of {booked or policy.node_adjacency} (node_adjacency)."
+    )
     lines.append("  A person with several records in the node costs that many times ε.")
     least = campaign.nodes.least_epsilon_micro
     if least < campaign.epsilon_micro:

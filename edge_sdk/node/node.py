@@ -119,7 +119,8 @@ class Node(Device):
                 ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
-                ``node_adjacency`` names; ``period_answered``: the period was paid for before, and there is no summary
+                ``node_adjacency`` names; ``adjacency_fixed``: the node's first summary was booked for another
+                ``node_adjacency``; ``period_answered``: the period was paid for before, and there is no summary
                 to return; ``policy_refused``, ``budget_exhausted``, ``budget_paused``: the owner's policy does not
                 allow the cost; ``disabled``: the owner has opted out.
             StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the

@@ -151,6 +151,25 @@ class Policy(NamedTuple):
 
         return cost_micro(campaign, self.node_adjacency, epsilon_micro)
 
+    def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
+        """Refuse a summary whose cost would be added to costs for another adjacency: their sum bounds nothing.
+
+        Args:
+            campaign: a parsed campaign; one for devices is not refused.
+            booked: the adjacency whose ε the ledger counts; None if no summary was made yet.
+            spent_micro: the ε that was spent in all, in millionths.
+
+        Raises:
+            PolicyError: ``adjacency_fixed``.
+        """
+        if campaign.nodes is not None and booked not in (None, self.node_adjacency):
+            raise PolicyError(
+                "adjacency_fixed",
+                f"this node's ledger counts the ε of {booked} since its first summary, {format_micro(spent_micro)} so "
+                f'far, and the policy names {self.node_adjacency}; set node_adjacency = "{booked}", or begin a new '
+                "node in a state folder of its own",
+            )
+
     def refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 

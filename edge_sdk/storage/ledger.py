@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SERIES, Rows, damaged, number_in, seal
 from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
+from protocol.sums.adjacency import ADJACENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ _SERIES_AFTER = "series_after"
 """Key of a time in seconds since 1970, which a reset writes. Series that begin until then are not answered."""
 _RESET = "reset"
 """Key of the note that the ledger begins with the line of a reset. With this note, an empty ledger is damage."""
+_ADJACENCY = "adjacency"
+"""Key of the adjacency whose ε a node's ledger counts, written with the line of the first summary."""
 
 
 class Answered(NamedTuple):
@@ -58,12 +61,14 @@ class Answered(NamedTuple):
 class Lines(NamedTuple):
     """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
 
-    ``series`` maps the name of each series to the number of its line.
+    ``series`` maps the name of each series to the number of its line. ``adjacency``: whose ε a node's lines count, or
+    None (:meth:`Ledger.adjacency`).
     """
 
     campaigns: tuple[Known, ...]
     paid: tuple[Line, ...]
     series: Mapping[str, int] = MappingProxyType({})
+    adjacency: str | None = None
 
 
 _NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
@@ -280,6 +285,17 @@ class Ledger:
         if after is not None and min(after + seconds, now) > after:
             self._state.write_meta(_SERIES_AFTER, str(min(after + seconds, now)).encode())
 
+    def adjacency(self) -> str | None:
+        """The adjacency whose ε all lines of a node count; None before the first summary, and for a device."""
+        stored = self._state.meta(_ADJACENCY)
+        if stored is not None and stored.decode(errors="replace") not in ADJACENCIES:
+            raise damaged()
+        return None if stored is None else stored.decode()
+
+    def fix_adjacency(self, adjacency: str) -> None:
+        """Store the adjacency whose ε the lines of this node count. A second call with the same one changes nothing."""
+        self._state.write_meta(_ADJACENCY, adjacency.encode())
+
     def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes, micro: int) -> tuple[int, int]:
         """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
 
@@ -319,7 +335,7 @@ class Ledger:
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
             _, known, series = self._read()
-            return Lines(tuple(known), lines, series)
+            return Lines(tuple(known), lines, series, self.adjacency())
 
     def begin_after_reset(self, micro: int, now: int, old: Lines, series_after: int) -> int:
         """Write the first lines after a reset: one for the ε beyond the old lines, then the lines of the old ledger.
@@ -346,6 +362,8 @@ class Ledger:
             self._campaigns.add(known._replace(line=newest[known.number]), b"")
         for name, number in old.series.items():
             self._series.add((name, copied.get(number, line.number)))
+        if old.adjacency is not None:
+            self.fix_adjacency(old.adjacency)
         self._state.write_meta(_SERIES_AFTER, str(series_after).encode())
         self._state.write_meta(_RESET, b"1")
         return line.number

@@ -88,6 +88,34 @@ def test_the_ledger_counts_the_neighbours_of_the_policy(tmp_path, publisher, clo
         assert node.status().spent_micro == micro
 
 
+def test_the_first_summary_fixes_what_the_ledger_counts(tmp_path, publisher, clock):
+    """ε of different adjacencies can not be added: another one is refused, also after a reset."""
+    place, add, change = tmp_path / "state", Policy.of(node_adjacency="add-remove"), Policy.of(node_adjacency="change")
+    with Node.open(place, publisher.root(), policy=add, clock=clock) as node:
+        campaign = node.enrol(publisher.node_campaign(version=1))
+        assert node.status().adjacency is None
+        first = node.summarise(campaign.id, RECORDS)
+        assert node.status().to_json()["epsilon_counted_for"] == "add-remove"
+    with Node.open(place, policy=change, clock=clock) as node:
+        assert node.summarise(campaign.id, UNREAD).raw == first.raw
+        clock.now += DAY
+        error = failure(node.summarise, campaign.id, UNREAD)
+        assert error.reason == "adjacency_fixed"
+        assert "counts the ε of add-remove since its first summary, 1 so far" in error.detail
+        told = node.explain(publisher.node_campaign(version=1))
+        assert "the ledger count the ε of add-remove (node_adjacency)" in told
+        assert "adjacency_fixed" in told
+        assert (node.status().spent_micro, node.status().adjacency) == (1_000_000, "add-remove")
+    with Node.open(place, policy=add, clock=clock) as node:
+        assert node.summarise(campaign.id, RECORDS).cost_micro == 1_000_000
+    Node.reset(place, publisher.root(), clock=clock)
+    clock.now += DAY
+    with Node.open(place, policy=change, clock=clock) as node:
+        campaign = node.enrol(publisher.node_campaign(version=1))
+        assert node.status().spent_micro >= 2_000_000
+        assert reason(node.summarise, campaign.id, UNREAD) == "adjacency_fixed"
+
+
 def test_a_limit_counts_what_the_policy_names(tmp_path, publisher, clock):
     """A campaign may be accepted for its least ε. A summary above the limit is refused unread."""
     policy = Policy.of(epsilon_per_period="1")
