@@ -119,6 +119,7 @@ class QuestionEstimate:
             about classes, or if the mechanism has no estimator for groups of values.
         right: for an ``outcome`` or ``right`` question, the share of right predictions; None for others, if n = 0,
             or if the mechanism has no estimator for groups of values.
+        kurtosis: excess kurtosis of the noise: 0 for the noise of many answers, 3 for one Laplace noise.
     """
 
     subject: Subject
@@ -138,6 +139,7 @@ class QuestionEstimate:
     samples: tuple[Weighted, ...] = ()
     classes: tuple[Vote, ...] = ()
     right: Right | None = None
+    kurtosis: float = 0.0
 
     @property
     def is_share(self) -> bool:

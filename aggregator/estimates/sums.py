@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.class_shares import combined
-from aggregator.estimates.debias import Z95, Law
+from aggregator.estimates.debias import Law
+from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
 from aggregator.estimates.intervals import Interval, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, Weighted, is_share
 from aggregator.estimates.ratios import Pairs
@@ -206,6 +207,7 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
         None if law is None else Pairs(0.0, 0.0),
         samples=(Weighted(sample, 1.0),),
         classes=votes,
+        kurtosis=one.kurtosis,
     )
 
 
@@ -237,15 +239,9 @@ def _interval(one: NoisySum, n: int, law: Law | None, sampling: Floats, scatter:
 def _quantile(one: NoisySum, sampling: Floats) -> Floats:
     """0.975 quantile of a sum of the noise and of normal sampling, in standard deviations: shape (K,) float64.
 
-        z + (z³ − 3z) κ/24,   κ = κ₀ (noise/(noise + sampling))²
-
-    the Cornish-Fisher expansion with κ the excess kurtosis of the sum, and κ₀ that of the noise. For one Laplace noise,
-    κ₀ = 3, it is 2.17 without sampling, where ln 20/√2 = 2.12 is exact. It is z = 1.96 without noise.
-    ``sampling``: variances, shape (K,) float64.
+    ``sampling``: shape (K,) float64, sampling variance of the sums.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.nan_to_num(1 / (1 + sampling / one.noise_variance))
-    return np.asarray(Z95 + (Z95**3 - 3 * Z95) * one.kurtosis * share**2 / 24, np.float64)
+    return quantile95(relative_kurtosis(one.kurtosis, one.noise_variance, sampling))
 
 
 def _planned(one: NoisySum, n: int, classes: int) -> float:

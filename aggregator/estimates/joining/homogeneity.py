@@ -17,6 +17,9 @@ bisection finds f̄, which may lie outside [0, 1]. If the noise variance of a so
 ``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance
 of x̂_j; the number is not compared if a V_j is 0. Sources with m_j below 30 are left out of the comparison.
 
+The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.heavy_tails``): the statistic is
+brought down to the normal error of the same probability.
+
 The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
 same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
 stated.
@@ -27,11 +30,13 @@ Source: docs/decisions/0053.
 from __future__ import annotations
 
 from math import erfc, exp, lgamma, log, sqrt
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from aggregator.estimates.cells import cell_names, question_name
+from aggregator.estimates.heavy_tails import two_sided_tail
 from aggregator.notebooks import facts, table
 
 if TYPE_CHECKING:
@@ -143,8 +148,41 @@ def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator
     subject = estimates[0].subject
     values = np.array([one.estimate / one.n for one in estimates]).T
     names = cell_names(subject, schema)
-    for name, row, size in zip(names, values.tolist(), statistic.tolist(), strict=True):
-        yield Compared(question_name(subject, schema), name, tuple(row), chi_square_tail(size, len(estimates) - 1))
+    tails = _tails(estimates)
+    for name, row, size, tail in zip(names, values.tolist(), statistic.tolist(), tails.tolist(), strict=True):
+        chance = _chance(size, len(estimates) - 1, tail)
+        yield Compared(question_name(subject, schema), name, tuple(row), chance)
+
+
+def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
+    """Excess kurtosis of the difference of two sources, for each of the K numbers: shape (K,) float64.
+
+        Σ_j κ_j v_j²/(Σ_j V_j)²      of two sources; of more sources the largest κ_j v_j²/V_j²
+
+    κ_j is the excess kurtosis of source j's noise, v_j the variance of its noise and V_j that of its estimate.
+    """
+    sizes = [one.n**2 for one in estimates]
+    fourth = np.array([one.kurtosis * (one.noise_variance / n) ** 2 for one, n in zip(estimates, sizes, strict=True)])
+    variance = np.array([one.variance / n for one, n in zip(estimates, sizes, strict=True)])
+    if not fourth.any():
+        return np.zeros(fourth.shape[1])
+    if len(estimates) == 2:
+        return np.asarray(fourth.sum(axis=0) / variance.sum(axis=0) ** 2)
+    return np.asarray((fourth / variance**2).max(axis=0))
+
+
+def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
+    """The p-value of one number: the tail of χ², with ``statistic`` brought down for noise of heavy tails.
+
+    The square root of the statistic counts as an error in standard deviations. It is replaced by the normal error of
+    the same two-sided tail.
+    """
+    if not kurtosis:
+        return chi_square_tail(statistic, freedom)
+    tail = two_sided_tail(sqrt(max(statistic, 0.0)), kurtosis)
+    if freedom == 1 or tail <= _LEAST_CHANCE:
+        return tail
+    return chi_square_tail(NormalDist().inv_cdf(tail / 2) ** 2, freedom)
 
 
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.estimates.debias import Law
-from aggregator.estimates.intervals import Interval, normal_interval, score_interval
+from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
+from aggregator.estimates.intervals import Interval, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Weighted, relative_spread
 from aggregator.estimates.ratios import Pairs
 from protocol.errors import InputError
@@ -72,6 +73,7 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
         samples=_samples(parts, weights),
         classes=tuple(vote for one in parts for vote in one.classes),
         right=_right([one.right for one in parts], weights, per_answer),
+        kurtosis=_kurtosis(parts, factors),
     )
     return replace(made, interval=_interval(made, drawn), devices_interval=_interval(made, chosen))
 
@@ -125,6 +127,16 @@ def _right(found: Sequence[Right | None], weights: Sequence[float], factors: Seq
     return law and Right(sum(w * right.share for w, right in zip(weights, known, strict=True)), law)
 
 
+def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
+    """Excess kurtosis of the joined noise Σ a_j e_j, the largest of its numbers: Σ a_j⁴ v_j² κ_j/(Σ a_j² v_j)²."""
+    if not any(one.kurtosis for one in parts):
+        return 0.0
+    pairs = list(zip(parts, factors, strict=True))
+    total = _sum(factor**2 * one.noise_variance for one, factor in pairs) ** 2
+    fourth = _sum(factor**4 * one.noise_variance**2 * one.kurtosis for one, factor in pairs)
+    return float(np.divide(fourth, total, out=np.zeros_like(total), where=total > 0).max())
+
+
 def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], *, disjoint: bool) -> float:
     """Concentration c of the joined answers, with c_j = (``scatter`` − ``devices_scatter``)/n_j."""
     each = [max(one.scatter - one.devices_scatter, 0.0) / one.n for one in parts]
@@ -136,11 +148,16 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
 def _interval(found: QuestionEstimate, scatter: float) -> Interval:
     """95 % interval with the given scatter, by the rules for one source."""
     n, least = found.n, found.least
+    sampling = n * found.spread * scatter
+    z = quantile95(relative_kurtosis(found.kurtosis, found.noise_variance, sampling))
     if found.law is None:
-        return normal_interval(found.estimate, np.sqrt(found.noise_variance + n * found.spread * scatter))
+        sd = np.sqrt(found.noise_variance + sampling)
+        return Interval(found.estimate - z * sd, found.estimate + z * sd)
     dependence: Floats | float = scatter
     if not found.is_share:
         dependence = 1 + (scatter - 1) * relative_spread(n, found.estimate, found.spread, least=least)
     width = 1 - least
-    ends = score_interval((found.estimate / n - least) / width, n, found.law, dependence, is_binomial=found.is_binomial)
+    share = (found.estimate / n - least) / width
+    most = float(z.max())
+    ends = score_interval(share, n, found.law, dependence, is_binomial=found.is_binomial, z=most)
     return Interval(n * (least + width * ends.low), n * (least + width * ends.high))
