@@ -25,7 +25,7 @@ def publisher(monkeypatch):
 def run(tmp_path, publisher, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root.hst").write_bytes(publisher.root())
-    (tmp_path / "c.hsc").write_bytes(publisher.node_campaign(least_epsilon_micro=100_000))
+    (tmp_path / "c.hsc").write_bytes(publisher.node_campaign(least_epsilon_micro=100_000, max_records=1000))
     (tmp_path / "people.csv").write_text(CSV)
 
     def command(*words):

@@ -118,8 +118,9 @@ def test_numbers_outside_the_public_range_are_clipped():
     assert len(set(noisy_sums(campaign, exact, campaign.epsilon_micro, bytes(32)))) == 1
 
 
-def test_memory_does_not_grow_with_the_number_of_records():
-    """Each of the 20,000 values of a number differs, and so does each label."""
+def test_memory_does_not_grow_with_the_number_of_records(monkeypatch):
+    """Each of the 2,000 values of a number differs, and so does each label. Records are read in eight blocks."""
+    monkeypatch.setattr("edge_sdk.node.sums.BLOCK", 250)
 
     def many(count):
         for number in range(count):
@@ -128,14 +129,14 @@ def test_memory_does_not_grow_with_the_number_of_records():
     def peak(count):
         found = ExactSums(PLAIN, released_vectors(parse_campaign(Publisher(schema=PLAIN).node_payload())))
         for reader in found._readers:
-            reader._most = 500
+            reader._most = 100
         tracemalloc.start()
         found.add_all(many(count))
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return most
 
-    assert peak(20_000) - peak(2_000) < 18_000 * 12  # bytes; to keep a record takes hundreds
+    assert peak(2_000) - peak(500) < 1_500 * 12  # bytes; to keep a record takes 400
 
 
 def test_a_label_for_all_records_and_values_of_every_type():
