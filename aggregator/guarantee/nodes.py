@@ -1,14 +1,22 @@
 """The guarantee sheet of a campaign for nodes: what a summary costs people, what lying nodes can do, what stays unseen.
 
 A lying node sends any numbers that intake accepts: counts from −H to M + H, where M is the campaign's largest number of
-records of one node and H the range of the noise. Plain addition believes these. L such nodes, beside nodes with n
-records in all, move the share of one of k classes by at most
+records of one node and H the range of the noise. Plain addition believes these counts, in every table. The share of a
+class is pooled from all tables of counts by class, with weights w_j, Σ_j w_j = 1. A share of table j is the sum over
+the table's K_j values. So one node states at most U records of a class for the pooled share, and at least −D:
 
-    up     L(M + H)/(n + L(M + H) − L(k − 1)H)         M + H records of the class, −H of each other class
-    down   L(k − 1)(M + H)/(n − LH + L(k − 1)(M + H))    −H records of the class, M + H of each other class
+    U = Σ_j w_j K_j (M + H_j)      D = Σ_j w_j K_j H_j      w_j ∝ 1/(K_j v_j/n + (k − 1)/k²)
 
-and by no more than 1. The first is reached for a class that is rare among the honest nodes' records, the second for one
-that all of these records have.
+with k classes, v_j the noise variance of a count of one node, and n the mean number of records that the nodes state.
+U and D rise with n, because tables of many values then weigh more. The largest n that can be stated is taken:
+n = (1 − λ)r + λk(M + H), with a share λ of lying nodes, and r records of an honest node. Of L lying nodes beside nodes
+with R records in all, the published share of one class moves by at most the largest of
+
+    LU/(R + LU − L(k − 1)D)            U records of the class, −D of each other class
+    L(k − 1)D/R                        the same claims, if the other classes have L(k − 1)D honest records
+    L(k − 1)U/(R − LD + L(k − 1)U)     −D records of the class, U of each other class
+
+and by no more than 1.
 
 Source: docs/math.md, section 5; docs/decisions/0078.
 """
@@ -21,7 +29,9 @@ from aggregator.guarantee.sheet import Spending, spending
 from aggregator.publishing.nodes.sheet import NodeSheet, node_sheet, usual_cost
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.nodes.terms import ranges
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import ranges, released_vectors, shares, terms_of
+from protocol.questions import CELL, CLASS, PRESENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +75,8 @@ class NodeGuarantee(NamedTuple):
         campaign: the campaign.
         privacy: the exact privacy loss of every vector.
         spending: what one node books under the default limits of its owner, for changed records.
-        most_claimed: the largest count that one summary can state.
+        most_claimed: the largest count that one summary can state in one cell of a table.
+        tables: number of tables of counts from which the share of a class is pooled.
         reach: how far lies move a class's share; a row for each mean number of records.
         unseen: what no test of the summaries can see, in sentences.
     """
@@ -74,6 +85,7 @@ class NodeGuarantee(NamedTuple):
     privacy: NodeSheet
     spending: Spending
     most_claimed: int
+    tables: int
     reach: tuple[Reach, ...]
     unseen: tuple[str, ...]
 
@@ -94,6 +106,7 @@ class NodeGuarantee(NamedTuple):
             },
             "pilots": [one._asdict() for one in self.campaign.pilots],
             "most_claimed": self.most_claimed,
+            "tables": self.tables,
             "reach": [{"records": row.records, "moved": row.moved} for row in self.reach],
             "unseen": list(self.unseen),
         }
@@ -119,42 +132,74 @@ def node_guarantee(
         raise InputError("argument_invalid", "the numbers of nodes and of records are above 0")
     if not all(0 < share < 1 for share in liars):
         raise InputError("argument_invalid", "a share of lying nodes is between 0 and 1")
-    least, most = ranges(found, found.nodes.least_epsilon_micro)[0]
+    claims, classes = _claims(found), len(found.schema.label.classes)
     means = [records] if records is not None else [found.nodes.max_records * part for part in FULLNESS]
-    claims = _Claims(len(found.schema.label.classes), -least, most)
     return NodeGuarantee(
         found,
         node_sheet(found),
         spending(found, usual_cost(found)),
-        most,
-        tuple(Reach(mean, {share: _moved(claims, mean, share, nodes) for share in liars}) for mean in means),
+        max(table.most for table in claims),
+        len(claims),
+        tuple(Reach(mean, {one: _moved(claims, classes, mean, one, nodes) for one in liars}) for mean in means),
         UNSEEN,
     )
 
 
-class _Claims(NamedTuple):
-    """What one summary can claim: number of classes k, H, and M + H (``most``)."""
+class _Table(NamedTuple):
+    """What one summary can claim in one table of counts by class.
 
-    classes: int
+    Attributes:
+        values: number K of values for each class.
+        noise: H, the largest count below 0 that can be stated.
+        most: M + H, the largest count that can be stated.
+        variance: smallest noise variance of one count.
+    """
+
+    values: int
     noise: int
     most: int
+    variance: float
 
 
-def _moved(claims: _Claims, records: float, share: float, nodes: int | None) -> float:
+def _claims(found: Campaign) -> list[_Table]:
+    """The tables from which the share of a class is pooled; the class counts are the first."""
+    classes, least_epsilon = len(found.schema.label.classes), terms_of(found).least_epsilon_micro
+    vectors = zip(released_vectors(found), ranges(found, least_epsilon), shares(found), strict=True)
+    return [
+        _Table(subject.size // classes, -least, most, noise_variance(found, subject, share))
+        for subject, (least, most), share in vectors
+        if subject.kind in (CLASS, CELL, PRESENT)
+    ]
+
+
+def _pooled_claims(claims: Sequence[_Table], classes: int, records: float) -> tuple[float, float]:
+    """U and D: the most and, negated, the least records of a class that one node states for the pooled share.
+
+    ``records``: n, the mean number of records that the nodes state.
+    """
+    equal = (classes - 1) / classes**2
+    weights = [1 / (table.values * table.variance / records + equal) for table in claims]
+    each = list(zip(weights, claims, strict=True))
+    most = sum(weight * table.values * table.most for weight, table in each)
+    noise = sum(weight * table.values * table.noise for weight, table in each)
+    return most / sum(weights), noise / sum(weights)
+
+
+def _moved(claims: Sequence[_Table], classes: int, records: float, share: float, nodes: int | None) -> float:
     """The largest change of a class's share by lying nodes, from 0 to 1.
 
     Args:
         claims: what one summary can claim.
+        classes: number k of classes.
         records: mean number of records of the honest nodes.
         share: share of lying nodes.
         nodes: number of all nodes; None for a large number.
     """
     lying = share if nodes is None else min(nodes, max(1, round(share * nodes))) / nodes
-    honest, others = (1 - lying) * records, claims.classes - 1
-    up, down = lying * claims.most, lying * others * claims.most
-    return max(
-        _part(up, honest + up - lying * others * claims.noise), _part(down, honest - lying * claims.noise + down)
-    )
+    honest, others = (1 - lying) * records, classes - 1
+    most, noise = _pooled_claims(claims, classes, honest + lying * classes * claims[0].most)
+    up, below, down = lying * most, lying * others * noise, lying * others * most
+    return max(_part(up, honest + up - below), _part(below, honest), _part(down, honest - lying * noise + down))
 
 
 def _part(number: float, of: float) -> float:

@@ -24,7 +24,7 @@ from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
 from protocol.nodes.smooth import noise_variance
-from protocol.nodes.terms import SMOOTH, released_vectors, shares, terms_of
+from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
 from protocol.questions import MOMENT
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 
@@ -47,8 +47,8 @@ INTERVALS = (
 )
 THREATS = (
     "A node sees its own records. Each summary is differentially private by itself, whoever reads it: {}. The numbers "
-    "are only as good as the nodes: a node that lies can move every count by as many records as the campaign allows a "
-    "node to have."
+    "are only as good as the nodes: a node that lies can state {} to {} records for every count, whatever it has, in "
+    "each of the {} tables from which P(class) is pooled."
 )
 PROMISE = "ε is for adding or removing one record, and a changed record costs twice as much"
 SMOOTH_PROMISE = "ε is for changing the features of one record, and not for its class or for its being there"
@@ -142,7 +142,7 @@ class Federation(Source):
             "intervals": INTERVALS,
             "periods": self.periods,
             "rejected": {reason: int(count) for reason, count in sorted(self.rejected.items()) if count},
-            "threats": THREATS.format(SMOOTH_PROMISE if is_smooth else PROMISE),
+            "threats": THREATS.format(SMOOTH_PROMISE if is_smooth else PROMISE, *_count_claims(campaign)),
             **self.entries,
         }
 
@@ -160,6 +160,13 @@ class Federation(Source):
             "populations": self.populations(),
             **self.entries,
         }
+
+
+def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
+    """The smallest and the largest count that a summary can state, and the number of tables of counts."""
+    limits = zip(released_vectors(campaign), ranges(campaign, terms_of(campaign).least_epsilon_micro), strict=True)
+    counts = [limit for subject, limit in limits if subject.kind != MOMENT]
+    return min(low for low, _ in counts), max(high for _, high in counts), len(counts)
 
 
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from edge_sdk.explaining.questions import Names, duration
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
-from protocol.nodes.terms import cost_micro, released_vectors
+from protocol.nodes.terms import GLOBAL, cost_micro, released_vectors
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE
 from protocol.shown import quoted
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
@@ -102,5 +102,6 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None) -> lis
     least = campaign.nodes.least_epsilon_micro
     if least < campaign.epsilon_micro:
         most = format_micro(campaign.epsilon_micro)
-        lines.append(f"  A node may ask for more noise: an ε from {format_micro(least)} to {most} of add-remove.")
+        kind = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
+        lines.append(f"  A node may ask for more noise: an ε from {format_micro(least)} to {most} of {kind}.")
     return lines

@@ -48,9 +48,10 @@ def cost_text(sheet: NodeSheet) -> str:
 
 
 def noise_text(sheet: NodeSheet) -> str:
-    """The standard deviation of the noise of one node: of a count, and of a sum of scaled numbers, if there is one."""
-    deviations = list(dict.fromkeys(f"{vector.deviation:.4g}" for vector in sheet.vectors))
-    return f"standard deviation {' to '.join(deviations)} records in each number of a node"
+    """The standard deviations of the noise of one number of a node: the smallest to the largest."""
+    deviations = [vector.deviation for vector in sheet.vectors]
+    ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))
+    return f"standard deviation {' to '.join(ends)} records in each number of a node"
 
 
 def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:

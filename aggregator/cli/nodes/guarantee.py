@@ -8,6 +8,7 @@ import click
 
 from aggregator.cli.nodes.describe import cost_text, noise_text
 from aggregator.cli.output import counted, print_facts, print_json, print_table, warn
+from aggregator.publishing.nodes.sheet import is_refused
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
@@ -52,16 +53,22 @@ def _print_facts(sheet: NodeGuarantee) -> None:
     found, spent = sheet.campaign, sheet.spending
     assert found.nodes is not None
     header = found.header
+    limits = (
+        "if the owner's policy allows it; under the default policy a node refuses the campaign"
+        if is_refused(found)
+        else "under the default limits of a node's owner"
+    )
     print_facts(
         {
             "campaign": f"{header.name}, version {header.version}, for nodes of the list '{found.nodes.list_name}'",
             "ε per period": cost_text(sheet.privacy),
-            "ε per day": f"at most {format_micro(spent.day)} booked, under the default limits of a node's owner",
+            "ε per day": f"at most {format_micro(spent.day)} booked, {limits}",
             "ε in its life": f"at most {format_micro(spent.life)} booked: {spent.answered} of "
             f"{counted(spent.periods, 'period')}",
             "covers": "each record of a node, against all who see summaries and models, the aggregator included",
             "noise": noise_text(sheet.privacy),
-            "most claimed": f"{sheet.most_claimed} records of a class by one node, whatever it has",
+            "most claimed": f"{sheet.most_claimed} records for each count by one node, whatever it has; the share of a "
+            f"class is pooled from {counted(sheet.tables, 'table')} of counts",
         }
         | {f"private pilot {number}": cost.shown for number, cost in enumerate(found.pilots, 1)}
     )

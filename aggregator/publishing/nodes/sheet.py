@@ -154,6 +154,11 @@ def usual_cost(found: Campaign) -> int:
     return booked.get(CHANGE, max(booked.values()))
 
 
+def is_refused(found: Campaign) -> bool:
+    """Whether a node whose owner set no policy refuses the campaign: its noise or its ε does not suit the defaults."""
+    return CHANGE not in _booked(found, found.epsilon_micro) or usual_cost(found) > allowance.PERIOD_MICRO
+
+
 def node_warnings(found: Campaign) -> tuple[str, ...]:
     """Warnings for the signer and reader of a campaign for nodes; empty texts where there is nothing to warn of."""
     return (_uncovered(found), _high(found), _limits(found))
@@ -181,17 +186,23 @@ def _high(found: Campaign) -> str:
     cost = usual_cost(found)
     if cost <= HIGH_EPSILON_MICRO:
         return ""
-    twice = CHANGE in _booked(found, found.epsilon_micro)
-    more = f" for one record more or less is ε = {format_micro(cost)} for a changed record" if twice else ""
+    if CHANGE in _booked(found, found.epsilon_micro):
+        more = f" for one record more or less is ε = {format_micro(cost)} for a changed record"
+    else:
+        more = " for changed features of a record"
     return f"ε = {format_micro(found.epsilon_micro)}{more}; above 20 it hides next to nothing of a record"
 
 
 def _limits(found: Campaign) -> str:
-    """A warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty."""
+    """A warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
+
+    Noise that does not cover changed records suits only owners who set ``node_adjacency``; the warning is about these.
+    """
     cost = usual_cost(found)
+    who = "a node" if CHANGE in _booked(found, found.epsilon_micro) else "a node with that node_adjacency"
     if cost > allowance.PERIOD_MICRO:
         return (
-            f"a node whose owner set no limits refuses this campaign: its ledger would count ε = {format_micro(cost)} "
+            f"{who} whose owner set no limits refuses this campaign: its ledger would count ε = {format_micro(cost)} "
             f"for a summary, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
         )
-    return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, "a node")
+    return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, who)

@@ -124,6 +124,13 @@ def test_show_verify_and_guarantee_know_campaigns_for_nodes(publisher):
     assert "--shuffled" in run("guarantee", publisher / "c.hsc", "--shuffled", status=2).stderr
 
 
+def test_guarantee_says_that_nodes_refuse_a_campaign_by_default(publisher, tmp_path):
+    run(*campaign(publisher, "--sensitivity", "smooth"), "--name", "smooth", "-o", tmp_path / "c.hsc")
+    told = run("guarantee", tmp_path / "c.hsc").stdout
+    assert "at most 1 booked, if the owner's policy allows it; under the default policy a node refuses" in told
+    assert "under the default limits of a node's owner" in run("guarantee", publisher / "c.hsc").stdout
+
+
 def test_show_and_verify_read_damaged_files_of_summaries(publisher, tmp_path):
     good, other, foreign = (summary(publisher, node) for node in NODES)
     path = tmp_path / "s.hsn"

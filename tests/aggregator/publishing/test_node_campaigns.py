@@ -10,10 +10,11 @@ from support.publisher import NOW, key, small_schema
 
 import aggregator
 from aggregator.ask_table import AskedFeature
+from aggregator.cli.nodes.describe import noise_text
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.nodes.campaigns import make_node_campaign
 from aggregator.publishing.nodes.lists import make_node_list
-from aggregator.publishing.nodes.sheet import node_sheet, node_warnings, usual_cost
+from aggregator.publishing.nodes.sheet import is_refused, node_sheet, node_warnings, usual_cost
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from protocol import SCALE
 from protocol.documents.campaign import parse_campaign
@@ -146,3 +147,18 @@ def test_smooth_sensitivity_books_changed_features_alone_and_says_so(work):
     assert sheet.holds
     uncovered, _, _ = node_warnings(found)
     assert 'node_adjacency = "change-features"' in uncovered
+
+
+def test_texts_on_smooth_campaigns_speak_of_what_these_cover(work):
+    """One range of deviations; changed features in place of changed records; owners who set node_adjacency."""
+    found = make(work, sensitivity="smooth", epsilon=21).campaign
+    deviations = [vector.deviation for vector in node_sheet(found).vectors]
+    assert noise_text(node_sheet(found)).startswith(
+        f"standard deviation {min(deviations):.4g} to {max(deviations):.4g} records"
+    )
+    _, high, limits = node_warnings(found)
+    assert high == "ε = 21 for changed features of a record; above 20 it hides next to nothing of a record"
+    assert limits.startswith("a node with that node_adjacency whose owner set no limits refuses this campaign")
+    assert is_refused(make(work, sensitivity="smooth").campaign)
+    assert is_refused(make(work, epsilon=3).campaign)
+    assert not is_refused(make(work).campaign)

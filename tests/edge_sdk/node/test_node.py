@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 from support.failures import failure, reason
+from support.nodes import node_campaign
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Node, Policy
+from edge_sdk.explaining.nodes import cost_in_words
 from edge_sdk.storage.documents import NODE
 from edge_sdk.sync.run import sync
 from edge_sdk.transport.folder import Folder
 from protocol.documents.envelope import keyid, verified_by
 from protocol.nodes.summary import check_summary, read_summary
 from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.terms import NodeTerms
 
 RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": None, "label": "p"}]
 
@@ -216,3 +219,9 @@ def test_without_any_record_the_summary_is_noise(node, campaign):
 def test_nothing_is_summarised_before_an_expired_campaign_is_seen(node, campaign, clock):
     clock.now = campaign.header.expires
     assert reason(node.summarise, campaign.id, UNREAD) == "expired"
+
+
+@pytest.mark.parametrize(("sensitivity", "covered"), [("global", "add-remove"), ("smooth", "change-features")])
+def test_more_noise_is_explained_for_what_the_noise_covers(sensitivity, covered):
+    found = node_campaign(terms=NodeTerms("wards", 1000, 100_000, sensitivity))
+    assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in cost_in_words(found, Policy())
