@@ -92,21 +92,17 @@ def parse_rule(text: str) -> Rule:
     return Rule(TRIMMED, share)
 
 
-def check_rule(rule: Rule, nodes: int, epsilons: int) -> None:
+def check_rule(rule: Rule, nodes: int) -> None:
     """Refuse a rule whose assumptions do not hold.
 
     Args:
         rule: the rule.
         nodes: N, number of nodes.
-        epsilons: number of different ε that their summaries state.
 
     Raises:
-        InputError: ``robust_unequal``: several ε, so the noise of the nodes differs and their spread says nothing.
         PolicyError: ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; of
             Krum fewer than 2F + 3.
     """
-    if epsilons > 1:
-        raise InputError("robust_unequal", f"the summaries state {epsilons} different ε; a robust rule needs one ε")
     if rule.kind == KRUM:
         if nodes < 2 * rule.liars + 3:
             raise PolicyError("nodes_too_few", f"krum:{rule.liars} needs {2 * rule.liars + 3} nodes; there are {nodes}")

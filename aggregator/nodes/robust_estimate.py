@@ -1,7 +1,8 @@
 """Statistics of nodes by a robust rule, and what the rule costs where no node lies.
 
-A rule compares nodes, so every compared node has a summary in the same periods: the periods in which at least half of
-the nodes have one. Nodes that lack one of these are left out, and their number is stated.
+A rule compares nodes, so the summaries of every compared node state the same ε, the one that most nodes state, and are
+of the same periods: those in which at least half of the nodes with this ε have one. Other nodes are left out, and their
+number is stated. So a few nodes with another ε or an odd period leave nobody else out.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from protocol.errors import InputError
 from protocol.nodes.terms import released_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -46,7 +47,7 @@ class Compared(NamedTuple):
     Attributes:
         summaries: their summaries.
         values: shape (N, M) int64, the sums of each node over the periods, in the order of the nodes' ids.
-        left_out: number of nodes that lack a summary of one of the periods.
+        left_out: number of nodes that lack a summary of one of the periods with the common ε.
     """
 
     summaries: list[Summary]
@@ -71,13 +72,12 @@ def robust_statistics(
         rejected, periods: attributes of the returned source.
 
     Raises:
-        InputError: ``robust_unequal``: the summaries state several ε; ``too_large``: numbers of so many periods do not
-            fit into 64 bits.
+        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many
+            periods do not fit into 64 bits.
         PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
     """
     compared = compared_nodes(summaries)
-    epsilons = {summary.epsilon_micro for summary in compared.summaries}
-    check_rule(rule, len(compared.values), len(epsilons))
+    check_rule(rule, len(compared.values))
     subjects = released_vectors(campaign)
     plain = Totals.of(campaign, compared.summaries).total()
     entries: dict[str, Any] = {
@@ -87,7 +87,7 @@ def robust_statistics(
     }
     if rule.kind == KRUM:
         periods_each = len(compared.summaries) // len(compared.values)
-        parameters = normalised(compared.values, campaign, epsilons.pop(), periods_each)
+        parameters = normalised(compared.values, campaign, compared.summaries[0].epsilon_micro, periods_each)
         chosen = krum_choice(parameters, rule.liars)
         node = sorted({summary.node for summary in compared.summaries})[chosen]
         own = Totals.of(campaign, [one for one in compared.summaries if one.node == node]).total()
@@ -111,16 +111,21 @@ def robust_statistics(
 
 
 def compared_nodes(summaries: Iterable[Summary]) -> Compared:
-    """The nodes with a summary in each period in which at least half of all nodes have one.
+    """The nodes with the common ε and a summary in each period in which at least half of such nodes have one.
 
     Args:
         summaries: at most one per node and period.
 
     Raises:
-        InputError: ``too_large``: the numbers of so many periods do not fit into 64 bits.
+        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: the numbers of so
+            many periods do not fit into 64 bits.
     """
+    given = list(summaries)
+    epsilon_micro, nodes = _common_epsilon(given)
     by_node: dict[bytes, dict[int, Summary]] = {}
-    for summary in summaries:
+    for summary in given:
+        if summary.epsilon_micro != epsilon_micro:
+            continue
         by_node.setdefault(summary.node, {})[summary.period] = summary
     seen = Counter(period for own in by_node.values() for period in own)
     periods = sorted(period for period, nodes in seen.items() if 2 * nodes >= len(by_node))
@@ -133,4 +138,26 @@ def compared_nodes(summaries: Iterable[Summary]) -> Compared:
     for place, row in enumerate(rows):
         for summary in row:
             values[place] += np.array(summary.sums, np.int64)
-    return Compared(used, values, len(by_node) - len(rows))
+    return Compared(used, values, nodes - len(rows))
+
+
+def _common_epsilon(summaries: Sequence[Summary]) -> tuple[int, int]:
+    """The ε that most nodes state in a summary, in millionths, and the number of all nodes; zeros without summaries.
+
+    Raises:
+        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes.
+    """
+    stating: dict[int, set[bytes]] = {}
+    for summary in summaries:
+        stating.setdefault(summary.epsilon_micro, set()).add(summary.node)
+    nodes = len({summary.node for summary in summaries})
+    if not nodes:
+        return 0, 0
+    epsilon_micro = max(stating, key=lambda each: (len(stating[each]), each))
+    if 2 * len(stating[epsilon_micro]) <= nodes:
+        raise InputError(
+            "robust_unequal",
+            f"the summaries state {len(stating)} different ε, and none is that of more than half of the nodes; "
+            "a robust rule compares nodes of one ε",
+        )
+    return epsilon_micro, nodes

@@ -43,6 +43,7 @@ class NodeStatus(NamedTuple):
         listed: number of nodes on the list.
         nodes: number of nodes with a summary that counts, over all periods.
         summaries: ε in millionths → number of summaries that count.
+        epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
         min_batch_size: number of nodes before which the campaign promises to publish nothing.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
         periods: the periods with summaries, rising.
@@ -56,6 +57,7 @@ class NodeStatus(NamedTuple):
     listed: int
     nodes: int
     summaries: dict[int, int]
+    epsilon_nodes: dict[int, tuple[str, ...]]
     min_batch_size: int
     rejected: dict[str, int]
     periods: tuple[PeriodCount, ...]
@@ -71,6 +73,7 @@ class NodeStatus(NamedTuple):
             **self._asdict(),
             "campaign": self.campaign.hex(),
             "summaries": {format_micro(epsilon): count for epsilon, count in self.summaries.items()},
+            "epsilon_nodes": {format_micro(epsilon): ids for epsilon, ids in self.epsilon_nodes.items()},
             "enough": self.enough,
             "periods": [period._asdict() for period in self.periods],
         }
@@ -86,10 +89,12 @@ def status(store: NodeStore) -> NodeStatus:
     listed = store.node_list()
     found: dict[int, dict[bytes, str | None]] = {}
     summaries: dict[int, int] = {}
+    stating: dict[int, set[str]] = {}
     for summary, reason in store.summaries():
         found.setdefault(summary.period, {})[summary.node] = reason
         if reason is None:
             summaries[summary.epsilon_micro] = summaries.get(summary.epsilon_micro, 0) + 1
+            stating.setdefault(summary.epsilon_micro, set()).add(summary.node.hex())
     periods = tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items()))
     heard = {node for nodes in found.values() for node, reason in nodes.items() if reason is None}
     campaign = store.campaign
@@ -102,6 +107,7 @@ def status(store: NodeStore) -> NodeStatus:
         len(listed.nodes),
         len(heard),
         dict(sorted(summaries.items())),
+        {epsilon: tuple(sorted(ids)) for epsilon, ids in sorted(stating.items())},
         campaign.min_batch_size,
         store.rejected(),
         periods,

@@ -49,7 +49,7 @@ def _print(found: NodeStatus) -> None:
             "summaries": sum(found.summaries.values()),
             "smallest batch": f"{counted(found.min_batch_size, 'node')}, {reached}",
         }
-        | {f"of them with ε = {format_micro(each)}": number for each, number in found.summaries.items()}
+        | {f"of them with ε = {format_micro(each)}": _stated(found, each) for each in found.summaries}
         | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
     )
     if not found.periods:
@@ -62,6 +62,13 @@ def _print(found: NodeStatus) -> None:
     )
     if len(last) < len(found.periods):
         note(f"{len(found.periods) - len(last)} earlier periods; --json has all, with the ids of all missing nodes")
+
+
+def _stated(found: NodeStatus, epsilon_micro: int) -> str:
+    """Number of summaries with this ε; with the ids of their nodes if these are few and other nodes state another ε."""
+    nodes = found.epsilon_nodes[epsilon_micro]
+    names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
+    return f"{found.summaries[epsilon_micro]}{names}"
 
 
 def _row(period: PeriodCount, time_precision: int) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from support.failures import reason
 from support.node_fleets import keys, noisy, true_sums
 from support.nodes import PERIOD, node_campaign
 
@@ -109,6 +110,24 @@ def test_lying_nodes_move_a_robust_estimate_little(rule):
 
     assert error(plain) > 0.07
     assert error(robust) < error(plain) / (1.5 if rule.startswith("krum") else 2)
+
+
+@pytest.mark.parametrize("rule", ["trimmed-mean:0.15", "median", "krum:2"])
+def test_one_liar_with_another_epsilon_is_left_out_alone(rule):
+    honest, liar = fleet(10), keys(11)[-1]
+    odd = read_summary(build_summary(CAMPAIGN, liar, PERIOD, LIE, CAMPAIGN.epsilon_micro - 1))[1]
+    statistics = robust_statistics(CAMPAIGN, [*honest, odd], parse_rule(rule))
+    alone = robust_statistics(CAMPAIGN, honest, parse_rule(rule))
+    assert statistics.source.card()["robust_left_out"] == 1
+    assert [one.estimate.tolist() for one in statistics.questions] == [one.estimate.tolist() for one in alone.questions]
+
+
+def test_nodes_without_a_common_epsilon_are_refused():
+    mixed = fleet(6)
+    for key in keys(12)[6:]:
+        mixed.append(read_summary(build_summary(CAMPAIGN, key, PERIOD, LIE, CAMPAIGN.epsilon_micro - 1))[1])
+    assert reason(lambda: robust_statistics(CAMPAIGN, mixed, MEDIAN)) == "robust_unequal"
+    assert compared_nodes(mixed[:11]).left_out == 5
 
 
 def test_nodes_that_lack_a_common_period_are_left_out_and_odd_periods_ignored():
