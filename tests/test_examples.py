@@ -106,14 +106,21 @@ def test_the_sensors_take_a_file_of_rows(tmp_path):
 
 
 @pytest.mark.slow
-def test_three_nodes_and_an_aggregator_learn_from_records_that_stay(tmp_path):
-    """In 7 runs the accuracy was 90.7 % to 92.1 %; the most frequent outcome gets 75 %."""
+def test_three_nodes_and_an_aggregator_learn_from_records_that_stay(tmp_path, monkeypatch, capsys):
+    """The nodes draw from a seed. The most frequent outcome gets 75 %.
+
+    In 400 runs without a seed the accuracy was 91.6 % ± 0.5 % and at least 88.3 %. With twice the noise 1.7 % of 300
+    runs, with three times the noise 5 %, were below 85 %: a variance was lost in noise. As the noise has exponential
+    tails, a run without a seed is below 85 % with a probability of about 0.017² or 0.05³, some 10⁻⁴.
+    """
     folder = tmp_path / "clinics"
-    command = [sys.executable, "-W", "error", EXAMPLES / "nodes" / "run.py", folder]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("cost each patient ε = 2\n") == 3
-    assert float(re.search(r"no clinic: ([\d.]+)%", done.stdout)[1]) > 85
+    monkeypatch.setitem(Node.open.__func__.__wrapped__.__kwdefaults__, "entropy", random.Random(1).randbytes)
+    monkeypatch.setattr("sys.argv", ["run.py", str(folder)])
+    runpy.run_path(str(EXAMPLES / "nodes" / "run.py"), run_name="__main__")
+    text, errors = capsys.readouterr()
+    assert errors == ""
+    assert text.count("cost each patient ε = 2\n") == 3
+    assert float(re.search(r"no clinic: ([\d.]+)%", text)[1]) > 85
     assert len(list((folder / "www" / "reports").glob("*.hsn"))) == 3
     with Node.open(folder / "north.state") as node:
         assert node.status().spent_micro == 2_000_000
