@@ -119,10 +119,13 @@ class Federation(Source):
         }
 
     def facts(self) -> dict[str, int]:
-        """Counts for people, by name: nodes, summaries, and what was not counted by reason."""
-        return {"nodes": self.nodes, "summaries": self.summaries} | {
-            f"set aside: {reason}": count for reason, count in self.rejected.items()
-        }
+        """Counts for people, by name: nodes, summaries, nodes that a robust rule left out, refusals by reason."""
+        left_out = self.entries.get("robust_left_out", 0)
+        return (
+            {"nodes": self.nodes, "summaries": self.summaries}
+            | ({"left out by the rule": left_out} if left_out else {})
+            | {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        )
 
     def card(self) -> dict[str, Any]:
         """Entries for a model's card: ε, nodes, summaries, periods, estimator, intervals, threats."""

@@ -17,6 +17,7 @@ from aggregator import gathering
 from aggregator.central.fitting import model_of
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.envelope import keyid
 from protocol.errors import DocumentError, InputError, PolicyError
 from protocol.nodes.node_list import build_node_list
 
@@ -85,6 +86,21 @@ def run(*arguments, status=0):
 @pytest.fixture
 def at_now(monkeypatch):
     monkeypatch.setattr("time.time", lambda: float(NOW))
+
+
+@pytest.mark.usefixtures("at_now")
+def test_status_names_the_node_that_states_another_epsilon(tmp_path):
+    made = round_of(tmp_path)
+    liar, name = made.nodes[3], keyid(made.nodes[3].public).hex()
+    made.summaries[3].write_bytes(summaries_of(made.document, [liar], epsilon_micro=999_999)[0])
+    store = taken(made, tmp_path)
+    shown = run("status", "--store", store)
+    assert f"of them with ε = 0.999999  1: {name}\n" in shown
+    assert "of them with ε = 1         7\n" in shown
+    found = json.loads(run("status", "--store", store, "--json"))["epsilon_nodes"]
+    assert (found["0.999999"], len(found["1"])) == ([name], 7)
+    assert "left out by the rule  1\n" in run("estimate", "--store", store, "--robust", "median")
+    assert json.loads(run("estimate", "--store", store, "--robust", "median", "--json"))["robust_left_out"] == 1
 
 
 @pytest.mark.usefixtures("at_now")
@@ -160,9 +176,9 @@ def test_robust_rules_are_for_summaries(tmp_path):
 
 def test_a_robust_rule_needs_one_epsilon(tmp_path):
     made = round_of(tmp_path)
-    other = summaries_of(made.document, made.nodes[:1], epsilon_micro=500_000)
-    (tmp_path / "other.hsn").write_bytes(other[0])
-    store = taken(made, tmp_path, [tmp_path / "other.hsn", *made.summaries[1:]])
+    other = summaries_of(made.document, made.nodes[:4], epsilon_micro=500_000)
+    (tmp_path / "other.hsn").write_bytes(b"".join(other))
+    store = taken(made, tmp_path, [tmp_path / "other.hsn", *made.summaries[4:]])
     assert gathering.count(store).source.card()["epsilon_smallest"] == "0.5"
     with pytest.raises(InputError, match="robust_unequal"):
         gathering.count(store, robust="median")
