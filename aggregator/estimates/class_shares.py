@@ -26,7 +26,8 @@ class ClassShares(NamedTuple):
     Attributes:
         share: shape (k,) float64, unbiased; may be negative. Zeros without answers.
         variance: shape (k,) float64, of noise and sampling. Infinite without answers.
-        interval: 95 % intervals for the population's shares; without finite ends if there are no answers.
+        interval: 95 % intervals for the population's shares; without finite ends if there are no answers, or if a
+            question's errors have no known law (``QuestionEstimate.has_interval``).
         devices_interval: the same intervals for these devices.
         ratio, ratio_variance: shape (k,) float64, shares of all records and their variances. They are ``share`` and
             ``variance`` unless the number n of records is a noisy sum: then ``share`` is in units of that n, and
@@ -68,7 +69,12 @@ def class_shares(statistics: Statistics) -> ClassShares:
     Source: docs/math.md, section 4 ("combine by inverse variance"); docs/decisions/0041.
     """
     votes = [vote for question in statistics.questions for vote in question.classes]
-    return combined(votes, len(statistics.schema.label.classes))
+    found = combined(votes, len(statistics.schema.label.classes))
+    if all(question.has_interval for question in statistics.questions if question.classes):
+        return found
+    endless = np.full(len(found.share), np.inf)
+    none = Interval(-endless, endless)
+    return found._replace(interval=none, devices_interval=none)
 
 
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:

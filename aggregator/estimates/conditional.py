@@ -6,6 +6,7 @@
     E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked
 
 Each number has a raw estimate, and an interval for each of the two populations (``aggregator.estimates.recurrence``).
+An interval is not determined where the law of an estimate's noise is not known, for example under a robust rule.
 The intervals of ratios are Fieller's (``aggregator.estimates.ratios``). All are clipped to the possible range. A
 fitted model's own values come from a post-processing and may lie outside the interval.
 
@@ -75,7 +76,7 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
     pool = pooled(votes) if votes else None
     found = []
     if pool is not None or any(one.subject.kind == CELL for one in questions):
-        found.append(_prior(pool, classes, z))
+        found.append(_prior(pool, classes, z, is_known=_is_known(questions)))
     for place, one in enumerate(questions):
         if one.subject.kind in (CELL, PRESENT):
             found.append(_table(one, place, classes, z))
@@ -84,13 +85,22 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
     return tuple(found)
 
 
-def _prior(pool: Pool | None, classes: int, z: float) -> Conditional:
+def _is_known(questions: Sequence[QuestionEstimate]) -> bool:
+    """Whether the pooled shares of the classes may have intervals: every question about classes may."""
+    return all(one.has_interval for one in questions if one.classes)
+
+
+def _prior(pool: Pool | None, classes: int, z: float, *, is_known: bool) -> Conditional:
+    """P(class); ``is_known``: whether the laws of the votes' errors are known, so that there are intervals."""
     subject = Subject(PRIOR, None, classes)
     if pool is None:
         nothing = _unknown(classes, 0)
         return Conditional(None, subject, 0, np.full(classes, np.nan), nothing, nothing)
-    ends = [_clipped(pool.interval(scatter, z)) for scatter in (pool.chosen, pool.scatter)]
     raw = _divided(pool.share, np.full(classes, pool.total))
+    if not is_known:
+        nothing = _unknown(classes, 0)
+        return Conditional(None, subject, pool.answers, raw, nothing, nothing)
+    ends = [_clipped(pool.interval(scatter, z)) for scatter in (pool.chosen, pool.scatter)]
     return Conditional(None, subject, pool.answers, raw, *ends)
 
 
@@ -107,15 +117,16 @@ def _unknown(size: int, least: float) -> Ratio:
 def _table(found: QuestionEstimate, place: int, classes: int, z: float) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
-    if not n or found.law is None or found.pairs is None:
-        nothing = _unknown(size, 0)
-        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
-    cells = found.estimate.reshape(-1, classes) / n
+    cells = found.estimate.reshape(-1, classes) / max(n, 1)
     columns = np.broadcast_to(cells.sum(axis=0), cells.shape)
+    raw = _divided(cells, columns).ravel()
+    if not n or found.law is None or found.pairs is None or not found.has_interval:
+        nothing = _unknown(size, 0)
+        return Conditional(place, found.subject, n, raw if n else np.full(size, np.nan), nothing, nothing)
     scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
     variance = cell_variance(columns, n, found.law, found.pairs, len(cells), scatters)
     both = ratio_interval(cells, columns, variance, z=z)
-    return Conditional(place, found.subject, n, _divided(cells, columns).ravel(), _part(both, 0), _part(both, 1))
+    return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
 
 
 def _part(found: Ratio, place: int) -> Ratio:
@@ -150,20 +161,34 @@ def _means(
     n, least = found.n, float(found.least)
     size = len(found.estimate)
     divisors = [_divisor(cell, found.subject, questions, schema, pool) for cell in range(size)]
-    given = [one for one in divisors if one is not None]
-    if not n or len(given) < size:
+    share = np.array([np.nan if one is None else one.share for one in divisors])
+    raw = _divided(found.estimate / n, share) if n else np.full(size, np.nan)
+    given = [(one.pool, one.column) for one in divisors if one is not None and one.pool is not None]
+    if not n or len(given) < size or not found.has_interval:
         nothing = _unknown(size, least)
-        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
-    share = np.array([one.share[column] for one, column in given])
-    mean = found.estimate / n
-    both = ratio_interval(mean, share, _mean_variance(found, given), least, 1.0, z)
-    return Conditional(place, found.subject, n, _divided(mean, share), _part(both, 0), _part(both, 1))
+        return Conditional(place, found.subject, n, raw, nothing, nothing)
+    both = ratio_interval(found.estimate / n, share, _mean_variance(found, given), least, 1.0, z)
+    return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
+
+
+class _Divisor(NamedTuple):
+    """What a mean is divided by.
+
+    Attributes:
+        share: estimated share of the mean's class, or of its records that have the number.
+        pool: the shares with their variances; None if no law of their noise is known, so that there is no interval.
+        column: place of ``share`` in the pool's shares.
+    """
+
+    share: float
+    pool: Pool | None
+    column: int
 
 
 def _divisor(
     place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
-) -> tuple[Pool, int] | None:
-    """Shares that divide a mean, and the place of its class in them; None without answers about them.
+) -> _Divisor | None:
+    """The share that divides a mean: of the present numbers if that was asked, else of the class; None without answers.
 
     Args:
         place: place of the mean in the question's estimate.
@@ -176,18 +201,19 @@ def _divisor(
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class
     for other in questions:
-        if other.subject.kind == PRESENT and other.subject.feature == feature and other.n and other.law is not None:
-            return _single(other), classes + column
-    return None if pool is None else (pool, column)
+        if other.subject.kind == PRESENT and other.subject.feature == feature and other.n:
+            place = classes + column
+            single = None if other.law is None or not other.has_interval else _single(other, other.law)
+            return _Divisor(float(other.estimate[place]) / other.n, single, place)
+    return None if pool is None else _Divisor(float(pool.share[column]), pool if _is_known(questions) else None, column)
 
 
-def _single(found: QuestionEstimate) -> Pool:
-    """The shares of one question's cells in the form of a pool."""
+def _single(found: QuestionEstimate, law: Law) -> Pool:
+    """The shares of one question's cells in the form of a pool; ``law``: noise variance of one answer."""
     n = found.n
-    assert found.law is not None
     chosen = found.devices_scatter / n
     people = found.scatter / n - chosen
-    noise = Law(found.law.at_zero / n, found.law.at_one / n)
+    noise = Law(law.at_zero / n, law.at_one / n)
     return Pool(found.estimate / n, n, noise, chosen, people, {one.sample: one.weight for one in found.samples})
 
 

@@ -5,18 +5,18 @@ Source: docs/math.md, section 1; docs/decisions/0052.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.intervals import Interval
 from protocol.questions import MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.debias import Law
-    from aggregator.estimates.intervals import Interval
     from aggregator.estimates.ratios import Pairs
     from protocol.questions import Subject
 
@@ -120,6 +120,8 @@ class QuestionEstimate:
         right: for an ``outcome`` or ``right`` question, the share of right predictions; None for others, if n = 0,
             or if the mechanism has no estimator for groups of values.
         kurtosis: excess kurtosis of the noise: 0 for the noise of many answers, 3 for one Laplace noise.
+        has_interval: False if no interval may be stated (:meth:`without_interval`); then no interval has finite ends,
+            and the variances are estimates for fits only.
     """
 
     subject: Subject
@@ -140,6 +142,13 @@ class QuestionEstimate:
     classes: tuple[Vote, ...] = ()
     right: Right | None = None
     kurtosis: float = 0.0
+    has_interval: bool = True
+
+    def without_interval(self) -> QuestionEstimate:
+        """The same estimates without intervals, for estimates whose errors have no known law."""
+        endless = np.full(len(self.estimate), np.inf)
+        none = Interval(-endless, endless)
+        return replace(self, interval=none, devices_interval=none, has_interval=False)
 
     @property
     def is_share(self) -> bool:

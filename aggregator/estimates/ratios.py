@@ -179,9 +179,14 @@ def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Fl
 
 
 def _is_nearer(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Mask:
-    """Whether L²/V at ``least`` is at most L²/V at ``most``. Bool of the broadcast shape."""
-    tests = []
-    for end in (least, most):
-        scale = np.maximum(variance.at(end), np.finfo(float).tiny)
-        tests.append((numerator - end * denominator) ** 2 / scale)
-    return np.asarray(tests[0] <= tests[1])
+    """Whether L²/V at ``least`` is at most L²/V at ``most``. Bool of the broadcast shape.
+
+    The products L²(least)·V(most) and L²(most)·V(least) are compared, since a quotient by a variance of 0 overflows.
+    Without any variance L² alone is compared.
+    """
+    squares = [(numerator - end * denominator) ** 2 for end in (least, most)]
+    scales = [np.maximum(variance.at(end), 0) for end in (least, most)]
+    exact = (scales[0] == 0) & (scales[1] == 0)
+    with np.errstate(invalid="ignore"):  # 0·∞ where the noise has no variance: both ends are in the set then.
+        first, second = squares[0] * np.where(exact, 1.0, scales[1]), squares[1] * np.where(exact, 1.0, scales[0])
+    return np.asarray(first <= second)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from aggregator.estimates.cells import cell_names, parameter_names, question_name
@@ -24,7 +24,8 @@ NOT_DETERMINED = "not determined"
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
     """Estimates as rows of a table, one per question and cell, with the columns :data:`COLUMNS`.
 
-    Intervals are clipped to possible values. Cells of a question without answers are blank.
+    Intervals are clipped to possible values; without finite ends they are :data:`NOT_DETERMINED`. Cells of a question
+    without answers are blank.
     """
     return [row for found in questions for row in _rows(found, schema)]
 
@@ -42,12 +43,12 @@ def parameter_rows(
         numbers = [""] * len(one.raw) if values is None else [f"{value:.3f}" for value in values.tolist()]
         raw = ["" if isnan(value) else f"{value:.3f}" for value in one.raw.tolist()]
         names = parameter_names(one.subject, schema)
-        ends = (_clipped_ranges(one.devices, one.n), _clipped_ranges(one.population, one.n))
+        ends = (clipped_ranges(one.devices, one.n), clipped_ranges(one.population, one.n))
         table += list(zip(names, raw, numbers, *ends, strict=True))
     return table
 
 
-def _clipped_ranges(found: Ratio, n: int) -> list[str]:
+def clipped_ranges(found: Ratio, n: int) -> list[str]:
     """Intervals as text; blank without answers."""
     ends = zip(found.low.tolist(), found.high.tolist(), found.determined.tolist(), strict=True)
     return [(f"{low:.3f} to {high:.3f}" if known else NOT_DETERMINED) if n else "" for low, high, known in ends]
@@ -66,13 +67,18 @@ def as_range(low: float, high: float) -> str:
 def _rows(found: QuestionEstimate, schema: Schema) -> list[tuple[object, ...]]:
     n = found.n
     least = 0 if found.is_share else -n
-    intervals = [interval.between(least, n) for interval in (found.devices_interval, found.interval)]
-    ends = [_ranges(interval) if n else [""] * len(found.estimate) for interval in intervals]
+    intervals = (found.devices_interval, found.interval)
+    ends = [_ranges(interval, least, n) if n else [""] * len(found.estimate) for interval in intervals]
     estimates = [f"{number:.1f}" if n else "" for number in found.estimate.tolist()]
     name = question_name(found.subject, schema)
     named = zip(cell_names(found.subject, schema), estimates, *ends, strict=True)
     return [(name, cell, n, estimate, *both) for cell, estimate, *both in named]
 
 
-def _ranges(interval: Interval) -> list[str]:
-    return [f"{low:.1f} to {high:.1f}" for low, high in zip(*(ends.tolist() for ends in interval), strict=True)]
+def _ranges(interval: Interval, least: int, most: int) -> list[str]:
+    clipped = interval.between(least, most)
+    pairs = zip(*(ends.tolist() for ends in (*interval, *clipped)), strict=True)
+    return [
+        f"{low:.1f} to {high:.1f}" if isfinite(first) or isfinite(last) else NOT_DETERMINED
+        for first, last, low, high in pairs
+    ]

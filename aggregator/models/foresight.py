@@ -46,6 +46,7 @@ RECORDS, FEWEST_RECORDS, WORK = 2500, 500, 100_000
 """Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 NOT_KNOWN = "not known yet"
+UNDER_RULE = "not known under a robust rule"
 ASSUMES = "if features are independent given the class, and no record lacks its label or a value that has a substitute"
 ASSUMES_NORMAL = (
     "if features are independent given the class, numbers normal, and no record lacks its label or a value that has a "
@@ -61,34 +62,40 @@ class Foresight(NamedTuple):
             (:func:`foresee`).
         largest_class: estimated share of the largest class, the accuracy of always predicting it.
         low, high: 95 % interval for the largest class's share, wide enough for every class (Bonferroni), because the
-            class was selected as the largest of noisy shares. The interval contains ``largest_class``.
+            class was selected as the largest of noisy shares. The interval contains ``largest_class``. None if the
+            statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
         least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
             models of older releases.
         assumes: assumption of ``accuracy`` and ``beats``, in words.
+        not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
     """
 
     accuracy: float | None
     largest_class: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     beats: bool | None
     least: float | None = None
     most: float | None = None
     assumes: str = ASSUMES
+    not_known: str = NOT_KNOWN
 
     def to_card(self) -> dict[str, str]:
         """Entries of a model's card. The numbers are text, because payloads carry no floats."""
         return {
-            "expected_accuracy": _said(self.accuracy),
-            "expected_accuracy_low": _said(self.least),
-            "expected_accuracy_high": _said(self.most),
+            "expected_accuracy": self._said(self.accuracy),
+            "expected_accuracy_low": self._said(self.least),
+            "expected_accuracy_high": self._said(self.most),
             "expected_accuracy_assumes": self.assumes,
             "largest_class": f"{self.largest_class:.3f}",
-            "largest_class_low": f"{self.low:.3f}",
-            "largest_class_high": f"{self.high:.3f}",
-            "beats_largest_class": NOT_KNOWN if self.beats is None else "yes" if self.beats else "no",
+            "largest_class_low": self._said(self.low),
+            "largest_class_high": self._said(self.high),
+            "beats_largest_class": self.not_known if self.beats is None else "yes" if self.beats else "no",
         }
+
+    def _said(self, share: float | None) -> str:
+        return self.not_known if share is None else f"{share:.3f}"
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
@@ -101,19 +108,20 @@ class Foresight(NamedTuple):
         return cls(
             _read(card["expected_accuracy"]),
             float(card["largest_class"]),
-            float(card["largest_class_low"]),
-            float(card["largest_class_high"]),
-            beats=None if beats == NOT_KNOWN else beats == "yes",
+            _read(card["largest_class_low"]),
+            _read(card["largest_class_high"]),
+            beats=None if beats in (NOT_KNOWN, UNDER_RULE) else beats == "yes",
             least=_read(card.get("expected_accuracy_low", NOT_KNOWN)),
             most=_read(card.get("expected_accuracy_high", NOT_KNOWN)),
             assumes=card.get("expected_accuracy_assumes", ASSUMES),
+            not_known=UNDER_RULE if card["expected_accuracy"] == UNDER_RULE else NOT_KNOWN,
         )
 
     @property
     def shown(self) -> str:
         """The expected accuracy as text for people: the smallest and largest value, and the assumption."""
         if self.accuracy is None:
-            return NOT_KNOWN
+            return self.not_known
         if self.least is None or self.most is None:
             return f"{self.accuracy:.1%}, {self.assumes}"
         return f"{self.least:.1%} to {self.most:.1%}, {self.assumes}"
@@ -121,11 +129,15 @@ class Foresight(NamedTuple):
     @property
     def largest_shown(self) -> str:
         """The largest class's share as text for people, with its interval."""
+        if self.low is None or self.high is None:
+            return f"{self.largest_class:.1%} (interval {self.not_known})"
         return f"{self.largest_class:.1%} ({self.low:.1%} to {self.high:.1%})"
 
     @property
     def warning(self) -> str | None:
         """A warning unless the model is expected to beat always predicting the largest class; None if it is."""
+        if self.not_known == UNDER_RULE:
+            return f"{self.doubt}; test the model on records with labels"
         return None if self.beats else f"{self.doubt}; gather more reports, or ask fewer questions"
 
     @property
@@ -133,18 +145,15 @@ class Foresight(NamedTuple):
         """What the warning says of a model that is not expected to beat the largest class, without any advice."""
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
         if self.beats is None:
-            said = f"it can not be told yet whether the model{found} is right more often than who"
+            when = "under a robust rule" if self.not_known == UNDER_RULE else "yet"
+            said = f"it can not be told {when} whether the model{found} is right more often than who"
         else:
             said = f"by its own statistics the model{found} is right no more often than who"
         return f"{said} always says the largest class: {self.largest_shown}"
 
 
-def _said(share: float | None) -> str:
-    return NOT_KNOWN if share is None else f"{share:.3f}"
-
-
 def _read(text: str) -> float | None:
-    return None if text == NOT_KNOWN else float(text)
+    return None if text in (NOT_KNOWN, UNDER_RULE) else float(text)
 
 
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
@@ -153,7 +162,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
     most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
-    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn.
+    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn. Under a robust rule the
+    interval of the largest class is not known either: what lying nodes did is not known.
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
@@ -164,12 +174,15 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """
     prior = simplex_prior(statistics)
     largest = int(prior.argmax())
+    assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
+    if not all(one.has_interval for one in statistics.questions):
+        _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
+        return Foresight(None, float(prior[largest]), None, None, None, assumes=assumes, not_known=UNDER_RULE)
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.ratio_variance), shares.ratio_variance, 1.0))
     reach = NormalDist().inv_cdf(1 - 0.025 / len(prior)) * spread[largest]
     low, high = (float(np.clip(np.nan_to_num(shares.ratio[largest]) + side * reach, 0, 1)) for side in (-1, 1))
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
-    assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     share = (float(prior[largest]), low, high)
     unbounded = any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
     if high - low > WIDEST_SHARE or unbounded:

@@ -12,6 +12,7 @@ import numpy as np
 
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.ratios import Ratio
+from aggregator.estimates.showing import NOT_DETERMINED, clipped_ranges
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
@@ -87,7 +88,8 @@ def interval_card(statistics: Statistics) -> dict[str, Any]:
 
     ``class_intervals`` has the interval of every class's share. ``interval_widths`` has, for each of the
     :data:`MOST_FEATURES` features with the widest intervals, the median and the largest width over all its
-    probabilities (or means, for numbers in [−1, 1]) and the number of those that are not determined.
+    probabilities (or means, for numbers in [−1, 1]) and the number of those that are not determined. Where no interval
+    is determined, for example under a robust rule, the text says only that.
     """
     schema = statistics.schema
     entries: dict[str, Any] = {}
@@ -95,8 +97,8 @@ def interval_card(statistics: Statistics) -> dict[str, Any]:
     for one in conditionals(statistics.questions, statistics.schema):
         kind, feature = one.subject.kind, one.subject.feature
         if kind == PRIOR:
-            ends = zip(schema.label.classes, one.population.low.tolist(), one.population.high.tolist(), strict=True)
-            entries["class_intervals"] = {name: f"{low:.3f} to {high:.3f}" for name, low, high in ends}
+            ranges = clipped_ranges(one.population, max(one.n, 1))
+            entries["class_intervals"] = dict(zip(schema.label.classes, ranges, strict=True))
         elif kind == CELL and feature is not None:
             by_feature.setdefault(feature, []).append(one)
         elif kind in (MOMENT, MOMENTS) and one.subject.power != SQUARE:
@@ -129,5 +131,7 @@ def _widths(parts: Sequence[Conditional]) -> Floats:
 
 def _in_words(widths: Floats, parts: Sequence[Conditional]) -> str:
     unknown = sum(int((~one.population.determined).sum()) for one in parts)
+    if unknown == len(widths):
+        return NOT_DETERMINED
     missing = f", {unknown} of {len(widths)} not determined" if unknown else ""
     return f"median width {np.median(widths):.3f}, widest {widths.max():.3f}{missing}"

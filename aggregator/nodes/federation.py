@@ -109,13 +109,16 @@ class Federation(Source):
         return list(self.released[question])
 
     def populations(self) -> dict[str, Any]:
-        """The populations that the two intervals are about, and what the second one assumes."""
+        """The populations that the two intervals are about, and what the second one assumes; or that there is none."""
         several = len(self.total.records) > 1
+        rule = self.entries.get("intervals")
         return {
             "devices": "the records of these nodes, one in several periods counted as often",
             "population": "the population that these records are drawn from",
             "assumes": "the records of a period are independent"
-            + ("; at worst every period has the same records" if several else ""),
+            + ("; at worst every period has the same records" if several else "")
+            if rule is None
+            else str(rule),
         }
 
     def facts(self) -> dict[str, int]:

@@ -66,7 +66,8 @@ class Robust(NamedTuple):
     Attributes:
         totals: M integers, N times the mean or median of each number, rounded to the nearest integer.
         variance: shape (M,) float64, variance of each total, estimated from the differences between the nodes. It holds
-            the noise and the sampling of records.
+            the noise and the sampling of records. It is an estimate for fits, and too rough for intervals: it is 0
+            where most nodes agree, and bias is not in it.
     """
 
     totals: list[int]

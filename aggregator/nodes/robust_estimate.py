@@ -1,5 +1,9 @@
 """Statistics of nodes by a robust rule, and what the rule costs where no node lies.
 
+No interval is stated. A rule is for nodes that may lie, and no interval covers what they did. Where no node lies, the
+errors of a rule have no simple law either: medians of rare counts are biased, and the spread of few nodes is uncertain.
+The variances are estimates, for fits that weigh or floor by them.
+
 A rule compares nodes, so the summaries of every compared node state the same ε, the one that most nodes state, and are
 of the same periods: those in which at least half of the nodes with this ε have one. Other nodes are left out, and their
 number is stated. So a few nodes with another ε or an odd period leave nobody else out.
@@ -35,10 +39,7 @@ if TYPE_CHECKING:
     Integers = NDArray[np.int64]
 
 _LARGEST = 1 << 62
-INTERVALS = (
-    "95 % intervals from the differences between the nodes, which hold noise and sampling; right if the nodes are "
-    "alike and of equal size"
-)
+INTERVALS = "no interval under a robust rule: what lying nodes did is not known"
 
 
 class Compared(NamedTuple):
@@ -81,6 +82,7 @@ def robust_statistics(
     subjects = released_vectors(campaign)
     plain = Totals.of(campaign, compared.summaries).total()
     entries: dict[str, Any] = {
+        "intervals": INTERVALS,
         "robust": str(rule),
         "robust_nodes": len(compared.values),
         "robust_left_out": compared.left_out,
@@ -98,7 +100,7 @@ def robust_statistics(
         )
         source = found.source
         assert isinstance(source, Federation)
-        return replace(found, sources=(replace(source, entries=entries),))
+        return _without_intervals(replace(found, sources=(replace(source, entries=entries),)))
     made = combine(rule, compared.values)
     variances = divided(made.variance.tolist(), subjects)
     sums = [
@@ -106,8 +108,15 @@ def robust_statistics(
         for subject, values, variance in zip(subjects, divided(made.totals, subjects), variances, strict=True)
     ]
     honest = federated(campaign, plain)
-    entries |= {"robust_loss": str(expected_loss(rule, honest, len(compared.values))), "intervals": INTERVALS}
-    return statistics_of(campaign, plain, sums, rejected=rejected, periods=periods, entries=entries, concentration=0.0)
+    entries["robust_loss"] = str(expected_loss(rule, honest, len(compared.values)))
+    return _without_intervals(
+        statistics_of(campaign, plain, sums, rejected=rejected, periods=periods, entries=entries, concentration=0.0)
+    )
+
+
+def _without_intervals(found: Statistics) -> Statistics:
+    """The same estimates without any interval."""
+    return replace(found, questions=tuple(one.without_interval() for one in found.questions))
 
 
 def compared_nodes(summaries: Iterable[Summary]) -> Compared:

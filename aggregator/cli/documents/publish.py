@@ -86,7 +86,8 @@ def publish(
     unless the model is expected to be better than always saying the largest class.
 
     Of a store of nodes' summaries the sums are added. --robust takes a trimmed mean or the median of every number, or
-    the sums of one node (krum), and prints what that costs where no node lies.
+    the sums of one node (krum), and prints what that costs where no node lies. No interval and no expected accuracy is
+    stated then: what lying nodes did is not known.
 
     A device keeps the newest version of a model only, so a new version ends the evaluation of an earlier one there.
     A warning names such evaluation campaigns that still run.

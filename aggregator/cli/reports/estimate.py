@@ -58,10 +58,11 @@ def estimate(
 
     A second table has the parameters of a model: the probability of each class, and of each value (or the mean of
     each number) given the class. Beside the raw ratio of estimates is the value that hearsay publish would publish
-    with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1.
+    with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1,
+    or the errors have no known law.
 
     Of a store of nodes' summaries the number of reports is the noisy number of records. --robust replaces addition by
-    a rule that bounds what lying nodes can do.
+    a rule that bounds what lying nodes can do. No interval is then stated: what lying nodes did is not known.
 
     Several stores add up if their campaigns state one schema, also where they ask about different features of it. A
     test compares what two of them were asked about; it refuses nothing.

@@ -103,7 +103,7 @@ class Homogeneity(NamedTuple):
     def __str__(self) -> str:
         """One sentence with the result; if the sources differ, also the numbers with the largest differences."""
         if self.chance is None:
-            return f"homogeneity of {self.sources} sources: not tested, no number was asked for in two of them"
+            return f"homogeneity of {self.sources} sources: not tested, no number can be compared in two of them"
         verdict = "they are not samples of one population" if self.differs else "no sign of different populations"
         found = f"{len(self.compared)} numbers compared, p = {self.chance:.2g}"
         lines = [f"homogeneity of {self.sources} sources: {found}; {verdict}"]
@@ -134,8 +134,8 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
 
 
 def _is_enough(estimate: QuestionEstimate) -> bool:
-    """Whether an estimate has enough answers for the test."""
-    return estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
+    """Whether an estimate has enough answers for the test, and errors of a known law (no robust rule made it)."""
+    return estimate.has_interval and estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
 
 
 def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Compared]:

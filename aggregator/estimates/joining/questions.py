@@ -75,6 +75,8 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
         right=_right([one.right for one in parts], weights, per_answer),
         kurtosis=_kurtosis(parts, factors),
     )
+    if not all(one.has_interval for one in parts):
+        return made.without_interval()
     return replace(made, interval=_interval(made, drawn), devices_interval=_interval(made, chosen))
 
 
