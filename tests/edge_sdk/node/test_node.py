@@ -224,4 +224,4 @@ def test_nothing_is_summarised_before_an_expired_campaign_is_seen(node, campaign
 @pytest.mark.parametrize(("sensitivity", "covered"), [("global", "add-remove"), ("smooth", "change-features")])
 def test_more_noise_is_explained_for_what_the_noise_covers(sensitivity, covered):
     found = node_campaign(terms=NodeTerms("wards", 1000, 100_000, sensitivity))
-    assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in cost_in_words(found, Policy())
+    assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in cost_in_words(found, Policy(), None)
