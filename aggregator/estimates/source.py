@@ -96,11 +96,13 @@ class Source(ABC):
         campaign: the campaign of the questions; None for a curator's records.
         batch_of: what :attr:`batch` counts, in the plural, for messages.
         rejected: number of contributions (of reports: records and byte ranges) that were not counted, by reason.
+        list_bytes: the signed list of nodes that decided which contributions count; None where there is no such list.
     """
 
     batch_of: ClassVar[str] = "reports"
     campaign: Campaign | None
     rejected: Mapping[str, int]
+    list_bytes: bytes | None = None
 
     @property
     def origin(self) -> Origin:

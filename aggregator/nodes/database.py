@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.storage.manifest import SUMMARIES_FILE, damaged
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol.errors import StorageError
+from protocol.nodes.summary import read_summary
 from protocol.nodes.summary_files import Entry, kept
 
 if TYPE_CHECKING:
@@ -70,6 +71,10 @@ class Refused(NamedTuple):
     offset: int
     length: int
     reason: str
+
+    def bytes_of(self, content: bytes) -> bytes:
+        """The piece, cut out of the content of its file."""
+        return content[self.offset : self.offset + self.length]
 
 
 class Database:
@@ -177,6 +182,13 @@ class Database:
         if any(entry.identity == row.identity for entry in before):
             return REPLAYED_REASON
         return CONFLICT_REASON if before else ACCEPTED
+
+    def holds(self, envelope: bytes) -> bool:
+        """Whether the payload of a summary's envelope is kept."""
+        summary = read_summary(envelope)[1]
+        place = (summary.period, summary.node, summary.identity)
+        with self._errors():
+            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", place))
 
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[Refused]) -> None:
         """Replace what was refused of an input file. Called inside a transaction.

@@ -66,6 +66,8 @@ class Federation(Source):
         rejected: number of summaries and byte ranges that are not counted, by reason; over all periods.
         periods: the counted periods in words, as a user chose them.
         entries: further entries of the model's card, for example about a robust rule.
+        list_bytes: the signed list of nodes that decided which summaries count, which whoever publishes checks; None
+            for sums that never were in a store.
     """
 
     batch_of: ClassVar[str] = "nodes"
@@ -76,6 +78,7 @@ class Federation(Source):
     rejected: Mapping[str, int] = field(default_factory=dict)
     periods: str = "all"
     entries: Mapping[str, Any] = field(default_factory=dict)
+    list_bytes: bytes | None = None
 
     @property
     def reports(self) -> int:

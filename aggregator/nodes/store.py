@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ from aggregator.intake.finding import all_unreadable
 from aggregator.intake.sources import Unreadable
 from aggregator.intake.urls import check_folder, expand
 from aggregator.nodes.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused
-from aggregator.nodes.federation import federated
+from aggregator.nodes.federation import Federation, federated
 from aggregator.nodes.intake import content_of
 from aggregator.nodes.judging import Judge, summary_in
 from aggregator.nodes.listing import needed, newer_list, read_list
@@ -129,6 +130,9 @@ class _Writer:
         kept: list[Refused] = []
         for found in judge.of_file(raw):
             if isinstance(found, Refused):
+                if found.reason == NOT_LISTED_REASON and self._database.holds(found.bytes_of(raw)):
+                    self.outcomes[REPLAYED_REASON] += 1  # it was taken in before a list left its node out
+                    continue
                 counts[found.reason] += 1
                 kept += [found] if len(kept) < _MOST_OF_FILE else []
                 continue
@@ -354,8 +358,12 @@ class NodeStore:
         about: dict[str, Any] = {"rejected": self.rejected(), "periods": scope.periods}
         if rule is not None:
             found = (summary for summary in self.counted() if summary.period in chosen)
-            return robust_statistics(self.campaign, found, rule, **about)
-        return federated(self.campaign, self.totals().total(chosen), **about)
+            statistics = robust_statistics(self.campaign, found, rule, **about)
+        else:
+            statistics = federated(self.campaign, self.totals().total(chosen), **about)
+        source = statistics.source
+        assert isinstance(source, Federation)
+        return replace(statistics, sources=(replace(source, list_bytes=self.list_bytes()),))
 
     def export(self, output: Path, *, scope: Scope = EVERYTHING, everything: bool = False, force: bool = False) -> int:
         """Write summaries to one file, sorted, so that stores of equal summaries give equal files.

@@ -77,13 +77,16 @@ def publish_model(
             lacks a question that the method needs; ``other_campaign``: the files are not those of the statistics'
             campaigns; ``terms_invalid``: the lifetime is less than a day; ``passphrase_missing``,
             ``passphrase_wrong``.
-        DocumentError: the campaign is not signed by this workspace (:meth:`Workspace.check_signed`), or the model can
-            not be signed (:meth:`Workspace.publish`).
+        DocumentError: the campaign, or the list that says which nodes count, is not signed by this workspace
+            (:meth:`Workspace.check_signed`), or the model can not be signed (:meth:`Workspace.publish`).
         StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
     files = [campaign_bytes] if isinstance(campaign_bytes, bytes) else list(campaign_bytes)
     for file in files:
         workspace.check_signed(file)
+    for source in statistics.sources:
+        if source.list_bytes is not None:
+            workspace.check_signed(source.list_bytes, "nodes")
     asked = {campaign_of(source).id for source in statistics.sources}
     if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != asked:
         raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")

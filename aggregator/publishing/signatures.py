@@ -243,10 +243,45 @@ def signed_campaign(root_bytes: bytes, raw: bytes) -> campaign.Campaign:
         DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``,
             ``too_large``, ``unknown_crit``, ``invalid_campaign``, ``epsilon_understated``.
     """
-    envelope = read_envelope(raw, "campaign")
-    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
-    if not found.complete:
-        raise DocumentError("bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold")
+    envelope = _signed(root_bytes, raw, "campaign", "the campaign")
     parsed = campaign.parse_campaign(envelope.payload)
     check_understood(parsed.header, campaign.UNDERSTOOD)
     return parsed
+
+
+def signed_list(root_bytes: bytes, raw: bytes) -> node_list.NodeList:
+    """Parse the list of nodes ``raw`` if the campaign keys of the trust root ``root_bytes`` signed it.
+
+    Dates are not checked: the newest list names the nodes of summaries that come after it has expired (decision 74).
+
+    Raises:
+        DocumentError: ``bad_signature``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``too_large``,
+            ``unknown_crit``, ``invalid_nodes``.
+    """
+    envelope = _signed(root_bytes, raw, "nodes", "the list of nodes")
+    parsed = node_list.parse_node_list(envelope.payload)
+    check_understood(parsed.header, node_list.UNDERSTOOD)
+    return parsed
+
+
+def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
+    """Check a campaign, or for the role ``nodes`` a list of nodes, against a trust root. Dates are not checked.
+
+    Raises:
+        DocumentError: the reasons of :func:`signed_campaign` or :func:`signed_list`.
+    """
+    if role == "campaign":
+        signed_campaign(root_bytes, raw)
+    else:
+        signed_list(root_bytes, raw)
+
+
+def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
+    """The envelope of a document ``what`` for people, if enough campaign keys of the root signed it."""
+    envelope = read_envelope(raw, role)
+    found = standing(envelope, trust.restore(root_bytes, {}, 0).root.roles["campaign"])
+    if not found.complete:
+        raise DocumentError(
+            "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of {what}"
+        )
+    return envelope

@@ -31,7 +31,7 @@ from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
 from aggregator.publishing.lifetimes import header_for
-from aggregator.publishing.signatures import Standing, draft, signed_campaign, standing, successor, to_bytes
+from aggregator.publishing.signatures import Standing, check_signatures, draft, standing, successor, to_bytes
 from protocol import canonical
 from protocol.document import DAY_SECONDS, is_text
 from protocol.documents import campaign, model, trust
@@ -221,18 +221,19 @@ class Workspace(NamedTuple):
         trusting = state._replace(root=state.root._replace(roles=roles))
         return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
 
-    def check_signed(self, raw: bytes) -> None:
-        """Refuse the campaign file ``raw`` if it is not in the history and lacks signatures under the root in force.
+    def check_signed(self, raw: bytes, role: str = "campaign") -> None:
+        """Refuse a campaign or list of nodes that is not in the history and lacks signatures under the root in force.
 
-        A campaign in the history is accepted even if its keys have been replaced since. Dates are not checked.
+        A document in the history is accepted even if its keys have been replaced since. Dates are not checked.
+        ``raw`` is the file; ``role`` is ``campaign`` or ``nodes``.
 
         Raises:
-            DocumentError: ``bad_signature``, or the bytes are no campaign (:func:`signed_campaign` lists the reasons).
+            DocumentError: ``bad_signature``, or the bytes are no such document (:func:`check_signatures`).
             StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
         """
-        digest = sha256(read_envelope(raw, "campaign").payload).digest()
-        if not any((item.role, item.digest) == ("campaign", digest) for item in self.history()):
-            signed_campaign(self.root_bytes, raw)
+        digest = sha256(read_envelope(raw, role).payload).digest()
+        if not any((item.role, item.digest) == (role, digest) for item in self.history()):
+            check_signatures(self.root_bytes, raw, role)
 
     def record(self, item: Published) -> None:
         """Add ``item`` to the history, and write the history. Call it only inside :meth:`locked`.

@@ -98,7 +98,7 @@ def ingest(
             raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
         listed = None if node_list is None else check_list(node_list, workspace=workspace, trusted=trust)
         ingest_summaries(raw, files, store, listed, now, recursive=recursive, strict=strict, as_json=as_json)
-        _note_unchecked(trust, workspace, raw)
+        _note_unchecked(trust, workspace, raw, has_list=listed is not None)
         return
     if node_list is not None:
         raise InputError("campaign_for_devices", "this campaign asks devices; --nodes is for a campaign for nodes")
@@ -123,10 +123,21 @@ def ingest(
     say_unread(len(summary.unreadable), summary.files, strict=strict)
 
 
-def _note_unchecked(trust: Path | None, workspace: Path | None, campaign_bytes: bytes) -> None:
-    """Print a note if no signature of the campaign was checked, or if only the workspace vouches for the campaign."""
+def _note_unchecked(
+    trust: Path | None, workspace: Path | None, campaign_bytes: bytes, *, has_list: bool = False
+) -> None:
+    """Print a note if no signature of the campaign was checked, or if only the workspace vouches for the campaign.
+
+    ``has_list``: a list of nodes was given too, whose signatures are checked only if the campaign's are.
+    """
     if trust is None and workspace is None:
-        note("the campaign's signature was not checked; --trust or --workspace does")
+        if has_list:
+            note(
+                "the signatures of the campaign, and of the list that says which nodes count, were not checked; "
+                "--trust or --workspace does"
+            )
+        else:
+            note("the campaign's signature was not checked; --trust or --workspace does")
     if workspace is not None:
         _note_signatures(workspace, campaign_bytes)
 

@@ -18,7 +18,7 @@ from aggregator.estimates.joining import join
 from aggregator.models.scoring import Model
 from aggregator.publishing.workspace import open_workspace
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal
 from protocol.errors import InputError
 from protocol.features import Categorical
 from protocol.schema import build_schema
@@ -50,7 +50,8 @@ def of_nodes(work, folder, frame, schema, family, name):
     holders = dict(zip(keys(10), np.array_split(np.arange(len(frame)), 10), strict=True))
     content = summaries_of_frames(campaign, {key: frame.iloc[rows] for key, rows in holders.items()})
     (folder / f"{name}.hsn").write_bytes(b"".join(content))
-    listed = list_of(publisher, list(holders))
+    signers = [each.open(signer.passphrase) for each in signer.signing_keys("campaign")]
+    listed = seal(PAYLOAD_TYPES["nodes"], read_envelope(list_of(publisher, list(holders)), "nodes").payload, signers)
     aggregator.ingest(raw, folder / f"{name}.hsn", folder / name, nodes=listed, now=NOW)
     return folder / name
 

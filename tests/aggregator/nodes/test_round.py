@@ -158,6 +158,25 @@ def test_the_list_of_nodes_needs_the_signature_of_the_trust_root(tmp_path):
         assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.usefixtures("at_now")
+def test_a_model_of_nodes_on_a_foreign_list_is_not_signed(tmp_path):
+    """``ingest`` without --trust takes any list. So publishing checks it: the list decides who counts."""
+    made = round_of(tmp_path)
+    foreign, stores = tmp_path / "foreign.hsl", (tmp_path / "s", tmp_path / "t")
+    foreign.write_bytes(list_of(Publisher(), made.nodes))
+    note = run_command("ingest", made.campaign, tmp_path / "inbox", "--nodes", foreign, "--store", stores[0]).stderr
+    assert "the list that says which nodes count, were not checked" in note
+    run("ingest", made.campaign, tmp_path / "inbox", "--nodes", made.listed, "--store", stores[1])
+    for rule in (None, "median"):
+        with pytest.raises(DocumentError, match="bad_signature") as refused:
+            gathering.make_model(made.workspace, stores[0], now=NOW, robust=rule)
+        assert "list of nodes" in refused.value.detail
+    output = ("--workspace", tmp_path / "work", "-o", tmp_path / "m.hsm")
+    assert "bad_signature" in run("publish", "--store", stores[0], *output, status=1)
+    assert not (tmp_path / "m.hsm").exists()
+    assert gathering.make_model(made.workspace, stores[1], now=NOW).document.card["nodes"] == len(made.nodes)
+
+
 def test_robust_rules_are_for_summaries(tmp_path):
     made = round_of(tmp_path)
     store = taken(made, tmp_path)

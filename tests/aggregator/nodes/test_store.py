@@ -180,6 +180,17 @@ def test_what_was_refused_is_judged_again_with_its_file(tmp_path):
     assert store.rejected() == {}
 
 
+def test_a_removed_nodes_summary_is_counted_once_however_often_it_is_given(tmp_path):
+    store = made(tmp_path / "store")
+    file = written(tmp_path, "all.hsn", *SUMMARIES)
+    store.ingest([file], now=NOW)
+    store.give_list(list_of(PUBLISHER, NODES[1:], version=3))
+    other = written(tmp_path, "more.hsn", SUMMARIES[0], summaries_of(CAMPAIGN, [key(200)])[0])
+    taken = store.ingest([file, other], now=NOW)
+    assert (taken.replayed, dict(taken.rejected)) == (len(SUMMARIES) + 1, {"node_not_listed": 1})
+    assert store.rejected() == {"node_not_listed": 2}, "the removed node, and the unknown one"
+
+
 def test_the_newest_list_decides_also_of_what_is_there_already(tmp_path):
     store = made(tmp_path / "store")
     store.ingest([written(tmp_path, "all.hsn", *SUMMARIES)], now=NOW)
