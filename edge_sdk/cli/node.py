@@ -176,6 +176,8 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
             _note(f"{quoted(name)} has no value in {missing} of {counts} records")
         if unlisted:
             _note(f"{quoted(name)} has a value that the campaign can not read in {unlisted} of {counts} records")
+    if unread.refused:
+        _note(f"{unread.refused} of {counts} records have a value that the campaign refuses; they are left out")
     for sentence in unread.hints:
         _note(sentence)
     if not counts:

@@ -78,7 +78,7 @@ def _sum(subject: Subject, names: Names, campaign: Campaign) -> str:
     return f"the sum of {'the squares of ' if subject.power == SQUARE else ''}{named}, by {label}"
 
 
-def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None) -> list[str]:
+def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None) -> list[str]:
     """Lines on the ε of a summary, for each kind of neighbours, and on the ε that the node's ledger counts.
 
     Args:

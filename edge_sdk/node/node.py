@@ -96,8 +96,8 @@ class Node(Device):
 
         The records are added up one at a time, so memory does not grow with their number. The summary and the ε that
         it costs are stored in one durable transaction after the last record was read: if reading fails, nothing was
-        spent. No refusal depends on a record, unless the campaign refuses unlisted values: without any record the
-        summary is of noise alone.
+        spent. No refusal depends on a record: a record with a value that the campaign refuses is left out, which ε
+        covers, and without any record the summary is of noise alone.
 
         Each record counts once. ε bounds what a summary tells about one record: of a person with m records it tells up
         to m·ε.
@@ -115,8 +115,7 @@ class Node(Device):
             InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer;
                 ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``epsilon_out_of_range``: the campaign
                 does not allow this ε; ``epsilon_invalid``: it is no ε; ``record_invalid``: a record is no mapping;
-                ``value_refused``: a value is unlisted, and the campaign refuses such values; ``policy_invalid``,
-                ``policy_missing``, ``argument_invalid``.
+                ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
                 ``node_adjacency`` names; ``adjacency_fixed``: the node's first summary was booked for another
@@ -161,7 +160,7 @@ class Node(Device):
             records, label, progress: as for :meth:`summarise`.
 
         Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``, ``record_invalid``, ``value_refused``.
+            InputError: ``campaign_unknown``, ``campaign_for_devices``, ``record_invalid``.
             Exception: an error of the iterator ``records``.
         """
         found = self.campaign(campaign) if isinstance(campaign, str) else self._reporting.campaign(campaign)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.node.value_counts import CELLS, cell_of
 from protocol import SCALE
+from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.hints import hint
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE
@@ -50,12 +51,14 @@ class Unread(NamedTuple):
         missing: feature (or label) → number of records without a value of it.
         unlisted: feature (or label) → number of records whose value the campaign can not read.
         hints: sentences on probable mistakes in values. They name features, not values.
+        refused: number of records with an unlisted value that the campaign refuses. They are in no sum.
     """
 
     records: int
     missing: dict[str, int]
     unlisted: dict[str, int]
     hints: tuple[str, ...]
+    refused: int = 0
 
 
 class ExactSums:
@@ -81,7 +84,7 @@ class ExactSums:
         self._plain = schema.projection is None and not schema.groups
         self._readers = [_Reader(feature, _REMEMBERED // len(schema.features)) for feature in schema.features]
         self._label = _LabelReader(schema.label)
-        self._records = 0
+        self._records = self._refused = 0
         classes = len(schema.label.classes)
         self.totals = array("q", bytes(8 * sum(subject.size for subject in subjects)))
         self._counts: list[tuple[int, int]] = []
@@ -112,7 +115,7 @@ class ExactSums:
         label: object = FROM_RECORD,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Add every record.
+        """Add every record. A record with a value that the schema refuses is counted (:meth:`unread`) and left out.
 
         Args:
             records: mappings from feature names to values. None or an absent key is a missing value.
@@ -120,8 +123,7 @@ class ExactSums:
             progress: is called with the number of records so far, once every 10,000 records.
 
         Raises:
-            InputError: ``record_invalid``: a record is no mapping; ``value_refused``: a value is unlisted, and the
-                schema refuses such values.
+            InputError: ``record_invalid``: a record is no mapping.
             Exception: an error of the iterator.
         """
         iterator = iter(records)
@@ -136,16 +138,15 @@ class ExactSums:
 
     def _add(self, record: Mapping[str, object], label: object) -> None:
         check_record(record)
-        get, readings = record.get, []
-        for reader in self._readers:
-            value = get(reader.name)
-            reading = reader.known.get(value) if type(value) in _KEPT else None
-            readings.append(reader.fresh(value) if reading is None else reading)
-        if not self._plain:
-            observation = self._schema.observation(readings)
-            readings = list(zip(observation.codes, observation.numbers, strict=True))
-        of_class = self._label.read(get(self._label.name) if label is FROM_RECORD else label)
         self._records += 1
+        try:
+            readings, of_class = self._read(record.get, label)
+        except InputError as error:
+            if error.reason != "value_refused":
+                raise
+            # Whether there is a summary must not depend on one record. A record that is left out is covered by ε.
+            self._refused += 1
+            return
         values, classes = self.totals, self._classes
         values[of_class] += 1
         for feature, place in self._counts:
@@ -160,6 +161,22 @@ class ExactSums:
         for feature, grid in self.grids.items():
             grid[of_class * CELLS + cell_of(readings[feature][1] or 0)] += 1
 
+    def _read(self, get: Callable[[str], object], label: object) -> tuple[list[Reading], int]:
+        """The readings of a record's features, and the code of its class.
+
+        Raises:
+            InputError: ``value_refused``.
+        """
+        readings = []
+        for reader in self._readers:
+            value = get(reader.name)
+            reading = reader.known.get(value) if type(value) in _KEPT else None
+            readings.append(reader.fresh(value) if reading is None else reading)
+        if not self._plain:
+            observation = self._schema.observation(readings)
+            readings = list(zip(observation.codes, observation.numbers, strict=True))
+        return readings, self._label.read(get(self._label.name) if label is FROM_RECORD else label)
+
     def unread(self) -> Unread:
         """Counts of missing and unlisted values so far, and hints. A projection's inputs are counted, not its outputs.
 
@@ -171,6 +188,7 @@ class ExactSums:
             {reader.name: reader.missing for reader in readers if reader.missing},
             {reader.name: reader.unlisted for reader in readers if reader.unlisted},
             tuple(sentence for reader in readers for sentence in reader.hints),
+            self._refused,
         )
 
 

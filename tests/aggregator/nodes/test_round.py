@@ -193,13 +193,14 @@ def test_robust_rules_are_for_summaries(tmp_path):
             gathering.count(store, robust=rule)
 
 
-def test_a_robust_rule_leaves_out_the_node_of_a_rare_epsilon(tmp_path):
+def test_a_robust_rule_needs_one_epsilon(tmp_path):
     made = round_of(tmp_path)
     other = summaries_of(made.document, made.nodes[:4], epsilon_micro=500_000)
     (tmp_path / "other.hsn").write_bytes(b"".join(other))
     store = taken(made, tmp_path, [tmp_path / "other.hsn", *made.summaries[4:]])
     assert gathering.count(store).source.card()["epsilon_smallest"] == "0.5"
-    assert gathering.count(store, robust="median").source.card()["robust_left_out"] == 1
+    with pytest.raises(InputError, match="robust_unequal"):
+        gathering.count(store, robust="median")
 
 
 def test_nodes_of_the_sdk_are_added_and_the_model_predicts(tmp_path):

@@ -8,7 +8,6 @@ from random import Random
 import numpy as np
 import pandas as pd
 import pytest
-from support.failures import reason
 from support.publisher import NOW, Publisher
 
 from aggregator.central.methods.sums import exact_sums
@@ -157,12 +156,18 @@ def test_what_has_no_meaning_is_counted_and_hinted_at():
     assert unread.hints == ("'width': a decimal comma is not read; write a point",)
 
 
-def test_a_schema_that_refuses_values_refuses_the_summary():
+def test_a_record_with_a_refused_value_is_left_out():
+    """A missing summary would tell of one record; its absence from the sums is what ε covers."""
     schema = build_schema(LABEL, [Categorical("odor", ["a", "n"], "refuse"), CAP])
     publisher = Publisher(schema=schema)
     from edge_sdk import Policy
 
     with Node.open(None, publisher.root(), policy=Policy.of(allow_refuse=True), clock=lambda: NOW) as node:
         campaign = node.enrol(publisher.node_campaign())
-        assert reason(node.summarise, campaign.id, [{"odor": "x"}]) == "value_refused"
-        assert node.status().spent_micro == 0
+        assert node.summarise(campaign.id, [{"odor": "x"}]).unread.refused == 1
+    found, expected = (ExactSums(schema, released_vectors(campaign)) for _ in range(2))
+    records = [{"odor": "a", "label": "e"}, {"odor": "n", "cap": "x", "label": "p"}]
+    found.add_all([records[0], {"odor": "x", "label": "p"}, {"odor": ["a"], "label": "e"}, records[1]])
+    expected.add_all(records)
+    assert found.totals == expected.totals
+    assert (found.unread().records, found.unread().refused) == (4, 2)
