@@ -213,10 +213,7 @@ class BudgetStore:
         return tuple(found)
 
     def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Run a statement and fetch all rows. A UnicodeDecodeError means damage: its text quotes bytes of the file."""
-        with suppress(UnicodeDecodeError):
-            return self._connection.execute(statement, values).fetchall()
-        raise damaged()
+        return self._connection.execute(statement, values).fetchall()
 
 
 def _place(path: Path) -> tuple[int, int] | None:

@@ -4,18 +4,25 @@
     summaries    per period and node the summaries that are kept, at most two
     rejected     per input file and reason the number of pieces that were refused
     quarantine   place and reason of refused pieces; their bytes stay in the input file
+    row_sums     of each table above the number of rows and the sum of their digests
 
 Every change is one transaction with full synchronisation: a crash or power cut leaves the file before or after it.
-Several processes may write; each waits for the others.
+Several processes may write; each waits for the others. Every read compares the rows of its table with their sum, so
+damage to the file is noticed (:mod:`aggregator.nodes.row_sums`).
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import contextmanager
+from collections import Counter
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.nodes.row_sums import RowSum, changed, row_digest
 from aggregator.storage.manifest import SUMMARIES_FILE, damaged
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol.errors import StorageError
@@ -23,13 +30,13 @@ from protocol.nodes.summary import read_summary
 from protocol.nodes.summary_files import Entry, kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
 APPLICATION_ID = 0x4873796E
 """``application_id`` of the file, "Hsyn"."""
-VERSION = 1
+VERSION = 2
 SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"
 BUSY_SECONDS = 60.0
@@ -41,12 +48,21 @@ MOST_QUARANTINED = 100_000
 _TABLES = (
     "CREATE TABLE documents (name TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE summaries (period INTEGER NOT NULL, node BLOB NOT NULL, identity BLOB NOT NULL,
-    envelope BLOB NOT NULL, PRIMARY KEY (period, node, identity))""",
+    digest BLOB NOT NULL, envelope BLOB NOT NULL, PRIMARY KEY (period, node, identity))""",
     """CREATE TABLE rejected (file BLOB NOT NULL, reason TEXT NOT NULL, name TEXT NOT NULL, number INTEGER NOT NULL,
     PRIMARY KEY (file, reason)) WITHOUT ROWID""",
     """CREATE TABLE quarantine (file BLOB NOT NULL, place INTEGER NOT NULL, length INTEGER NOT NULL,
     reason TEXT NOT NULL, PRIMARY KEY (file, place)) WITHOUT ROWID""",
+    "CREATE TABLE row_sums (name TEXT PRIMARY KEY, number INTEGER NOT NULL, digests BLOB NOT NULL) WITHOUT ROWID",
 )
+_COLUMNS = {
+    "documents": "name, raw",
+    "summaries": "period, node, identity, digest",
+    "rejected": "file, reason, name, number",
+    "quarantine": "file, place, length, reason",
+}
+"""Table → the columns that its sum covers. ``digest`` is the SHA-256 of ``envelope`` and covers it."""
+_WITH_ENVELOPE = f"{_COLUMNS['summaries']}, envelope"
 
 
 class Row(NamedTuple):
@@ -90,6 +106,7 @@ class Database:
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
         self.path = folder / SUMMARIES_FILE
+        self._sums: dict[str, RowSum] = {}  # of the tables that the present transaction has changed
         if not make and not self.path.is_file():
             raise StorageError("not_a_store", f"'{folder}' is no store of summaries; hearsay ingest makes one")
         with self._errors():
@@ -111,12 +128,15 @@ class Database:
                 if not self._run("SELECT 1 FROM sqlite_master"):
                     for statement in _TABLES:
                         self._run(statement)
+                    self._sums = dict.fromkeys(_COLUMNS, RowSum())
                     self._run(f"PRAGMA application_id = {APPLICATION_ID}")
                     self._run(f"PRAGMA user_version = {VERSION}")
         ((application,),) = self._run("PRAGMA application_id")
         ((version,),) = self._run("PRAGMA user_version")
         if application == APPLICATION_ID and version > VERSION:
             raise StorageError("store_newer", "newer software wrote this store; update this software")
+        if application == APPLICATION_ID and 0 < version < VERSION:
+            raise StorageError("store_older", "older software made this store; ingest its files into a new one")
         found = {sql for (sql,) in self._run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
         if application != APPLICATION_ID or found != set(_TABLES):
             raise damaged("its file of summaries is not one of this software")
@@ -140,23 +160,68 @@ class Database:
         """Run the body of ``with`` as one transaction, which writes all its changes, or after an error none."""
         with self._errors():
             self._run("BEGIN IMMEDIATE")
+            self._sums = {}
             try:
                 yield
+                for table, found in self._sums.items():
+                    self._run("INSERT OR REPLACE INTO row_sums VALUES (?, ?, ?)", table, found.rows, found.to_bytes())
                 self._run("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._run("ROLLBACK")
                 raise
+            finally:
+                self._sums = {}
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[None]:
+        """Let all statements in the body of ``with`` see the file as one moment left it."""
+        with self._errors():
+            own = not self._connection.in_transaction
+            if own:
+                self._run("BEGIN")
+            try:
+                yield
+            finally:
+                if own:
+                    self._run("ROLLBACK")
+
+    def _sum_of(self, table: str) -> RowSum:
+        """The sum of a table's rows, with the changes of the present transaction."""
+        if table not in self._sums:
+            found = self._run("SELECT number, digests FROM row_sums WHERE name = ?", table)
+            if len(found) != 1 or not isinstance(found[0][1], bytes):
+                raise changed()
+            return RowSum(found[0][0], int.from_bytes(found[0][1], "big"))
+        return self._sums[table]
+
+    def _all(self, table: str) -> list[tuple[Any, ...]]:
+        """All rows of a table, sorted and compared with their sum."""
+        with self._snapshot():
+            found = self._run(f"SELECT {_COLUMNS[table]} FROM {table}")  # noqa: S608
+            self._sum_of(table).check(len(found), sum(row_digest(table, row) for row in found))
+        return sorted(found)
+
+    def _insert(self, table: str, *row: object, envelope: bytes | None = None) -> None:
+        """Add a row, ``row`` being the columns that the sum covers."""
+        values = row if envelope is None else (*row, envelope)
+        self._run(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", *values)  # noqa: S608
+        self._sums[table] = self._sum_of(table).with_row(table, row)
+
+    def _delete(self, table: str, condition: str, *values: object) -> None:
+        """Remove the rows that match an SQL condition, which has a ``?`` for each value."""
+        for row in self._run(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {condition}", *values):  # noqa: S608
+            self._sums[table] = self._sum_of(table).without_row(table, row)
+        self._run(f"DELETE FROM {table} WHERE {condition}", *values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
         """The bytes of a document: ``campaign`` or ``list``; None if there is none."""
-        with self._errors():
-            found = self._run("SELECT raw FROM documents WHERE name = ?", (name,))
-        return found[0][0] if found else None
+        return dict(self._all("documents")).get(name)
 
     def put_document(self, name: str, raw: bytes) -> None:
         """Keep a document, in place of an earlier one of that name. Called inside a transaction."""
-        self._run("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, raw))
+        self._delete("documents", "name = ?", name)
+        self._insert("documents", name, raw)
 
     def put(self, row: Row) -> str:
         """Join a summary to the kept ones. Called inside a transaction.
@@ -170,15 +235,13 @@ class Database:
             payload of that node and period was.
         """
         place = (row.period, row.node)
-        before = [
-            Entry(*found)
-            for found in self._run("SELECT identity, envelope FROM summaries WHERE period = ? AND node = ?", place)
-        ]
+        found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", *place)  # noqa: S608
+        before = [Entry(kept_row.identity, kept_row.envelope) for kept_row in map(_row_in, found)]
         after = kept((*before, Entry(row.identity, row.envelope)))
         if set(after) != set(before):
-            self._run("DELETE FROM summaries WHERE period = ? AND node = ?", place)
-            for entry in after:
-                self._run("INSERT INTO summaries VALUES (?, ?, ?, ?)", (*place, *entry))
+            self._delete("summaries", "period = ? AND node = ?", *place)
+            for identity, envelope in after:
+                self._insert("summaries", *place, identity, sha256(envelope).digest(), envelope=envelope)
         if any(entry.identity == row.identity for entry in before):
             return REPLAYED_REASON
         return CONFLICT_REASON if before else ACCEPTED
@@ -200,39 +263,66 @@ class Database:
             places: the refused pieces whose places are kept, as long as all files have at most
                 :data:`MOST_QUARANTINED`.
         """
-        self._run("DELETE FROM rejected WHERE file = ?", (file,))
-        self._run("DELETE FROM quarantine WHERE file = ?", (file,))
+        self._delete("rejected", "file = ?", file)
+        self._delete("quarantine", "file = ?", file)
         for reason, number in counts.items():
-            self._run("INSERT INTO rejected VALUES (?, ?, ?, ?)", (file, reason, name, number))
-        if places:
-            ((there,),) = self._run("SELECT count(*) FROM quarantine")
-            for piece in places[: max(0, MOST_QUARANTINED - there)]:
-                self._run("INSERT INTO quarantine VALUES (?, ?, ?, ?)", (file, *piece))
+            self._insert("rejected", file, reason, name, number)
+        for piece in places[: max(0, MOST_QUARANTINED - self._sum_of("quarantine").rows)]:
+            self._insert("quarantine", file, *piece)
 
     def rejected(self) -> dict[str, int]:
         """Number of refused pieces of all input files, by reason, in alphabetical order."""
-        with self._errors():
-            return dict(self._run("SELECT reason, sum(number) FROM rejected GROUP BY reason ORDER BY reason"))
+        found: Counter[str] = Counter()
+        for _, reason, _, number in self._all("rejected"):
+            found[reason] += number
+        return dict(sorted(found.items()))
 
     def quarantined(self) -> list[tuple[str, bytes, Refused]]:
         """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
-        with self._errors():
-            found = self._run(
-                "SELECT name, q.file, place, length, q.reason FROM quarantine q "
-                "JOIN rejected r ON q.file = r.file AND q.reason = r.reason ORDER BY name, q.file, place"
-            )
-        return [(name, file, Refused(*piece)) for name, file, *piece in found]
+        with self._snapshot():
+            names = {(file, reason): name for file, reason, name, _ in self._all("rejected")}
+            places = self._all("quarantine")
+        return sorted(
+            (names[file, reason], file, Refused(place, length, reason)) for file, place, length, reason in places
+        )
 
     def numbers(self) -> list[tuple[bytes, int]]:
         """The node and the number of kept summaries, 1 or 2, of every period and node."""
-        with self._errors():
-            return self._run("SELECT node, count(*) FROM summaries GROUP BY period, node")
+        rows = self._summaries(_COLUMNS["summaries"])
+        return [(node, sum(1 for _ in same)) for (_, node), same in groupby(rows, key=itemgetter(0, 1))]
 
-    def rows(self) -> Iterator[Row]:
-        """All kept summaries, by period, node and identity, as one moment left them."""
-        with self._errors():
-            cursor = self._connection.execute("SELECT * FROM summaries ORDER BY period, node, identity")
-            yield from (Row(*values) for values in cursor)
+    def rows(self) -> Generator[Row, None, None]:
+        """All kept summaries, by period, node and identity, as one moment left them.
 
-    def _run(self, statement: str, values: Iterable[object] = ()) -> list[Any]:
-        return self._connection.execute(statement, tuple(values)).fetchall()
+        A changed or missing row may be noticed only after the last one, so all rows must be read before any result is
+        used. A reader that stops earlier closes the iterator before this file.
+        """
+        with closing(self._summaries(_WITH_ENVELOPE)) as found:
+            yield from map(_row_in, found)
+
+    def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
+        """Rows of summaries by period, node and identity; after the last one they are compared with their sum.
+
+        Args:
+            columns: the columns that the sum covers, and perhaps others after them.
+        """
+        number, digests, last = 0, 0, (-1,)
+        with self._snapshot():
+            expected = self._sum_of("summaries")
+            for row in self._connection.execute(f"SELECT {columns} FROM summaries ORDER BY 1, 2, 3"):  # noqa: S608
+                if tuple(map(type, row[:4])) != (int, bytes, bytes, bytes) or row[:3] <= last:
+                    raise changed()
+                number, digests, last = number + 1, digests + row_digest("summaries", row[:4]), row[:3]
+                yield row
+            expected.check(number, digests)
+
+    def _run(self, statement: str, *values: object) -> list[Any]:
+        return self._connection.execute(statement, values).fetchall()
+
+
+def _row_in(found: tuple[Any, ...]) -> Row:
+    """The summary of a row of the table; its envelope is compared with its digest."""
+    period, node, identity, digest, envelope = found
+    if not isinstance(envelope, bytes) or sha256(envelope).digest() != digest:
+        raise changed()
+    return Row(period, node, identity, envelope)

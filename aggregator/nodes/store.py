@@ -314,8 +314,8 @@ class NodeStore:
     def _by_node(self) -> Iterator[list[Row]]:
         """The kept rows of each period and node: one, or two that contradict each other."""
         waiting: list[Row] = []
-        with closing(Database(self.path)) as database:
-            for row in database.rows():
+        with closing(Database(self.path)) as database, closing(database.rows()) as found:
+            for row in found:
                 if waiting and (row.period, row.node) != (waiting[0].period, waiting[0].node):
                     yield waiting
                     waiting = []

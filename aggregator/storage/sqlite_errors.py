@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_ERROR", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH",
-           "SQLITE_TOOBIG", "OperationalError", "OverflowError")  # fmt: skip
+           "SQLITE_TOOBIG", "OperationalError", "OverflowError", "UnicodeDecodeError")  # fmt: skip
 """Beginnings of the names of errors that an undamaged file of this software never causes."""
 
 
@@ -44,7 +44,7 @@ def sqlite_errors(failures: Failures) -> Iterator[None]:
     problem: Exception
     try:
         yield
-    except (OSError, sqlite3.Error, OverflowError) as error:
+    except (OSError, sqlite3.Error, OverflowError, UnicodeDecodeError) as error:
         problem = error
     else:
         return

@@ -271,7 +271,7 @@ def test_a_damaged_or_foreign_file_is_noticed(tmp_path):
     with pytest.raises(StorageError, match="store_damaged"):
         store.statistics()
     with sqlite3.connect(store.path / "nodes.sqlite") as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     with pytest.raises(StorageError, match="store_newer"):
         open_node_store(store.path)
     (store.path / "nodes.sqlite").write_bytes(b"SQLite format 3\0" + bytes(2000))
