@@ -130,7 +130,6 @@ class Database:
                         self._run(statement)
                     self._sums = dict.fromkeys(_COLUMNS, RowSum())
                     self._run(f"PRAGMA application_id = {APPLICATION_ID}")
-                    self._run(f"PRAGMA user_version = {VERSION}")
         ((application,),) = self._run("PRAGMA application_id")
         ((version,),) = self._run("PRAGMA user_version")
         if application == APPLICATION_ID and version > VERSION:
@@ -157,7 +156,12 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Run the body of ``with`` as one transaction, which writes all its changes, or after an error none."""
+        """Run the body of ``with`` as one transaction, which writes all its changes, or after an error none.
+
+        A transaction without changes writes a value that the file has already. Its commit makes earlier commits
+        durable: a process that was killed in a commit may have left rows that every reader sees and that a power cut
+        would undo.
+        """
         with self._errors():
             self._run("BEGIN IMMEDIATE")
             self._sums = {}
@@ -165,6 +169,7 @@ class Database:
                 yield
                 for table, found in self._sums.items():
                     self._run("INSERT OR REPLACE INTO row_sums VALUES (?, ?, ?)", table, found.rows, found.to_bytes())
+                self._run(f"PRAGMA user_version = {VERSION}")
                 self._run("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:

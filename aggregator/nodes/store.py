@@ -141,7 +141,8 @@ class _Writer:
             if self._waiting >= _TRANSACTION_BYTES or len(self._rows) >= _TRANSACTION_ROWS:
                 self.flush()
         self.rejected.update(counts)
-        self._refused.append((sha256(raw).digest(), name, counts, kept))
+        printable = name.encode("utf-8", "backslashreplace").decode()  # a file's name may be no UTF-8
+        self._refused.append((sha256(raw).digest(), printable, counts, kept))
         if len(self._refused) >= _TRANSACTION_ROWS:
             self.flush()
 

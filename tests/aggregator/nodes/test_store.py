@@ -279,6 +279,14 @@ def test_a_damaged_or_foreign_file_is_noticed(tmp_path):
         open_node_store(store.path)
 
 
+def test_a_file_whose_name_is_no_utf_8_is_taken_in(tmp_path):
+    store = made(tmp_path / "store")
+    file = written(tmp_path, os.fsdecode(b"\xff.hsn"), b"nonsense")
+    assert store.ingest([file], now=NOW).rejected == {"invalid_message": 1}
+    [(name, _, _)] = store.quarantined()
+    assert name.endswith("\\udcff.hsn")
+
+
 def test_a_writer_waits_for_another_and_then_gives_up(tmp_path, monkeypatch):
     monkeypatch.setattr("aggregator.nodes.database.BUSY_SECONDS", 0.05)
     store = made(tmp_path / "store")
