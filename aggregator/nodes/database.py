@@ -256,7 +256,7 @@ class Database:
         summary = read_summary(envelope)[1]
         place = (summary.period, summary.node, summary.identity)
         with self._errors():
-            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", place))
+            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", *place))
 
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[Refused]) -> None:
         """Replace what was refused of an input file. Called inside a transaction.
