@@ -7,12 +7,14 @@ here again, through the methods of the device.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgpack
 import pytest
 from support.examples import part
 from support.failures import reason
@@ -27,6 +29,7 @@ from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
+from protocol.sums.adjacency import CHANGE_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,7 +276,16 @@ ATTACKS = {
 
 def through(device: Device, door: str, raw: Any) -> object:
     """Hand a document to the device."""
+    if door == "nodes":
+        return device._acceptance.accept_nodes(raw, claimed_name(raw))
     return getattr(device, door)(raw)
+
+
+def claimed_name(raw: bytes) -> str:
+    """The name in the payload of an envelope, which may be damaged; empty if it can not be read."""
+    with contextlib.suppress(ValueError, KeyError, TypeError, IndexError):
+        return msgpack.unpackb(msgpack.unpackb(raw)[2])["name"]
+    return ""
 
 
 def contents(device: Device) -> dict[str, list[tuple[Any, ...]]]:
@@ -433,7 +445,7 @@ def test_no_flipped_bit_of_a_golden_root_provisions_a_device():
 
 
 DOCUMENTS = [(name, case) for name, case in load_all() if case["kind"] == "document"]
-DOORS = {"campaign": "enrol", "model": "install", "root": "rotate"}
+DOORS = {"campaign": "enrol", "model": "install", "root": "rotate", "nodes": "nodes"}
 
 
 def handed(role: str, data: str) -> tuple[str, Any]:
@@ -443,8 +455,8 @@ def handed(role: str, data: str) -> tuple[str, Any]:
 
 @pytest.mark.parametrize(("name", "case"), DOCUMENTS, ids=[name for name, _ in DOCUMENTS])
 def test_a_device_says_of_every_vector_what_the_vector_says(name, case):
-    now = [0]
-    with Device.open(None, trust=bytes.fromhex(case["root"]), clock=lambda: now[0], policy=PERMISSIVE) as device:
+    now, policy = [0], PERMISSIVE._replace(node_adjacency=CHANGE_FEATURES)
+    with Device.open(None, trust=bytes.fromhex(case["root"]), clock=lambda: now[0], policy=policy) as device:
         for role, data, clock in case["before"]:
             now[0] = clock
             through(device, *handed(role, data))

@@ -11,7 +11,7 @@ from support.examples import examples
 from support.reports import made
 
 from aggregator.estimates.source import Origin
-from aggregator.estimates.sums import Curator, NoisySum, curated
+from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from aggregator.models import discrete, gaussian
 from aggregator.models.noisy_sums.floored import CELLS, CLASSES, VARIANCES
 from aggregator.models.noisy_sums.printed import LEAST_CELL
@@ -40,7 +40,7 @@ def statistics(schema, sums, noise_variance, *, floor_micro=100, records=None):
     ]
     count = max(1, int(sum(sums[0]))) if records is None else records
     source = Curator(Origin(bytes(32), "sums", "test"), count, tuple(one.released for one in noisy), {})
-    return curated(noisy, schema, Fit(family, "floored", floor_micro), source)
+    return of_sums(noisy, schema, Fit(family, "floored", floor_micro), source, is_counted=records is not None)
 
 
 EXACT = [[60, 40], [30, 10, 20, 10, 10, 20], [6, -8], [15, 12]]
