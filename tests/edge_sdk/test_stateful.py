@@ -73,7 +73,7 @@ class World(RuleBasedStateMachine):
         self.true = self.wall = NOW
         self.boot, self.uptime = 1, 0
         self.root, self.campaign_version, self.model_version = 1, 0, 0
-        self.campaign = None
+        self.campaign, self.campaign_root = None, 0  # the newest document, and the root that it was accepted under
         self.answers = {}  # campaign id → newest period, its bytes
         self.made = []  # all reports, in order
         self.spool, self.dropped = [], 0  # numbers of the waiting reports, oldest first
@@ -138,6 +138,7 @@ class World(RuleBasedStateMachine):
         found, version = self._take("campaign", self.campaign_version, step)
         if found is not None and version > self.campaign_version:
             self.campaign, self.campaign_version, self.steady = found, version, False
+            self.campaign_root = self.root
         assert [each.header.version for each in self.device.campaigns()] == [self.campaign_version][
             : self.campaign_version
         ]
@@ -171,7 +172,9 @@ class World(RuleBasedStateMachine):
             return
         spent = len(self.made) * EPSILON
         refusals = ["budget_exhausted"] if spent + EPSILON > LIFETIME else []
-        if self.wall < self.campaign.header.not_before:  # a new root may have lowered the time floor
+        lowered = self.root > self.campaign_root  # a new root may have lowered the time floor
+        # A device that has used up the boot's one leap waits for the confirmed time, also where the clock is right.
+        if self.wall < self.campaign.header.not_before or (lowered and self.clock_was_wrong):
             refusals.append("not_yet_valid")
         if self.clock_was_wrong:  # answers keep their age over steps of the clock, decision 55
             refusals.append("budget_paused")
