@@ -25,7 +25,7 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.sums.adjacency import CHANGE
 from simulation.experiment import Trial
-from simulation.running import accuracies, randomness_of, run_trials, simulated_workspace
+from simulation.running import accuracies, run_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace
     from protocol.schema import Schema
     from simulation.design import Design
-    from simulation.running import Randomness
+    from simulation.running import Randomness, RunTrial
     from simulation.settings import Settings
     from simulation.splits import Division, Split
 
@@ -75,21 +75,14 @@ class PreparedFit(NamedTuple):
         Raises:
             InputError: the records can not be divided, or a fit fails (:func:`aggregator.central.fitting.fit`).
         """
-        randomness = randomness_of(self.settings.seed, split_seed)
-        with simulated_workspace(randomness) as workspace:
 
+        def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
             def trial(schema: Schema, split: Split, people: pd.DataFrame, _: int) -> Trial:
                 return _trial(workspace, schema, self.terms, split._replace(people=people), randomness)
 
-            trials = run_trials(
-                self.frame,
-                self.design,
-                self.division,
-                randomness,
-                trial,
-                repeats=self.settings.repeats,
-                progress=progress,
-            )
+            return trial
+
+        trials = run_prepared(self, trial_in, split_seed, progress)
         return self._summary(trials), trials
 
     def _summary(self, trials: list[Trial]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from simulation.asking import Asking
     from simulation.design import Design
     from simulation.experiment import Trial
+    from simulation.settings import Settings
     from simulation.splits import Division, Split
 
     RunTrial = Callable[[Schema, Split, pd.DataFrame, int], Trial]
@@ -94,6 +95,51 @@ def simulated_workspace(randomness: Randomness) -> Iterator[Workspace]:
         yield create_workspace(
             Path(folder) / "workspace", name="simulation", now=randomness.now, entropy=randomness.entropy
         )
+
+
+class Prepared(Protocol):
+    """What every prepared simulation has: settings, typed records, the schema's design, the choice of test people."""
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the simulation."""
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The typed records."""
+
+    @property
+    def design(self) -> Design:
+        """How every repetition makes its schema."""
+
+    @property
+    def division(self) -> Division:
+        """How every repetition chooses test people."""
+
+
+def run_prepared(
+    prepared: Prepared,
+    trial_in: Callable[[Workspace, Randomness], RunTrial],
+    split_seed: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> list[Trial]:
+    """Run all trials of a prepared simulation in a new workspace.
+
+    Args:
+        prepared: the simulation.
+        trial_in: makes the function of one trial, which :func:`run_trials` calls, for a workspace.
+        split_seed: seed of the choice of test people and pilots, if the settings have no seed.
+        progress: called with (repetitions done, repetitions).
+
+    Raises:
+        InputError, PolicyError: the reasons of :func:`run_trials`.
+    """
+    settings = prepared.settings
+    randomness = randomness_of(settings.seed, split_seed)
+    with simulated_workspace(randomness) as workspace:
+        trial = trial_in(workspace, randomness)
+        parts = (prepared.frame, prepared.design, prepared.division, randomness, trial)
+        return run_trials(*parts, repeats=settings.repeats, progress=progress)
 
 
 def run_trials(

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from protocol.words import to_words
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aggregator.publishing.signatures import Standing
+    from protocol.documents.campaign import Campaign
 
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
@@ -202,6 +205,19 @@ def say(facts: dict[str, Any], *, as_json: bool) -> None:
 def _in_words(value: object) -> object:
     """``yes`` or ``no`` for a boolean; other values unchanged."""
     return ("no", "yes")[value] if isinstance(value, bool) else value
+
+
+def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:
+    """Facts about every signed campaign: its file, name, version, id and family."""
+    header = campaign.header
+    return {
+        "campaign": str(output),
+        "name": header.name,
+        "version": header.version,
+        "id": campaign.id.hex(),
+        "id_in_words": to_words(campaign.id),
+        "family": campaign.fit.family,
+    }
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:

@@ -20,7 +20,7 @@ from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from simulation.experiment import Trial
 from simulation.federation import nodes as real
 from simulation.federation import vector
-from simulation.running import accuracies, randomness_of, run_trials, simulated_workspace
+from simulation.running import accuracies, randomness_of, run_prepared, simulated_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
     from simulation.design import Design
-    from simulation.running import Randomness
+    from simulation.running import Randomness, RunTrial
     from simulation.settings import Settings
     from simulation.splits import Division, Split
 
@@ -70,24 +70,17 @@ class PreparedFederation(NamedTuple):
         Raises:
             InputError, PolicyError: the records can not be divided, or no model can be made.
         """
-        randomness = randomness_of(self.settings.seed, split_seed)
         campaigns: list[Campaign] = []
-        with simulated_workspace(randomness) as workspace:
 
+        def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
             def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
                 raw = _campaign_bytes(workspace, schema, self.settings, len(people), number, randomness.now)
                 campaigns.append(parse_campaign(read_envelope(raw, "campaign").payload))
                 return _trial(workspace, raw, campaigns[-1], split._replace(people=people), self.settings, randomness)
 
-            trials = run_trials(
-                self.frame,
-                self.design,
-                self.division,
-                randomness,
-                trial,
-                repeats=self.settings.repeats,
-                progress=progress,
-            )
+            return trial
+
+        trials = run_prepared(self, trial_in, split_seed, progress)
         return self._summary(trials, campaigns[0]), trials
 
     def _summary(self, trials: list[Trial], campaign: Campaign) -> dict[str, Any]:

@@ -92,7 +92,6 @@ def test_both_kinds_of_trust_divide_the_records_alike(records, schema, monkeypat
         return original(frame, design, division, randomness, trial, **others)
 
     monkeypatch.setattr("simulation.running.run_trials", trials)
-    monkeypatch.setattr("simulation.curator.run_trials", trials)
     used = None if drafted else schema
     for trust in ("local", "central"):
         simulate_campaign(records, "label", schema=used, epsilon=1, trust=trust, seed=2, folds=3, repeats=2)

@@ -21,12 +21,11 @@ from aggregator.cli.options import (
     series_options,
     workspace_option,
 )
-from aggregator.cli.output import note, print_table, say, warn, warn_of_draft, when
+from aggregator.cli.output import note, print_table, say, signed_facts, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.words import to_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,12 +257,7 @@ def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
 
     most = most_answered(made)
     return {
-        "campaign": str(output),
-        "name": made.header.name,
-        "version": made.header.version,
-        "id": made.id.hex(),
-        "id_in_words": to_words(made.id),
-        "family": made.fit.family,
+        **signed_facts(made, output),
         "asked": f"{len(made.schema.observed)} of {len(made.stated.observed)} features",
         "questions": len(made.questions),
         "answers_per_device": made.answers,

@@ -18,10 +18,9 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import say, warn, warn_of_draft
+from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
-from protocol.words import to_words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,12 +159,7 @@ def _facts(made: Campaign, output: Path, *, as_json: bool) -> dict[str, Any]:
     assert made.nodes is not None
     sheet = node_sheet(made)
     return {
-        "campaign": str(output),
-        "name": made.header.name,
-        "version": made.header.version,
-        "id": made.id.hex(),
-        "id_in_words": to_words(made.id),
-        "family": made.fit.family,
+        **signed_facts(made, output),
         "node_list": made.nodes.list_name,
         "max_records": made.nodes.max_records,
         "queries": len(sheet.vectors),

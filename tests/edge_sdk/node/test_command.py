@@ -6,7 +6,6 @@ import json
 import sqlite3
 
 import pytest
-from support.publisher import NOW, Publisher
 
 from edge_sdk import Node
 from edge_sdk.cli.main import main
@@ -16,13 +15,7 @@ CSV = "odor,width,label,colour\nn,3.25,e,red\nf,,p,red\nx,11,z,red\n"
 
 
 @pytest.fixture
-def publisher(monkeypatch):
-    monkeypatch.setattr("edge_sdk.timekeeping.clock.system_clock", lambda: NOW + 5)
-    return Publisher()
-
-
-@pytest.fixture
-def run(tmp_path, publisher, capsys, monkeypatch):
+def run(tmp_path, publisher, system_time, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root.hst").write_bytes(publisher.root())
     (tmp_path / "c.hsc").write_bytes(publisher.node_campaign(least_epsilon_micro=100_000, max_records=1000))

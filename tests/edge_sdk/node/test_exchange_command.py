@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.publisher import CAMPAIGN_KEY, DAY, NOW, ROOT_KEY, Publisher, key
+from support.publisher import CAMPAIGN_KEY, DAY, NOW, ROOT_KEY, key
 
 from edge_sdk import Node
 from edge_sdk.cli.main import main
@@ -16,13 +16,7 @@ CSV = "odor,width,label\nn,3.25,e\nf,,p\nn,11,e\n"
 
 
 @pytest.fixture
-def publisher(monkeypatch):
-    monkeypatch.setattr("edge_sdk.timekeeping.clock.system_clock", lambda: NOW + 5)
-    return Publisher()
-
-
-@pytest.fixture
-def run(tmp_path, publisher, capsys, monkeypatch):
+def run(tmp_path, publisher, system_time, capsys, monkeypatch):
     """Three nodes with a summary each in NAME-own.hsn, and the list of all three."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "root.hst").write_bytes(publisher.root())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.failures import failure, reason
 from support.nodes import node_campaign
-from support.publisher import DAY, NOW, Publisher
+from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Node, Policy
 from edge_sdk.explaining.nodes import cost_in_words
@@ -21,25 +21,6 @@ RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": Non
 
 UNREAD = object()
 """In the place of records. Reading it raises a TypeError."""
-
-
-class Clock:
-    """A clock that tests set."""
-
-    now = NOW
-
-    def __call__(self) -> int:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def publisher():
-    return Publisher()
 
 
 @pytest.fixture
