@@ -18,6 +18,8 @@ MAY_USE = {
     "simulation": {"simulation", "aggregator", "edge_sdk", "protocol"},
 }
 FOREIGN_OF_A_DEVICE = {"msgpack", "nacl"}
+OPTIONAL = {"gmpy2": [Path("protocol/masked/groups.py")]}
+"""Modules that a device uses if they are installed, and the only files that may import them."""
 STANDARD = sys.stdlib_module_names | {"_sha256", "_sha2"}
 """The interpreter's SHA-256 has one name in Python 3.11 and another from 3.12 on."""
 
@@ -49,7 +51,22 @@ def test_a_package_imports_only_what_it_may(package):
 @pytest.mark.parametrize("package", ["protocol", "edge_sdk"])
 def test_a_device_needs_the_standard_library_msgpack_and_pynacl_alone(package):
     foreign = {name: path for name, path in used_by(package).items() if name not in STANDARD}
-    assert {name: path for name, path in foreign.items() if name not in {*FOREIGN_OF_A_DEVICE, *OURS}} == {}
+    assert {name: path for name, path in foreign.items() if name not in {*FOREIGN_OF_A_DEVICE, *OURS, *OPTIONAL}} == {}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_is_optional_is_imported_in_one_place_and_may_be_missing(name):
+    files = [path for package in ("protocol", "edge_sdk") for path in (ROOT / package).rglob("*.py")]
+    users = [path.relative_to(ROOT) for path in files if name in imported(path.read_text(encoding="utf-8"))]
+    assert users == OPTIONAL[name]
+    program = f"""
+import sys
+sys.modules[{name!r}] = None
+import {".".join(users[0].with_suffix("").parts)} as module
+print(module.power(3, 100, 101))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 @pytest.mark.parametrize("package", ["protocol", "edge_sdk"])

@@ -1,0 +1,122 @@
+"""The groups in which nodes encrypt: powers, and bases that nobody chooses.
+
+Two groups are in use. Sums: Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
+Products: the squares modulo the prime p of RFC 3526, group 14 (:mod:`protocol.masked.products`). A base H is a hash of
+campaign, period and the running number of the ciphertext, so it is new for each ciphertext of a node.
+
+Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's
+power takes constant time: whoever can measure the processor while a node encrypts may learn about the exponent.
+Source: docs/math.md, section 6; docs/decisions/0085.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.digest import sha256
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+try:
+    from gmpy2 import mpz as _mpz
+    from gmpy2 import powmod as _powmod
+except ImportError:  # gmpy2 is optional: extra ``masked``
+    _mpz, _powmod = int, pow
+
+MODULUS_BITS = 2048
+"""Length of N in a campaign. Functions here take other lengths too, for tests."""
+
+SUMS = b"hearsay/1/masked"
+PRODUCTS = b"hearsay/1/products"
+_BLOCKS = 17
+"""17 · 32 bytes = 4352 bits: 256 more than N² has, so H is within 2^-256 of uniform modulo N²."""
+
+
+def wide(value: int) -> int:
+    """The same integer in the form whose products and remainders are fastest: gmpy2's ``mpz`` if it is installed."""
+    number: int = _mpz(value)
+    return number
+
+
+def power(base: int, exponent: int, modulus: int) -> int:
+    """Return base^exponent mod modulus, of {0 … modulus − 1}, as a plain ``int``.
+
+    Args:
+        base: any integer.
+        exponent: any integer. For a negative one the base must have an inverse.
+        modulus: at least 2.
+
+    Raises:
+        InputError: ``not_invertible``: the exponent is negative, and base and modulus have a common divisor.
+    """
+    try:
+        return int(_powmod(base, exponent, modulus))
+    except (ValueError, ZeroDivisionError):
+        raise InputError("not_invertible", "a base shares a factor with its modulus: the modulus is unfit") from None
+
+
+def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
+    """Hash campaign, period and number of the ciphertext into an integer of 4352 bits.
+
+    The big-endian integer of ‖_{i=0}^{16} SHA-256(u32(i) ‖ tag ‖ campaign id ‖ u32(period) ‖ u32(number)), where u32 is
+    four big-endian bytes.
+
+    Args:
+        tag: purpose and version: :data:`SUMS` or :data:`PRODUCTS`.
+        campaign_id: 32 bytes.
+        period: the campaign's period, 0 … 2^32 − 1.
+        number: the ciphertext's running number within a message, from 0.
+
+    Raises:
+        InputError: ``argument_invalid``: the id is not 32 bytes, or period or number is not from 0 to 2^32 − 1.
+    """
+    if len(campaign_id) != 32:
+        raise InputError("argument_invalid", "a campaign's id is 32 bytes")
+    if not (0 <= period < 1 << 32 and 0 <= number < 1 << 32):
+        raise InputError("argument_invalid", "period and number of a ciphertext are from 0 to 2^32 - 1")
+    rest = tag + campaign_id + period.to_bytes(4, "big") + number.to_bytes(4, "big")
+    blocks = [sha256(index.to_bytes(4, "big") + rest).digest() for index in range(_BLOCKS)]
+    return int.from_bytes(b"".join(blocks), "big")
+
+
+def hash_to_group(campaign_id: bytes, period: int, number: int, modulus: int) -> int:
+    """H: the base of one ciphertext of sums, :func:`expanded` with the tag :data:`SUMS`, mod N².
+
+    Args:
+        campaign_id: 32 bytes.
+        period: the campaign's period.
+        number: the ciphertext's running number within a message, from 0.
+        modulus: N.
+    """
+    return expanded(SUMS, campaign_id, period, number) % (modulus * modulus)
+
+
+def below(bound: int, entropy: Callable[[int], bytes]) -> int:
+    """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
+
+    Args:
+        bound: at least 1.
+        entropy: returns as many secret random bytes as it is asked for, like ``os.urandom``.
+
+    Raises:
+        InputError: ``argument_invalid``: the source returned another number of bytes.
+    """
+    bits = (bound - 1).bit_length()
+    size = -(-bits // 8)
+    while (drawn := secret_bits(bits, size, entropy)) >= bound:
+        pass
+    return drawn
+
+
+def secret_bits(bits: int, size: int, entropy: Callable[[int], bytes]) -> int:
+    """Draw an integer uniformly from {0 … 2^bits − 1} out of ``size`` random bytes; ``bits`` is at most 8 · size.
+
+    Raises:
+        InputError: ``argument_invalid``: the source returned another number of bytes.
+    """
+    raw = entropy(size)
+    if type(raw) is not bytes or len(raw) != size:
+        raise InputError("argument_invalid", f"the source of randomness was asked for {size} bytes and returned others")
+    return int.from_bytes(raw, "big") & ((1 << bits) - 1)
