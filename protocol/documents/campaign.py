@@ -17,6 +17,7 @@ from protocol.document import HEADER_KEYS, Header, read_field, read_integer, rea
 from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
 from protocol.documents.campaign_questions import parse_questions
 from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
+from protocol.documents.masked_terms import MaskedTerms, masked_fields, parse_masked
 from protocol.documents.named_models import check_compared, named_fields, read_named
 from protocol.documents.node_terms import NodeTerms, node_fields, node_loss, parse_nodes
 from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
@@ -55,6 +56,7 @@ UNDERSTOOD = frozenset(
         GROUPS,
         "label",
         "layout",
+        "masked",
         "min_batch_size",
         "model",
         "model_names",
@@ -119,6 +121,8 @@ class Campaign(NamedTuple):
         pilots: what was learned from records of a curator, and what it cost the people in them.
         nodes: terms of a campaign for nodes, which hold many records each and send noisy sums; None of a campaign for
             devices. With ``nodes``, ``epsilon_micro`` is for adding or removing one record of a node, per period.
+        masked: terms of a masked campaign, whose nodes encrypt their sums; None if sums are sent in the clear. With
+            ``masked``, ``epsilon_micro`` is for adding or removing one unit, a record or a party.
     """
 
     id: bytes
@@ -141,6 +145,7 @@ class Campaign(NamedTuple):
     model_names: tuple[str, ...] = ()
     pilots: tuple[PilotCost, ...] = ()
     nodes: NodeTerms | None = None
+    masked: MaskedTerms | None = None
 
     @property
     def evaluated(self) -> tuple[bytes, ...]:
@@ -206,14 +211,15 @@ def build_payload(
     models: Mapping[str, bytes] = MappingProxyType({}),
     pilots: tuple[PilotCost, ...] = (),
     nodes: NodeTerms | None = None,
+    masked: MaskedTerms | None = None,
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
     The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. But ``schema`` is
     all that the document states, with the groups, and the features of ``questions`` are indices in ``schema.observed``.
     ``models`` has the name of each compared model with its digest, in the order of the indices. ``crit`` names the keys
-    of models, groups, series and nodes. The layout and the number of answers follow from the questions. A payload
-    without questions and nodes and with an ε of 0 ends the versions before it.
+    of models, groups, series, nodes and masked sums. The layout and the number of answers follow from the questions. A
+    payload without questions and nodes and with an ε of 0 ends the versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
@@ -224,7 +230,7 @@ def build_payload(
     layout = layout_for([question.mechanism for question in questions])
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
     critical |= {GROUPS: groups_to_list(schema)} if schema.groups else {}
-    critical |= node_fields(nodes)
+    critical |= {**node_fields(nodes), **masked_fields(masked)}
     header = header._replace(crit=(*header.crit, *critical, *(["models"] if models else [])))
     payload = canonical.pack(
         {
@@ -310,6 +316,7 @@ def parse_campaign(payload: bytes) -> Campaign:
         series=parse_series(body, header, answers),
         pilots=parse_pilots(body),
         nodes=nodes,
+        masked=parse_masked(body, header, nodes, grouped, fit.family, epsilon_micro),
     )
 
 

@@ -32,12 +32,25 @@ PAYLOAD_TYPES = {
     "model": "application/vnd.hearsay.model.v1+msgpack",
     "nodes": "application/vnd.hearsay.nodes.v1+msgpack",
     "node": "application/vnd.hearsay.node.v1+msgpack",
+    "masked": "application/vnd.hearsay.masked.v1+msgpack",
+    "keys": "application/vnd.hearsay.keys.v1+msgpack",
+    "release": "application/vnd.hearsay.release.v1+msgpack",
 }
 """Role → payload type. The payload type determines whose keys must sign: those of the same role in the trust root;
-of ``nodes``, the list of nodes, those of the role ``campaign``; of ``node``, a node's summary, the node's own key."""
+of ``nodes``, the list of nodes, those of the role ``campaign``; of ``node``, a node's summary, and ``masked``, a node's
+encrypted sums, the node's own key; of ``keys`` and ``release`` the key of the dealer that the campaign names."""
 
-SIZE_LIMITS = {"root": 64 << 10, "campaign": 1 << 20, "model": 4 << 20, "nodes": 4 << 20, "node": 8 << 20}
-"""Role → largest size of a file in bytes, checked before parsing; of ``node`` of one envelope."""
+SIZE_LIMITS = {
+    "root": 64 << 10,
+    "campaign": 1 << 20,
+    "model": 4 << 20,
+    "nodes": 4 << 20,
+    "node": 8 << 20,
+    "masked": 8 << 20,
+    "keys": 64 << 20,
+    "release": 16 << 20,
+}
+"""Role → largest size of a file in bytes, checked before parsing; of ``node`` and ``masked`` of one envelope."""
 
 SIGNERS = {"root": "root", "campaign": "campaign", "model": "model", "nodes": "campaign"}
 """Role of a document → role of the trust root whose keys must sign it."""

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.documents.masked_terms import PLAINTEXT_BITS
 from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SPACE = 2000
-"""Bits of a plaintext that hold slots."""
+SPACE = PLAINTEXT_BITS
+"""Bits of a plaintext that hold slots: 2000."""
 
 
 class Slots:

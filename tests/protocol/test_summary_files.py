@@ -150,9 +150,9 @@ def test_work_is_proportional_to_the_file(name):
 def test_a_reader_that_looks_for_the_end_of_each_envelope_would_be_found(monkeypatch):
     right = summary_files._envelope_length
 
-    def searching(raw, start, limit, **options):
+    def searching(raw, start, limit, role, **options):
         raw.find(b"no such bytes", start)
-        return right(raw, start, limit, **options)
+        return right(raw, start, limit, role, **options)
 
     monkeypatch.setattr(summary_files, "_envelope_length", searching)
     with pytest.raises(AssertionError):

@@ -1,0 +1,273 @@
+"""The terms of a masked campaign: nodes encrypt their noisy sums, and only the sum of all nodes can be decrypted.
+
+A masked campaign is a campaign for nodes. Its terms name the dealer of the keys, the modulus, the kind of noise, and
+who is assumed to be honest. The checks here recompute what the publisher states.
+
+Source: docs/formats.md, section 5 (map ``masked``); docs/math.md, section 6; docs/decisions/0086.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from protocol import SCALE
+from protocol.document import read_field, read_integer, read_text
+from protocol.documents.node_terms import GLOBAL
+from protocol.epsilon import MICRO
+from protocol.errors import DocumentError
+from protocol.questions import MOMENT, SQUARE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.document import Header
+    from protocol.documents.node_terms import NodeTerms
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+
+KEY = "masked"
+"""Key of the terms in a campaign's payload. It must be in ``crit`` too: an older reader then refuses the campaign."""
+DIVIDED, DILUTED = "divided", "diluted"
+NOISES = (DIVIDED, DILUTED)
+"""How the parties share the noise of a sum: by a negative binomial part each, or by a whole number with a chance."""
+RECORD, PARTY = "record", "party"
+UNITS = (RECORD, PARTY)
+"""What the noise protects: one record, or all records of one party."""
+MODULUS_BYTES = 256
+DEALER_BYTES = 32
+MAX_PARTIES = 1 << 16
+MAX_DELTA_PICO = 10**9
+LEAST_SLOT_BITS, MOST_SLOT_BITS = 40, 200
+PLAINTEXT_BITS = 2000
+"""Number of bits of a plaintext that slots may fill. The modulus has 2048, so the sum of all slots stays below it."""
+MAX_CIPHERTEXTS = 16_000
+"""Largest number of ciphertexts in one message: 512 bytes each, less than 8 MiB together."""
+TAIL = 64
+"""The largest noise is taken as this multiple of 1/rate; a sum of noise exceeds it with probability below e^{−60}."""
+_REASON = "invalid_campaign"
+_KEYS = {
+    "colluding_micro",
+    "dealer",
+    "delta_pico",
+    "honest_micro",
+    "modulus",
+    "most_parties",
+    "noise",
+    "slot_bits",
+    "unit",
+}
+
+
+class MaskedTerms(NamedTuple):
+    """The map ``masked`` of a campaign.
+
+    Attributes:
+        dealer: Ed25519 public key of the dealer, who makes the parties' keys and releases sums; 32 bytes.
+        modulus: N, an odd number of exactly 2048 bits. Ciphertexts are numbers below N².
+        noise: one of :data:`NOISES`.
+        delta_pico: δ of the whole release for adding or removing a unit, in 10^−12; 0 for ``divided`` noise.
+        honest_micro: γ, the share of parties that is assumed to add its noise, in millionths.
+        colluding_micro: κ, the share of parties that may reveal its noise to the aggregator, in millionths.
+        most_parties: largest number of parties.
+        unit: one of :data:`UNITS`.
+        slot_bits: w, the number of bits of a slot, which holds one number of a sum.
+    """
+
+    dealer: bytes
+    modulus: int
+    noise: str
+    delta_pico: int
+    honest_micro: int
+    colluding_micro: int
+    most_parties: int
+    unit: str
+    slot_bits: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The terms as the map that a campaign's payload contains."""
+        return {**self._asdict(), "modulus": self.modulus.to_bytes(MODULUS_BYTES, "big")}
+
+
+def masked_fields(masked: MaskedTerms | None) -> Mapping[str, Any]:
+    """The field of a campaign's payload; none if ``masked`` is None: a campaign whose sums are sent in the clear."""
+    return {} if masked is None else {KEY: masked.to_dict()}
+
+
+def parse_masked(
+    body: dict[str, Any], header: Header, nodes: NodeTerms | None, schema: Schema, family: str, epsilon_micro: int
+) -> MaskedTerms | None:
+    """Read the terms of a masked campaign from its payload; None if the campaign is not masked.
+
+    Args:
+        body, header: of the payload.
+        nodes: the campaign's terms for nodes; None of a campaign for devices.
+        schema: all features that the payload states, with their groups.
+        family: of the campaign's fit.
+        epsilon_micro: the campaign's ε in millionths.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: the map is wrong; it is not in ``crit``, or only there; the campaign is not
+            for nodes, has noise for smooth sensitivity, or allows an ε below its own; a slot could overflow; a message
+            would have more than :data:`MAX_CIPHERTEXTS` ciphertexts.
+    """
+    if (KEY in body) != (KEY in header.crit):
+        raise DocumentError(_REASON, "'masked' is a key that 'crit' does not name, or the other way round")
+    if KEY not in body:
+        return None
+    if nodes is None or nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:
+        raise DocumentError(
+            _REASON, "a masked campaign is for nodes, with the sensitivity 'global' and one ε for all of them"
+        )
+    terms = _parse_terms(read_field(body, KEY, dict, _REASON))
+    _check_slots(terms, nodes, schema, family, epsilon_micro)
+    return terms
+
+
+def _parse_terms(entry: dict[str, Any]) -> MaskedTerms:
+    if set(entry) != _KEYS:
+        raise DocumentError(_REASON, f"'masked' has other keys than {', '.join(sorted(_KEYS))}")
+    dealer, modulus = (read_field(entry, key, bytes, _REASON) for key in ("dealer", "modulus"))
+    if len(dealer) != DEALER_BYTES or len(modulus) != MODULUS_BYTES:
+        raise DocumentError(_REASON, f"'dealer' has not {DEALER_BYTES} bytes, or 'modulus' not {MODULUS_BYTES}")
+    number = int.from_bytes(modulus, "big")
+    problem = unfit_modulus(number)
+    if problem:
+        raise DocumentError(_REASON, problem)
+    noise = _one_of(entry, "noise", NOISES)
+    least, most = (0, 0) if noise == DIVIDED else (1, MAX_DELTA_PICO)
+    honest = read_integer(entry, "honest_micro", 1, MICRO, _REASON)
+    bits = read_integer(entry, "slot_bits", LEAST_SLOT_BITS, MOST_SLOT_BITS, _REASON)
+    if bits % 8:
+        raise DocumentError(_REASON, "'slot_bits' is no multiple of 8")
+    return MaskedTerms(
+        dealer=dealer,
+        modulus=number,
+        noise=noise,
+        delta_pico=read_integer(entry, "delta_pico", least, most, _REASON),
+        honest_micro=honest,
+        colluding_micro=read_integer(entry, "colluding_micro", 0, MICRO - honest, _REASON),
+        most_parties=read_integer(entry, "most_parties", 2, MAX_PARTIES, _REASON),
+        unit=_one_of(entry, "unit", UNITS),
+        slot_bits=bits,
+    )
+
+
+def _one_of(entry: dict[str, Any], key: str, words: tuple[str, ...]) -> str:
+    word = read_text(entry, key, _REASON)
+    if word not in words:
+        raise DocumentError(_REASON, f"'{key}' is not one of {', '.join(words)}")
+    return word
+
+
+@lru_cache(maxsize=8)
+def unfit_modulus(number: int) -> str:
+    """Why a number is no modulus N of a masked campaign, as a sentence for people; the empty text if it may be one.
+
+    N has exactly 2048 bits and no divisor below 2^16; N is neither prime nor a power. Under a prime modulus two sums
+    reveal a party's number (docs/math.md, section 8.7). Whether N has two large prime divisors that nobody kept can
+    not be seen: the dealer vouches for that.
+    """
+    if number.bit_length() != 8 * MODULUS_BYTES or number % 2 == 0:
+        return f"the modulus is no odd number of {8 * MODULUS_BYTES} bits"
+    if gcd(number, _product_of_small_primes()) != 1:
+        return "the modulus has a divisor below 65536"
+    if any(_root(number, degree) ** degree == number for degree in range(2, MODULUS_BYTES * 8 // 16 + 1)):
+        return "the modulus is a power"
+    return "the modulus is prime" if pow(2, number - 1, number) == 1 else ""
+
+
+@lru_cache(maxsize=1)
+def _product_of_small_primes() -> int:
+    """The product of all odd primes below 2^16."""
+    sieve = bytearray([1]) * (1 << 16)
+    for number in range(3, 1 << 8, 2):
+        if sieve[number]:
+            sieve[number * number :: 2 * number] = bytes(len(range(number * number, 1 << 16, 2 * number)))
+    return prod(number for number in range(3, 1 << 16, 2) if sieve[number])
+
+
+def _root(number: int, degree: int) -> int:
+    """⌊number^(1/degree)⌋ by Newton's method, from above."""
+    guess = 1 << -(-number.bit_length() // degree)
+    while True:
+        better = ((degree - 1) * guess + number // guess ** (degree - 1)) // degree
+        if better >= guess:
+            return guess
+        guess = better
+
+
+def sensitivity(subject: Subject, unit: str, max_records: int) -> int:
+    """Δ of the noise of a released vector, for adding or removing one unit.
+
+    One record changes counts by 1 and sums by at most S = 65536 in all. A party changes them by ``max_records`` times
+    as much.
+
+    Args:
+        subject: of the vector.
+        unit: one of :data:`UNITS`.
+        max_records: largest number of records of one party.
+    """
+    per_record = SCALE if subject.kind == MOMENT else 1
+    return per_record * (max_records if unit == PARTY else 1)
+
+
+def reaches(subject: Subject, unit: str, max_records: int, epsilon_micro: int) -> tuple[int, int, int]:
+    """Smallest and largest exact number of a party in a released vector, and the reach ⌈64·Δ/ε_q⌉ of the noise.
+
+    Args:
+        subject: of the vector.
+        unit: one of :data:`UNITS`.
+        max_records: largest number of records of one party.
+        epsilon_micro: ε_q of the vector in millionths.
+    """
+    high = max_records * (SCALE if subject.kind == MOMENT else 1)
+    low = 0 if subject.kind != MOMENT or subject.power == SQUARE else -high
+    return low, high, -(-TAIL * MICRO * sensitivity(subject, unit, max_records) // epsilon_micro)
+
+
+def least_slot_bits(
+    subjects: list[Subject], *, unit: str, max_records: int, most_parties: int, epsilon_micro: int
+) -> int:
+    """The smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
+
+    A total of ``most_parties`` parties fits into w bits if most_parties·(largest |exact number| + ⌈64·Δ/ε_q⌉) is
+    below 2^(w − 1) for every released vector. Run by the publisher, and by every reader as a check.
+
+    Args:
+        subjects: of the Q released vectors.
+        unit: one of :data:`UNITS`.
+        max_records: largest number of records of one party.
+        most_parties: largest number of parties.
+        epsilon_micro: ε of all vectors together, in millionths.
+
+    Returns:
+        at least 40; a result above 200 is no allowed size of a slot.
+    """
+    share = epsilon_micro // len(subjects)
+    largest = max(high + reach for _, high, reach in (reaches(each, unit, max_records, share) for each in subjects))
+    return max(LEAST_SLOT_BITS, -(-((most_parties * largest).bit_length() + 1) // 8) * 8)
+
+
+def ciphertexts_needed(numbers: int, slot_bits: int) -> int:
+    """Number of ciphertexts of a message: ⌈numbers / ⌊2000/w⌋⌉, with w = ``slot_bits``."""
+    return -(-numbers // (PLAINTEXT_BITS // slot_bits))
+
+
+def _check_slots(terms: MaskedTerms, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> None:
+    from protocol.sums.vectors import summed_subjects  # imported here, since devices never need it
+
+    subjects = summed_subjects(schema, family)
+    least = least_slot_bits(
+        subjects,
+        unit=terms.unit,
+        max_records=nodes.max_records,
+        most_parties=terms.most_parties,
+        epsilon_micro=epsilon_micro,
+    )
+    if terms.slot_bits < least:
+        raise DocumentError(_REASON, f"a total may overflow a slot of {terms.slot_bits} bits; {least} are needed")
+    needed = ciphertexts_needed(sum(subject.size for subject in subjects), terms.slot_bits)
+    if needed > MAX_CIPHERTEXTS:
+        raise DocumentError(_REASON, f"a message would hold {needed} ciphertexts, above {MAX_CIPHERTEXTS}")

@@ -1,0 +1,136 @@
+"""Readers of the fields that messages, key books, requests and releases share.
+
+Source: docs/formats.md, section 6.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from protocol import SPEC, canonical
+from protocol.document import read_field
+from protocol.documents.envelope import KEYID_BYTES, keyid, read_envelope, verified_by
+from protocol.documents.masked_terms import MAX_CIPHERTEXTS, MODULUS_BYTES
+from protocol.errors import DocumentError
+from protocol.masked.cipher import are_units
+from protocol.masked.terms import masked_terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from protocol.documents.campaign import Campaign
+
+ELEMENT_BYTES = 2 * MODULUS_BYTES
+"""Length of a ciphertext, and of an element of a release: a number below N²."""
+DIGEST_BYTES = 32
+WORD = 1 << 32
+
+
+def read_map(payload: bytes, keys: Collection[str], max_items: int, what: str) -> dict[str, Any]:
+    """Parse a payload that is a canonical map of exactly these keys and of the formats' version.
+
+    Args:
+        payload: the bytes.
+        keys: of the map; ``spec`` is one of them.
+        max_items: largest number of values, keys and containers included.
+        what: name of the payload in the texts of errors.
+
+    Raises:
+        DocumentError: ``malformed``, ``unsupported_version``.
+    """
+    body = canonical.unpack(payload, max_items)
+    if not isinstance(body, dict) or "spec" not in body:
+        raise DocumentError("malformed", f"not a {what}")
+    if body["spec"] != SPEC:
+        raise DocumentError("unsupported_version", f"the {what} follows another version of the formats")
+    if set(body) != set(keys):
+        raise DocumentError("malformed", f"a {what} has other keys than {', '.join(sorted(keys))}")
+    return body
+
+
+def read_bytes(body: dict[str, Any], key: str, length: int) -> bytes:
+    """Return the field ``key`` of a map, a byte string of exactly ``length`` bytes.
+
+    Raises:
+        DocumentError: ``malformed``.
+    """
+    value: bytes = read_field(body, key, bytes)
+    if len(value) != length:
+        raise DocumentError("malformed", f"'{key}' has not {length} bytes")
+    return value
+
+
+def read_numbers(body: dict[str, Any], key: str) -> tuple[int, ...]:
+    """Return the field ``key`` of a map, 1 … 16000 numbers of 512 bytes, big-endian, one after the other.
+
+    Raises:
+        DocumentError: ``malformed``.
+    """
+    value: bytes = read_field(body, key, bytes)
+    count, rest = divmod(len(value), ELEMENT_BYTES)
+    if rest or not 1 <= count <= MAX_CIPHERTEXTS:
+        raise DocumentError("malformed", f"'{key}' is not 1 to {MAX_CIPHERTEXTS} numbers of {ELEMENT_BYTES} bytes")
+    return tuple(
+        int.from_bytes(value[start : start + ELEMENT_BYTES], "big") for start in range(0, len(value), ELEMENT_BYTES)
+    )
+
+
+def write_numbers(numbers: Iterable[int]) -> bytes:
+    """Concatenate numbers as 512 bytes each, big-endian.
+
+    Raises:
+        DocumentError: ``value_out_of_domain``: a number is negative or longer.
+    """
+    try:
+        return b"".join(number.to_bytes(ELEMENT_BYTES, "big") for number in numbers)
+    except OverflowError:
+        pass
+    raise DocumentError("value_out_of_domain", f"a number of the group does not fit into {ELEMENT_BYTES} bytes")
+
+
+def are_in_group(numbers: Sequence[int], modulus: int) -> bool:
+    """Whether every number is an element of Z*_{N²}: above 0, below N², and without a common divisor with N."""
+    limit = modulus * modulus
+    return all(0 < number < limit for number in numbers) and are_units(numbers, modulus)
+
+
+def read_parties(value: object, most: int) -> tuple[bytes, ...]:
+    """Node ids of 8 bytes each, one after the other in rising order, each once; at least one.
+
+    Args:
+        value: a field of a payload.
+        most: largest number of ids.
+
+    Raises:
+        DocumentError: ``malformed``.
+    """
+    count, rest = divmod(len(value), KEYID_BYTES) if isinstance(value, bytes) else (0, 0)
+    if not isinstance(value, bytes) or rest or not 1 <= count <= most:
+        raise DocumentError("malformed", f"the parties are not 1 to {most} node ids of {KEYID_BYTES} bytes")
+    found = tuple(value[start : start + KEYID_BYTES] for start in range(0, len(value), KEYID_BYTES))
+    if any(one >= other for one, other in itertools.pairwise(found)):
+        raise DocumentError("malformed", "the parties are not in rising order, or one is there twice")
+    return found
+
+
+def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
+    """The payload of an envelope that the campaign's dealer has signed and nobody else.
+
+    Args:
+        raw: the whole file.
+        role: ``keys`` or ``release``.
+        campaign: a masked campaign.
+
+    Raises:
+        DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope, or not
+            exactly one signature, by the key id of the dealer; ``bad_signature``: the signature is not the dealer's.
+        InputError: ``campaign_not_masked``.
+    """
+    dealer = masked_terms_of(campaign).dealer
+    envelope = read_envelope(raw, role)
+    if [hint for hint, _ in envelope.signatures] != [keyid(dealer)]:
+        raise DocumentError("malformed", "the document has not exactly one signature, by the campaign's dealer")
+    if not verified_by(envelope, [dealer]):
+        raise DocumentError("bad_signature", "the document is not signed by the campaign's dealer")
+    return envelope.payload

@@ -1,0 +1,212 @@
+"""The aggregator's request for a sum, and the dealer's release, which decrypts the sum of exactly one set of parties.
+
+Source: docs/formats.md, section 6; docs/decisions/0086.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol import SPEC, canonical
+from protocol.digest import sha256
+from protocol.document import read_field, read_integer
+from protocol.documents.envelope import PAYLOAD_TYPES, seal
+from protocol.documents.masked_terms import MAX_PARTIES
+from protocol.errors import DocumentError, InputError
+from protocol.masked.fields import (
+    DIGEST_BYTES,
+    WORD,
+    are_in_group,
+    read_bytes,
+    read_map,
+    read_numbers,
+    read_of_dealer,
+    read_parties,
+    write_numbers,
+)
+from protocol.masked.terms import ciphertexts_of, masked_terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.envelope import SigningKey
+
+ROLE = "release"
+RELEASE_PAYLOAD_TYPE = PAYLOAD_TYPES[ROLE]
+REQUEST_TAG = "hearsay masked request 1"
+MAX_REQUEST_BYTES = 1 << 20
+_REQUEST_ITEMS = 6
+_KEYS = {"campaign", "elements", "parties", "period", "spec", "version"}
+_MAX_ITEMS = 1 + 2 * len(_KEYS)
+
+
+class Request(NamedTuple):
+    """The question of an aggregator to the dealer: the sum of these parties, of one period.
+
+    Attributes:
+        campaign: id of the campaign, 32 bytes.
+        period: number of the period.
+        version: of the key book by which the parties' messages were judged, at least 1.
+        parties: node ids of 8 bytes, sorted, each once.
+    """
+
+    campaign: bytes
+    period: int
+    version: int
+    parties: tuple[bytes, ...]
+
+
+class Release(NamedTuple):
+    """The dealer's answer: H(t, j)^(sk₀,A) for every ciphertext j, where A are the parties and t the period.
+
+    Attributes:
+        campaign: id of the campaign, 32 bytes.
+        period: t, the number of the period.
+        version: of the key book whose keys the release belongs to.
+        parties: A, node ids of 8 bytes, sorted, each once.
+        elements: J numbers below N².
+        identity: SHA-256 of the payload.
+    """
+
+    campaign: bytes
+    period: int
+    version: int
+    parties: tuple[bytes, ...]
+    elements: tuple[int, ...]
+    identity: bytes
+
+    @property
+    def request(self) -> Request:
+        """The request that this release answers."""
+        return Request(self.campaign, self.period, self.version, self.parties)
+
+
+def build_request(campaign_id: bytes, period: int, version: int, parties: Iterable[bytes]) -> bytes:
+    """The bytes of a request. Run by the aggregator, who then carries the file to the dealer.
+
+    Args:
+        campaign_id: 32 bytes.
+        period: number of the period.
+        version: of the key book.
+        parties: node ids of 8 bytes in any order.
+
+    Raises:
+        DocumentError: ``malformed``: a value that :func:`parse_request` refuses.
+    """
+    raw = canonical.pack([REQUEST_TAG, campaign_id, period, version, b"".join(sorted(set(parties)))])
+    parse_request(raw)
+    return raw
+
+
+def parse_request(raw: bytes) -> Request:
+    """Parse the bytes of a request. Nobody signs a request: the dealer decides what to release by its own rules.
+
+    Raises:
+        DocumentError: ``too_large``: above 1 MiB; ``malformed``: no canonical array of a request, or a wrong value.
+    """
+    if len(raw) > MAX_REQUEST_BYTES:
+        raise DocumentError("too_large", f"a request has at most {MAX_REQUEST_BYTES} bytes")
+    parsed = canonical.unpack(raw, _REQUEST_ITEMS)
+    if not isinstance(parsed, list) or len(parsed) != _REQUEST_ITEMS - 1 or parsed[0] != REQUEST_TAG:
+        raise DocumentError("malformed", "not a request for a masked sum")
+    body = dict(zip(("campaign", "period", "version", "parties"), parsed[1:], strict=True))
+    return Request(
+        campaign=read_bytes(body, "campaign", DIGEST_BYTES),
+        period=read_integer(body, "period", 0, WORD - 1),
+        version=read_integer(body, "version", 1, WORD - 1),
+        parties=read_parties(body["parties"], MAX_PARTIES),
+    )
+
+
+def build_release(campaign: Campaign, dealer: SigningKey, request: Request, elements: Sequence[int]) -> bytes:
+    """The signed envelope of a release. Run by the dealer, after the set is committed durably.
+
+    The same arguments give the same bytes.
+
+    Args:
+        campaign: a masked campaign.
+        dealer: the dealer's key pair, whose public key the campaign names.
+        request: campaign, period, version and parties.
+        elements: the J numbers H(t, j)^(sk₀,A), in order.
+
+    Raises:
+        DocumentError: the reasons of :func:`read_release`.
+        InputError: ``campaign_not_masked``; ``wrong_key``: the key is not that of the campaign's dealer.
+    """
+    if masked_terms_of(campaign).dealer != dealer.public:
+        raise InputError("wrong_key", "the campaign names another dealer")
+    payload = canonical.pack(
+        {
+            "campaign": request.campaign,
+            "elements": write_numbers(elements),
+            "parties": b"".join(request.parties),
+            "period": request.period,
+            "spec": SPEC,
+            "version": request.version,
+        }
+    )
+    _check_release(parse_release(payload), campaign)
+    return seal(RELEASE_PAYLOAD_TYPE, payload, [dealer])
+
+
+def parse_release(payload: bytes) -> Release:
+    """Parse the payload of a release. Signature, campaign and group are not checked.
+
+    Raises:
+        DocumentError: ``malformed``: no canonical map of exactly the keys of a release, or a wrong value;
+            ``unsupported_version``: another version of the formats.
+    """
+    body = read_map(payload, _KEYS, _MAX_ITEMS, "release of a dealer")
+    return Release(
+        campaign=read_bytes(body, "campaign", DIGEST_BYTES),
+        period=read_integer(body, "period", 0, WORD - 1),
+        version=read_integer(body, "version", 1, WORD - 1),
+        parties=read_parties(read_field(body, "parties", bytes), MAX_PARTIES),
+        elements=read_numbers(body, "elements"),
+        identity=sha256(payload).digest(),
+    )
+
+
+def read_release(raw: bytes, campaign: Campaign) -> Release:
+    """Parse and verify a release. Whether it answers a request, :func:`check_answers` tells.
+
+    Args:
+        raw: the whole file.
+        campaign: a masked campaign.
+
+    Raises:
+        DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope of a release
+            with exactly one signature, by the key id of the dealer; ``bad_signature``; ``unrecognized_campaign``: the
+            release is of another campaign; ``invalid_release``: more parties than the campaign allows, another number
+            of elements, or one that is not below N² or shares a divisor with N.
+        InputError: ``campaign_not_masked``.
+    """
+    release = parse_release(read_of_dealer(raw, ROLE, campaign))
+    _check_release(release, campaign)
+    return release
+
+
+def _check_release(release: Release, campaign: Campaign) -> None:
+    terms = masked_terms_of(campaign)
+    if release.campaign != campaign.id:
+        raise DocumentError("unrecognized_campaign", "the release is of another campaign")
+    if len(release.parties) > terms.most_parties:
+        raise DocumentError("invalid_release", f"the release is of more than {terms.most_parties} parties")
+    count = ciphertexts_of(campaign)
+    if len(release.elements) != count:
+        raise DocumentError("invalid_release", f"the release holds {len(release.elements)} elements, not {count}")
+    if not are_in_group(release.elements, terms.modulus):
+        raise DocumentError("invalid_release", "an element is not below N², or shares a divisor with N")
+
+
+def check_answers(release: Release, request: Request) -> None:
+    """Check that a release is of the campaign, period, key book and parties of a request.
+
+    Raises:
+        DocumentError: ``release_mismatch``: the release can not decrypt that sum.
+    """
+    names = {"campaign": "campaign", "period": "period", "version": "version of the key book", "parties": "parties"}
+    other = [name for field, name in names.items() if getattr(release, field) != getattr(request, field)]
+    if other:
+        raise DocumentError("release_mismatch", f"the release is for another {', '.join(other)} than was asked for")
