@@ -18,7 +18,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from protocol.errors import DocumentError
-from protocol.masked.groups import hash_to_group, power, secret_bits, wide
+from protocol.masked.groups import hash_to_group, power, secret_bits, wide, wide_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -104,11 +104,12 @@ class Unmasking:
         count: J, the number of ciphertexts of a message.
     """
 
-    __slots__ = ("_added", "_modulus", "_removed", "_square")
+    __slots__ = ("_added", "_modulus", "_removed", "_size", "_square")
 
     def __init__(self, modulus: int, count: int) -> None:
         self._modulus = modulus
         self._square = wide(modulus) * modulus
+        self._size = element_size(modulus)
         self._added = [wide(1)] * count
         self._removed = [wide(1)] * count
 
@@ -118,6 +119,7 @@ class Unmasking:
         Raises:
             DocumentError: ``mask_mismatch``: another number of ciphertexts than J.
         """
+        self._check(ciphertexts)
         self._multiply(self._added, ciphertexts)
 
     def add_bytes(self, ciphertexts: bytes) -> None:
@@ -126,7 +128,9 @@ class Unmasking:
         Raises:
             DocumentError: ``mask_mismatch``: the bytes are not J numbers of the length of N².
         """
-        self.add(elements(ciphertexts, self._modulus))
+        if len(ciphertexts) != len(self._added) * self._size:
+            raise DocumentError("mask_mismatch", f"{len(self._added)} ciphertexts of {self._size} bytes are expected")
+        self._multiply(self._added, wide_each(ciphertexts, self._size))
 
     def remove(self, ciphertexts: Sequence[int]) -> None:
         """Take out the J ciphertexts of a node that was added.
@@ -134,6 +138,7 @@ class Unmasking:
         Raises:
             DocumentError: ``mask_mismatch``: another number of ciphertexts than J.
         """
+        self._check(ciphertexts)
         self._multiply(self._removed, ciphertexts)
 
     def opened(self, released: Sequence[int]) -> list[int]:
@@ -168,10 +173,10 @@ class Unmasking:
             )
         return total - self._modulus if total > self._modulus // 2 else total
 
-    def _multiply(self, products: list[int], ciphertexts: Sequence[int]) -> None:
-        self._check(ciphertexts)
+    def _multiply(self, products: list[int], ciphertexts: Iterable[int]) -> None:
+        square = self._square
         for place, ciphertext in enumerate(ciphertexts):
-            products[place] = products[place] * ciphertext % self._square
+            products[place] = products[place] * ciphertext % square
 
     def _check(self, given: Sequence[int]) -> None:
         if len(given) != len(self._added):

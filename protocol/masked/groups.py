@@ -11,19 +11,41 @@ Source: docs/math.md, section 6; docs/decisions/0085.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from protocol.digest import sha256
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-try:
-    from gmpy2 import mpz as _mpz
-    from gmpy2 import powmod as _powmod
-except ImportError:  # gmpy2 is optional: extra ``masked``
-    _mpz, _powmod = int, pow
+
+class Arithmetic(NamedTuple):
+    """Arithmetic on long integers, of Python or of gmpy2. Both give equal numbers."""
+
+    wide: Callable[[int], int]
+    """Convert an integer to the form whose products and remainders are fastest."""
+    read: Callable[[bytes, Literal["big"]], int]
+    """Read a big-endian integer in that form."""
+    power: Callable[[int, int, int], int]
+    """base^exponent mod modulus."""
+
+
+PLAIN = Arithmetic(int, int.from_bytes, pow)
+"""Python's own integers."""
+
+
+def fastest() -> Arithmetic:
+    """The arithmetic of gmpy2 if it is installed (the extra ``masked``), else :data:`PLAIN`."""
+    try:
+        from gmpy2 import mpz, powmod
+    except ImportError:
+        return PLAIN
+    return Arithmetic(mpz, getattr(mpz, "from_bytes", PLAIN.read), powmod)  # before 2.2 mpz has no from_bytes
+
+
+in_use = fastest()
+"""The arithmetic of this module. Tests and benchmarks put :data:`PLAIN` here."""
 
 MODULUS_BITS = 2048
 """Length of N in a campaign. Functions here take other lengths too, for tests."""
@@ -36,8 +58,13 @@ _BLOCKS = 17
 
 def wide(value: int) -> int:
     """The same integer in the form whose products and remainders are fastest: gmpy2's ``mpz`` if it is installed."""
-    number: int = _mpz(value)
-    return number
+    return in_use.wide(value)
+
+
+def wide_each(raw: bytes, size: int) -> Iterator[int]:
+    """Read joined big-endian numbers of ``size`` bytes each, in the form of :func:`wide`; also a shorter last one."""
+    read = in_use.read
+    return (read(raw[start : start + size], "big") for start in range(0, len(raw), size))
 
 
 def power(base: int, exponent: int, modulus: int) -> int:
@@ -52,7 +79,7 @@ def power(base: int, exponent: int, modulus: int) -> int:
         InputError: ``not_invertible``: the exponent is negative, and base and modulus have a common divisor.
     """
     try:
-        return int(_powmod(base, exponent, modulus))
+        return int(in_use.power(base, exponent, modulus))
     except (ValueError, ZeroDivisionError):
         raise InputError("not_invertible", "a base shares a factor with its modulus: the modulus is unfit") from None
 
