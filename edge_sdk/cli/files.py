@@ -17,6 +17,9 @@ _KINDS = {
     "model": "a model (.hsm)",
     "nodes": "a list of nodes (.hsl)",
     "node": "a file of node summaries (.hsn)",
+    "masked": "a file of masked messages (.hse)",
+    "keys": "a key book (.hsk)",
+    "release": "a release of a masked sum (.hsd)",
     PROVISIONING: "a provisioning file (.hsp)",
     "batch": "a file of reports (.hsr)",
 }

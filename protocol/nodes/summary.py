@@ -158,12 +158,12 @@ def check_summary(summary: Summary, campaign: Campaign, now: int | None = None) 
 
     Raises:
         DocumentError: the first that applies of ``unrecognized_campaign``: the summary belongs to another campaign, or
-            the campaign asks devices; ``epsilon_out_of_range``: ε is above the campaign's, or below the smallest that
-            it allows; ``value_out_of_domain``: another count of numbers, or a number outside its range;
-            ``report_too_late``: the period begins when the campaign has expired; ``report_too_early``: it ends before
-            the campaign begins, or begins after ``now``.
+            the campaign asks devices, or nodes for encrypted sums; ``epsilon_out_of_range``: ε is above the campaign's,
+            or below the smallest that it allows; ``value_out_of_domain``: another count of numbers, or a number outside
+            its range; ``report_too_late``: the period begins when the campaign has expired; ``report_too_early``: it
+            ends before the campaign begins, or begins after ``now``.
     """
-    if summary.campaign != campaign.id or campaign.nodes is None:
+    if summary.campaign != campaign.id or campaign.nodes is None or campaign.masked is not None:
         raise DocumentError("unrecognized_campaign", "the summary belongs to another campaign")
     if not campaign.nodes.least_epsilon_micro <= summary.epsilon_micro <= campaign.epsilon_micro:
         raise DocumentError("epsilon_out_of_range", "the summary's ε is above or below what its campaign allows")

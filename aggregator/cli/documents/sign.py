@@ -58,7 +58,9 @@ def sign(
     if role is None:
         raise InputError("unknown_file", f"'{document}' is no trust root, campaign, model or node list")
     if role not in SIGNERS:
-        raise InputError("wrong_role", f"'{document}' is the summary of a node, which its own key has signed")
+        raise InputError(
+            "wrong_role", f"'{document}' is a file of kind '{NAMES[role]}', which a node or dealer signs with its own key"
+        )
     place = document if output is None else output
     check_output(place, force=force or output is None)
     envelope = read_envelope(raw, role)

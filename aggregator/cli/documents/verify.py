@@ -85,6 +85,10 @@ def verify(
         _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is a {NAMES.get(role, role)}; --privacy is about campaigns")
+    if role in ("masked", "keys", "release"):
+        raise InputError(
+            "wrong_role", f"'{file}' is a file of kind '{NAMES[role]}'; hearsay ingest and masked decrypt verify these"
+        )
     if role == "node" and (campaign_file is None or list_file is None):
         raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
     if role != "node" and (campaign_file, list_file) != (None, None):

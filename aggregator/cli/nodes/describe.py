@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.nodes.node_list import NodeList
 
-NAMES = {"nodes": "node list", "node": "node summaries"}
+NAMES = {
+    "nodes": "node list",
+    "node": "node summaries",
+    "masked": "masked messages",
+    "keys": "key book",
+    "release": "release of a masked sum",
+}
 """Role of an envelope → kind of file, where people call it otherwise."""
 
 IN_WORDS = {
