@@ -59,7 +59,7 @@ def sign(
         raise InputError("unknown_file", f"'{document}' is no trust root, campaign, model or node list")
     if role not in SIGNERS:
         raise InputError(
-            "wrong_role", f"'{document}' is a file of kind '{NAMES[role]}', which a node or dealer signs with its own key"
+            "wrong_role", f"'{document}' is of the kind '{NAMES[role]}', which a node or dealer signs with its own key"
         )
     place = document if output is None else output
     check_output(place, force=force or output is None)
