@@ -1,0 +1,119 @@
+"""Schemes that leak, of papers and of careless programs, to show that an attack works before a test says that it fails.
+
+Every toy hashes as the package does and differs in one thing only: what its docstring says.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from support.masked_reference import hashed
+
+PRIME = 2**127 - 1
+OTHER_PRIME = 2**89 - 1
+TAG = b"hearsay/1/masked"
+
+
+class PrimeModulus:
+    """The cipher of sums as Huai et al. print it: the modulus is a *prime* p, so everybody knows the group's order.
+
+    Args:
+        whole: whether bases are of the whole group Z*_{p²}; else they are of its part of order p − 1.
+    """
+
+    def __init__(self, whole):
+        self.whole = whole
+
+    def base(self, campaign, period, number):
+        drawn = hashed(TAG, campaign, period, number) % PRIME**2
+        return drawn if self.whole else pow(drawn, PRIME, PRIME**2)
+
+    def mask(self, plaintext, secret, campaign, period, number):
+        hidden = pow(self.base(campaign, period, number), secret, PRIME**2)
+        return (1 + plaintext % PRIME * PRIME) * hidden % PRIME**2
+
+
+def logarithm(element, exponent, modulus):
+    """x of element^exponent = 1 + exponent·x·m modulo m², or None if the power is not 1 modulo m.
+
+    Raising an element to a multiple of the order of the group modulo m leaves the part that is a power of 1 + m, in
+    which logarithms are divisions.
+    """
+    power = pow(element, exponent, modulus**2)
+    if power % modulus != 1 or gcd(exponent, modulus) != 1:
+        return None
+    return (power - 1) // modulus * pow(exponent, -1, modulus) % modulus
+
+
+class KnownPlaintext:
+    """The attack on a linear mask: L(C) = x + sk·L(H) modulo m; one known plaintext gives sk mod m, and all others.
+
+    Args:
+        exponent: what the attacker raises to.
+        modulus: m.
+        base: a function of campaign, period and number of the ciphertext.
+    """
+
+    def __init__(self, exponent, modulus, base):
+        self.exponent, self.modulus, self.base = exponent, modulus, base
+        self.secret = None
+
+    def learn(self, ciphertext, plaintext, *place):
+        """Use one ciphertext whose plaintext is known. False if the power does not help."""
+        mask = logarithm(self.base(*place), self.exponent, self.modulus)
+        sight = logarithm(ciphertext, self.exponent, self.modulus)
+        if mask is None or sight is None or gcd(mask, self.modulus) != 1:
+            return False
+        self.secret = (sight - plaintext) * pow(mask, -1, self.modulus) % self.modulus
+        return True
+
+    def read(self, ciphertext, *place):
+        """The plaintext modulo m of any other ciphertext of the same key."""
+        sight = logarithm(ciphertext, self.exponent, self.modulus)
+        return (sight - self.secret * logarithm(self.base(*place), self.exponent, self.modulus)) % self.modulus
+
+
+def symbol(value, modulus):
+    """Jacobi symbol (value / modulus), which for a prime is Legendre's: 1 for squares, −1 for others, 0."""
+    value, result = value % modulus, 1
+    while value:
+        while value % 2 == 0:
+            value //= 2
+            if modulus % 8 in (3, 5):
+                result = -result
+        value, modulus = modulus, value
+        if value % 4 == modulus % 4 == 3:
+            result = -result
+        value %= modulus
+    return result if modulus == 1 else 0
+
+
+class HoldsTheKey:
+    """An aggregator with a long-lived sk₀ = −Σ sk_i of all nodes, as in the papers.
+
+    A node that fails to report leaves its mask in the product. The dealer repairs that on request: for the nodes that
+    are called missing it gives the aggregator their powers of H.
+
+    Args:
+        secrets: keys of all nodes. The toy is aggregator and dealer in one; each method uses only what its role has.
+        base: H of one ciphertext.
+        modulus: N.
+    """
+
+    def __init__(self, secrets, base, modulus):
+        self.own = -sum(secrets)
+        self._secrets, self._base, self._modulus = secrets, base, modulus
+
+    def repair(self, missing):
+        """The dealer: Π H^{sk_i} over the nodes that the aggregator calls missing."""
+        return pow(self._base, sum(self._secrets[place] for place in missing), self._modulus**2)
+
+    def total(self, ciphertexts, missing):
+        """The aggregator: the sum of the nodes that are not called missing."""
+        value = pow(self._base, self.own, self._modulus**2) * self.repair(missing)
+        for place, ciphertext in enumerate(ciphertexts):
+            if place not in missing:
+                value = value * ciphertext % self._modulus**2
+        total, rest = divmod(value % self._modulus**2 - 1, self._modulus)
+        assert rest == 0
+        return total if total <= self._modulus // 2 else total - self._modulus
