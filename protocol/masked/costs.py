@@ -1,0 +1,135 @@
+"""What one message of a masked campaign costs, in ε and δ, and what the noise of its numbers must be.
+
+Every released number is one entry of the Q vectors that nodes sum. The total of the parties is private for one of two
+*units*: one record, or all records of one party. ε is divided over the vectors as for summaries in the clear; δ over
+the numbers that one unit moves when it is added or removed.
+
+Source: docs/math.md, section 6.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from protocol.documents.masked_terms import PARTY, sensitivity
+from protocol.epsilon import MICRO
+from protocol.errors import InputError
+from protocol.nodes.terms import cost_micro, released_vectors, shares, terms_of
+from protocol.questions import CLASS, MOMENT
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
+from protocol.sums.vectors import rate
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.masked_terms import MaskedTerms
+    from protocol.questions import Subject
+
+PICO = 10**12
+"""δ is stated in multiples of 1/PICO."""
+
+
+def masked_terms(campaign: Campaign) -> MaskedTerms:
+    """The campaign's terms for masked sums.
+
+    Raises:
+        InputError: ``campaign_unmasked``: the campaign's nodes send summaries in the clear, or devices answer it.
+    """
+    if campaign.masked is None:
+        raise InputError("campaign_unmasked", "this campaign asks for no masked sums: its nodes send summaries")
+    return campaign.masked
+
+
+def rates(campaign: Campaign) -> tuple[Fraction, ...]:
+    """The rate ε_q/Δ_q of a whole copy of the noise, one per released vector.
+
+    ε_q = ⌊ε/Q⌋ millionths. Δ_q is 1 for counts and 65536 for sums, times ``max_records`` if the unit is a party.
+
+    Raises:
+        InputError: ``campaign_unmasked``, ``campaign_for_devices``.
+    """
+    unit, most = masked_terms(campaign).unit, terms_of(campaign).max_records
+    vectors = zip(released_vectors(campaign), shares(campaign), strict=True)
+    return tuple(rate(share, sensitivity(subject, unit, most)) for subject, share in vectors)
+
+
+def moved(campaign: Campaign, adjacency: str) -> int:
+    """The largest number of released numbers that differ between two neighbouring data sets.
+
+    A unit has R records, 1 or ``max_records``. ``add-remove``: a record is in one entry of every vector, so a unit is
+    in at most min(R, size). ``change``: R records leave and R others come: min(2R, size). ``change-features``: labels
+    stay, so class counts do not differ, and a record stays in its entry of the sums of a number: min(R, size) there.
+
+    Args:
+        campaign: a masked campaign.
+        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+
+    Raises:
+        InputError: ``campaign_unmasked``, ``campaign_for_devices``.
+    """
+    records = terms_of(campaign).max_records if masked_terms(campaign).unit == PARTY else 1
+    return sum(min(_entries(subject, adjacency) * records, subject.size) for subject in released_vectors(campaign))
+
+
+def _entries(subject: Subject, adjacency: str) -> int:
+    """The largest number of entries of one vector in which the sums of two data sets differ by one record."""
+    if adjacency == ADD_REMOVE:
+        return 1
+    if adjacency == CHANGE_FEATURES and subject.kind in (CLASS, MOMENT):
+        return 0 if subject.kind == CLASS else 1
+    return 2
+
+
+def delta_share(campaign: Campaign) -> Fraction:
+    """δ_q, the δ of one released number: the campaign's δ, divided by the numbers that one unit moves.
+
+    The unit is added or removed. 0 for ``divided`` noise.
+
+    Raises:
+        InputError: ``campaign_unmasked``.
+    """
+    return Fraction(masked_terms(campaign).delta_pico, PICO * moved(campaign, ADD_REMOVE))
+
+
+def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
+    """What one message costs one unit of protection: ε in millionths, δ in 10⁻¹², both rounded up.
+
+    ``add-remove``: ε and δ of the campaign. ``change`` and ``change-features``: 2ε, and δ_q for each number that
+    :func:`moved` counts.
+
+    Args:
+        campaign: a masked campaign.
+        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+
+    Raises:
+        InputError: ``campaign_unmasked``.
+    """
+    delta = delta_share(campaign) * moved(campaign, adjacency) * PICO
+    return cost_micro(campaign, adjacency), -(-delta.numerator // delta.denominator)
+
+
+def honest_parties(terms: MaskedTerms, u: int) -> int:
+    """The number h = ⌈γu⌉ ≥ 1 of honest parties for which a party with the number u calibrates its noise.
+
+    Since u ≤ n, h is at most ⌈γn⌉, and every released total contains that many honest parties (:func:`fewest_parties`).
+
+    Args:
+        terms: of the campaign; γ is ``honest_micro`` millionths.
+        u: the party's number from the key book, 1 ≤ u ≤ n.
+
+    Raises:
+        InputError: ``value_out_of_domain``: u is below 1.
+    """
+    if u < 1:
+        raise InputError("value_out_of_domain", "a party's number u is at least 1")
+    return -(-terms.honest_micro * u // MICRO)
+
+
+def fewest_parties(terms: MaskedTerms, parties: int) -> int:
+    """The smallest number of parties in a released total: ⌈γn⌉ honest ones and ⌊κn⌋ that may collude.
+
+    Args:
+        terms: of the campaign; γ and κ are ``honest_micro`` and ``colluding_micro`` millionths.
+        parties: n, the number of parties in the key book.
+    """
+    return -(-terms.honest_micro * parties // MICRO) + terms.colluding_micro * parties // MICRO

@@ -1,0 +1,224 @@
+"""The noise that one party adds to its numbers, so that the total of all parties is private.
+
+A *whole copy* is one discrete Laplace number, P(k) ∝ e^{−|k|·rate}: enough noise for one released number. Honest
+parties together must add at least one. No party knows who else is honest. So each party adds a part of a copy that is
+calibrated to h, a number of honest parties that every released total contains:
+
+- ``divided``: the difference of two negative binomial numbers of shape 1/h. h such differences add up to exactly one
+  whole copy, and more only add noise: pure ε, δ = 0.
+- ``diluted`` (Shi et al. 2011): a whole copy with probability β, else 0. With h honest parties nobody adds one with
+  probability (1 − β)^h ≤ δ.
+
+Drawing uses integers only and takes O(1 + ln(1/rate)/h) expected steps. Source: docs/math.md, section 6.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.documents.masked_terms import DILUTED
+from protocol.errors import InputError
+from protocol.masked.costs import delta_share, honest_parties, masked_terms, rates
+from protocol.masked.groups import below
+from protocol.noise.rational_bounds import log_above
+from protocol.sums.vectors import laplace_variance
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+    from protocol.stream import Stream
+
+COIN = 1 << 32
+"""Probabilities of ``diluted`` noise are multiples of 1/COIN."""
+_LARGEST_MEAN = Fraction(1, 2)
+
+
+class PartyNoise(NamedTuple):
+    """The distribution of the noise that one party adds to one number.
+
+    Attributes:
+        rate: the rate ε'/Δ of a whole copy, P(k) ∝ e^{−|k|·rate}.
+        honest: h, a number of honest parties that every released total contains.
+        chance: b: with probability β = b/2^32 the party adds a whole copy, else 0. None: the noise is ``divided``.
+    """
+
+    rate: Fraction
+    honest: int
+    chance: int | None = None
+
+    @property
+    def copies(self) -> Fraction:
+        """The expected number of whole copies: 1/h for ``divided``, β for ``diluted``."""
+        return Fraction(1, self.honest) if self.chance is None else Fraction(self.chance, COIN)
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise: ``copies``·v, where v = 2q/(1 − q)², q = e^{−rate}, is that of a whole copy."""
+        return float(self.copies) * laplace_variance(self.rate)
+
+    @property
+    def fourth_cumulant(self) -> float:
+        """The fourth cumulant of the noise. With v as in :attr:`variance`: (3v² + v)/h, or β(6v² + v) − 3β²v²."""
+        v, copies = laplace_variance(self.rate), float(self.copies)
+        if self.chance is None:
+            return copies * (3 * v**2 + v)
+        return copies * (6 * v**2 + v) - 3 * (copies * v) ** 2
+
+    def draw(self, stream: Stream) -> int:
+        """Draw the noise of one number. Every call reads on in the stream and gives an independent number."""
+        if self.chance is None:
+            return divided(stream, self.rate, self.honest)
+        return divided(stream, self.rate, 1) if stream.coin(self.chance) else 0
+
+
+def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
+    """The noise that a party with the number u adds: one entry per released vector, in the order of the vectors.
+
+    Every number of a vector gets a draw of its own.
+
+    Args:
+        campaign: a masked campaign.
+        u: the party's number from the key book, at most the number of parties n.
+
+    Raises:
+        InputError: ``campaign_unmasked``; ``value_out_of_domain``: u is below 1.
+    """
+    terms = masked_terms(campaign)
+    honest, delta = honest_parties(terms, u), delta_share(campaign)
+    return tuple(party_noise(terms.noise, each, honest, delta) for each in rates(campaign))
+
+
+def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> PartyNoise:
+    """The noise of one party for one number.
+
+    Args:
+        kind: ``divided`` or ``diluted``.
+        rate: the rate ε'/Δ of a whole copy.
+        honest: h ≥ 1, a number of honest parties that every released total contains.
+        delta: the δ of the number, 0 < δ < 1. ``divided`` noise does not use it.
+    """
+    return PartyNoise(rate, honest, chance(honest, delta) if kind == DILUTED else None)
+
+
+@lru_cache(maxsize=1024)
+def chance(honest: int, delta: Fraction) -> int:
+    """The smallest integer b with (1 − b/2^32)^h ≤ δ: h parties of ``diluted`` noise all add 0 with probability ≤ δ.
+
+    Args:
+        honest: h, at least 1.
+        delta: δ, 0 < δ < 1.
+
+    Raises:
+        InputError: ``epsilon_invalid``: δ is outside its range.
+    """
+    if not 0 < delta < 1:
+        raise InputError("epsilon_invalid", "δ of diluted noise lies between 0 and 1")
+    low, high = 0, COIN  # (1 − 0)^h > δ, (1 − 1)^h ≤ δ
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _power_is_at_most(Fraction(COIN - middle, COIN), honest, delta) else (middle, high)
+    return high
+
+
+def _power_is_at_most(base: Fraction, exponent: int, limit: Fraction) -> bool:
+    """Whether base^exponent ≤ limit, decided exactly: by bounds of logarithms, or by integers where these overlap."""
+    if exponent * log_above(base) <= -log_above(1 / limit):
+        return True
+    if -exponent * log_above(1 / base) > log_above(limit):
+        return False
+    return base**exponent <= limit
+
+
+def divided(stream: Stream, rate: Fraction, parties: int) -> int:
+    """Draw X − Y, X and Y independent negative binomial numbers of shape r = 1/``parties`` and parameter q = e^{−rate}.
+
+    X has P(k) = C(k + r − 1, k)·q^k·(1 − q)^r. The sum of ``parties`` such differences is a discrete Laplace number.
+
+    The difference is the sum of the points of a Poisson process on the integers other than 0. The process has
+    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let
+    T = 2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at
+    each |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all,
+    and all m together too. So the number of points of both signs has the mean 2r(J + 1).
+
+    Args:
+        stream: the randomness; its position advances.
+        rate: positive.
+        parties: at least 1.
+    """
+    octaves = _octaves(rate)
+    total = 0
+    for _ in range(_poisson(stream, Fraction(2 * (octaves + 1), parties))):
+        size = _point(stream, rate, octaves)
+        total += -size if below(2, stream.read) else size
+    return total
+
+
+@lru_cache(maxsize=1024)
+def _octaves(rate: Fraction) -> int:
+    """The smallest J ≥ 0 with 2^J·``rate`` ≥ 1."""
+    return (-(-rate.denominator // rate.numerator) - 1).bit_length()
+
+
+def _point(stream: Stream, rate: Fraction, octaves: int) -> int:
+    """Draw a point |k| of the denser process of :func:`divided`, and return it if thinning keeps it, else 0."""
+    octave = below(octaves + 1, stream.read)
+    if octave < octaves:
+        size = below(1 << octave, stream.read) + (1 << octave)
+        keeps = below(size, stream.read) < 1 << octave and _keeps_exp(stream, size * rate)
+        return size if keeps else 0
+    block = 1
+    while below(2, stream.read):
+        block += 1
+    size = (block << octaves) + below(1 << octaves, stream.read)
+    keeps = (
+        below(size, stream.read) < 1 << octaves  # T/k
+        and all(_keeps_two_over_e(stream) for _ in range(block))  # 2^m·e^−m
+        and _keeps_exp(stream, size * rate - block)
+    )
+    return size if keeps else 0
+
+
+def _poisson(stream: Stream, mean: Fraction) -> int:
+    """Draw a Poisson number, as the sum of enough independent ones with a mean of at most ½.
+
+    Each is drawn by rejection. The proposal n has P(N ≥ n) = μ^n/n!, so P(n) = μ^n/n!·(1 − μ/(n + 1)). It is accepted
+    with probability (1 − μ)/(1 − μ/(n + 1)).
+    """
+    parts = -(-mean // _LARGEST_MEAN)
+    a, b = (mean / parts).as_integer_ratio()
+    return sum(_poisson_part(stream, a, b) for _ in range(parts))
+
+
+def _poisson_part(stream: Stream, a: int, b: int) -> int:
+    """Draw a Poisson number of mean a/b ≤ ½."""
+    while True:
+        n = 0
+        while below(b * (n + 1), stream.read) < a:
+            n += 1
+        if n == 0 or below(b * (n + 1) - a, stream.read) < (b - a) * (n + 1):
+            return n
+
+
+def _keeps_exp(stream: Stream, exponent: Fraction) -> bool:
+    """Draw True with probability e^{−exponent}, exponent ≥ 0."""
+    whole, rest = divmod(exponent.numerator, exponent.denominator)
+    return all(_alternates(stream, 1, 1, 1) for _ in range(whole)) and _alternates(
+        stream, rest, exponent.denominator, 1
+    )
+
+
+def _keeps_two_over_e(stream: Stream) -> bool:
+    """Draw True with probability 2/e. A draw for 1/e stops at its second step with probability ½, else here."""
+    return _alternates(stream, 1, 1, 3)
+
+
+def _alternates(stream: Stream, a: int, b: int, first: int) -> bool:
+    """Whether the first k ≥ ``first`` at which below(b·k) < a is false is odd.
+
+    With ``first`` = 1 this is true with probability e^{−a/b}, 0 ≤ a ≤ b.
+    """
+    k = first
+    while below(b * k, stream.read) < a:
+        k += 1
+    return k % 2 == 1
