@@ -12,9 +12,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from protocol.documents.masked_terms import PARTY, sensitivity
+from protocol.documents.masked_terms import PARTY
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
+from protocol.masked.terms import delta_of, masked_terms_of
 from protocol.nodes.terms import cost_micro, released_vectors, shares, terms_of
 from protocol.questions import CLASS, MOMENT
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
@@ -29,28 +30,16 @@ PICO = 10**12
 """δ is stated in multiples of 1/PICO."""
 
 
-def masked_terms(campaign: Campaign) -> MaskedTerms:
-    """The campaign's terms for masked sums.
-
-    Raises:
-        InputError: ``campaign_unmasked``: the campaign's nodes send summaries in the clear, or devices answer it.
-    """
-    if campaign.masked is None:
-        raise InputError("campaign_unmasked", "this campaign asks for no masked sums: its nodes send summaries")
-    return campaign.masked
-
-
 def rates(campaign: Campaign) -> tuple[Fraction, ...]:
     """The rate ε_q/Δ_q of a whole copy of the noise, one per released vector.
 
     ε_q = ⌊ε/Q⌋ millionths. Δ_q is 1 for counts and 65536 for sums, times ``max_records`` if the unit is a party.
 
     Raises:
-        InputError: ``campaign_unmasked``, ``campaign_for_devices``.
+        InputError: ``campaign_not_masked``, ``campaign_for_devices``.
     """
-    unit, most = masked_terms(campaign).unit, terms_of(campaign).max_records
     vectors = zip(released_vectors(campaign), shares(campaign), strict=True)
-    return tuple(rate(share, sensitivity(subject, unit, most)) for subject, share in vectors)
+    return tuple(rate(share, delta_of(campaign, subject)) for subject, share in vectors)
 
 
 def moved(campaign: Campaign, adjacency: str) -> int:
@@ -65,9 +54,9 @@ def moved(campaign: Campaign, adjacency: str) -> int:
         adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
 
     Raises:
-        InputError: ``campaign_unmasked``, ``campaign_for_devices``.
+        InputError: ``campaign_not_masked``, ``campaign_for_devices``.
     """
-    records = terms_of(campaign).max_records if masked_terms(campaign).unit == PARTY else 1
+    records = terms_of(campaign).max_records if masked_terms_of(campaign).unit == PARTY else 1
     return sum(min(_entries(subject, adjacency) * records, subject.size) for subject in released_vectors(campaign))
 
 
@@ -86,9 +75,9 @@ def delta_share(campaign: Campaign) -> Fraction:
     The unit is added or removed. 0 for ``divided`` noise.
 
     Raises:
-        InputError: ``campaign_unmasked``.
+        InputError: ``campaign_not_masked``.
     """
-    return Fraction(masked_terms(campaign).delta_pico, PICO * moved(campaign, ADD_REMOVE))
+    return Fraction(masked_terms_of(campaign).delta_pico, PICO * moved(campaign, ADD_REMOVE))
 
 
 def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
@@ -102,7 +91,7 @@ def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
         adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
 
     Raises:
-        InputError: ``campaign_unmasked``.
+        InputError: ``campaign_not_masked``.
     """
     delta = delta_share(campaign) * moved(campaign, adjacency) * PICO
     return cost_micro(campaign, adjacency), -(-delta.numerator // delta.denominator)
@@ -111,7 +100,8 @@ def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
 def honest_parties(terms: MaskedTerms, u: int) -> int:
     """The number h = ⌈γu⌉ ≥ 1 of honest parties for which a party with the number u calibrates its noise.
 
-    Since u ≤ n, h is at most ⌈γn⌉, and every released total contains that many honest parties (:func:`fewest_parties`).
+    Since u ≤ n, h is at most ⌈γn⌉. Every released total contains that many honest parties, by the least size of its set
+    (:func:`protocol.masked.terms.least_parties`).
 
     Args:
         terms: of the campaign; γ is ``honest_micro`` millionths.
@@ -123,13 +113,3 @@ def honest_parties(terms: MaskedTerms, u: int) -> int:
     if u < 1:
         raise InputError("value_out_of_domain", "a party's number u is at least 1")
     return -(-terms.honest_micro * u // MICRO)
-
-
-def fewest_parties(terms: MaskedTerms, parties: int) -> int:
-    """The smallest number of parties in a released total: ⌈γn⌉ honest ones and ⌊κn⌋ that may collude.
-
-    Args:
-        terms: of the campaign; γ and κ are ``honest_micro`` and ``colluding_micro`` millionths.
-        parties: n, the number of parties in the key book.
-    """
-    return -(-terms.honest_micro * parties // MICRO) + terms.colluding_micro * parties // MICRO

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.documents.masked_terms import DILUTED
 from protocol.errors import InputError
-from protocol.masked.costs import delta_share, honest_parties, masked_terms, rates
+from protocol.masked.costs import delta_share, honest_parties, rates
 from protocol.masked.groups import below
+from protocol.masked.terms import masked_terms_of
 from protocol.noise.rational_bounds import log_above
 from protocol.sums.vectors import laplace_variance
 
@@ -82,9 +83,9 @@ def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
         u: the party's number from the key book, at most the number of parties n.
 
     Raises:
-        InputError: ``campaign_unmasked``; ``value_out_of_domain``: u is below 1.
+        InputError: ``campaign_not_masked``; ``value_out_of_domain``: u is below 1.
     """
-    terms = masked_terms(campaign)
+    terms = masked_terms_of(campaign)
     honest, delta = honest_parties(terms, u), delta_share(campaign)
     return tuple(party_noise(terms.noise, each, honest, delta) for each in rates(campaign))
 

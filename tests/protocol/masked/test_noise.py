@@ -1,0 +1,329 @@
+"""Is ``divided`` noise drawn exactly, and do h parts add up to one discrete Laplace number?
+
+Three kinds of evidence. Power series with fractions: the distributions add up. Enumeration of all random choices: each
+step of the sampler has the stated probabilities. Samples: the whole sampler follows its distribution, with a stated
+rate of false alarm. Each kind is shown to reject wrong samplers.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import e, exp, factorial, lgamma, log, log1p
+
+import numpy as np
+import pytest
+from support.binomial import violations
+from support.enumerated import enumerated
+
+from protocol.errors import InputError
+from protocol.masked import noise
+from protocol.masked.noise import COIN, PartyNoise, chance, divided, party_noise
+from protocol.stream import Stream
+
+ALPHA = Fraction(1, 10**9)
+"""A right sampler fails one comparison with samples with at most this probability, over fresh seeds."""
+N = 4_000
+TAG = b"hearsay/1/masked"
+
+
+def coefficients(shape, count):
+    """C(k + r − 1, k), k = 0 … count − 1: the negative binomial distribution of shape r without q^k·(1 − q)^r."""
+    found = [Fraction(1)]
+    for k in range(1, count):
+        found.append(found[-1] * (k - 1 + shape) / k)
+    return found
+
+
+def product(left, right):
+    """Two power series of the same length, multiplied."""
+    return [sum(left[j] * right[k - j] for j in range(k + 1)) for k in range(len(left))]
+
+
+@pytest.mark.parametrize("parties", [1, 2, 3, 7])
+def test_parts_of_a_geometric_number_add_up_to_it(parties):
+    """The h-th power of the generating function is that of a geometric number: all coefficients are 1."""
+    part = coefficients(Fraction(1, parties), 30)
+    total = part
+    for _ in range(parties - 1):
+        total = product(total, part)
+    assert total == [1] * 30
+
+
+def test_parts_of_other_shapes_do_not_add_up_to_it():
+    part = coefficients(Fraction(1, 4), 30)
+    assert product(product(part, part), part) != [1] * 30
+
+
+def test_unequal_parts_add_up_to_their_total_shape():
+    """Shapes 1/2, 1/3 and 1/5 give shape 31/30: parties with different numbers u add up as well."""
+    parts = [coefficients(Fraction(1, h), 25) for h in (2, 3, 5)]
+    assert product(product(parts[0], parts[1]), parts[2]) == coefficients(Fraction(31, 30), 25)
+
+
+@pytest.mark.parametrize("parties", [1, 3])
+def test_a_negative_binomial_number_is_the_sum_of_the_points_of_a_poisson_process(parties):
+    """The series of exp Σ r·z^k/k, by n·a_n = Σ_k k·(r/k)·a_{n−k}: a process with r·q^k/k points at k."""
+    shape = Fraction(1, parties)
+    series = [Fraction(1)]
+    for n in range(1, 30):
+        series.append(shape * sum(series) / n)
+    assert series == coefficients(shape, 30)
+
+
+def test_the_difference_of_two_geometric_numbers_is_a_discrete_laplace_number():
+    q = Fraction(2, 3)
+    for k in range(5):
+        upto = sum((1 - q) ** 2 * q ** (2 * j + k) for j in range(40))
+        rest = (1 - q) ** 2 * q ** (80 + k) / (1 - q**2)
+        assert upto + rest == (1 - q) / (1 + q) * q**k
+
+
+def alternates_by_value(stream, a, b, first):
+    """Replaces ``_alternates`` by one comparison, so that fewer sequences of choices remain."""
+    value = exp(-a / b) if first == 1 else 2 / e
+    return noise.below(1 << 53, stream.read) < round(value * (1 << 53))
+
+
+@pytest.mark.parametrize(("a", "b", "first", "value"), [(1, 1, 1, 1 / e), (2, 7, 1, exp(-2 / 7)), (1, 1, 3, 2 / e)])
+def test_coins_of_exponentials_are_exact(monkeypatch, a, b, first, value):
+    found, missing = enumerated(
+        monkeypatch, noise, lambda stream: noise._alternates(stream, a, b, first), Fraction(1, 10**14)
+    )
+    assert float(found[True]) == pytest.approx(value, abs=1e-13)
+    assert missing < 1e-13
+
+
+def wrong_points(monkeypatch, rate):
+    """The largest difference between the drawn process and q^k/k points at k, k ≤ 8, for r = 1."""
+    octaves = noise._octaves(rate)
+    monkeypatch.setattr(noise, "_alternates", alternates_by_value)
+    found, missing = enumerated(
+        monkeypatch, noise, lambda stream: noise._point(stream, rate, octaves), Fraction(1, 10**8)
+    )
+    assert missing < 1e-6
+    return max(abs(float((octaves + 1) * found[k]) - exp(-float(rate) * k) / k) for k in range(1, 9))
+
+
+@pytest.mark.parametrize("rate", [Fraction(3), Fraction(1), Fraction(1, 2), Fraction(2, 7)])
+def test_points_are_thinned_exactly(monkeypatch, rate):
+    assert wrong_points(monkeypatch, rate) < 1e-5
+
+
+@pytest.mark.parametrize("broken", ["_keeps_exp", "_keeps_two_over_e"])
+@pytest.mark.parametrize("rate", [Fraction(3), Fraction(2, 7)])
+def test_thinning_with_a_step_left_out_is_seen(monkeypatch, broken, rate):
+    monkeypatch.setattr(noise, broken, lambda *_: True)
+    assert wrong_points(monkeypatch, rate) > 1e-3
+
+
+def wrong_counts(monkeypatch, mean):
+    """The largest difference between drawn and Poisson probabilities, beyond that of the sequences not followed."""
+    found, missing = enumerated(monkeypatch, noise, lambda stream: noise._poisson(stream, mean), Fraction(1, 10**6))
+    assert missing < 1e-2
+    exact = [exp(-float(mean)) * float(mean) ** n / factorial(n) for n in range(6)]
+    return max(abs(float(found[n]) - each) for n, each in enumerate(exact)) - float(missing)
+
+
+@pytest.mark.parametrize("mean", [Fraction(1, 500), Fraction(2, 5), Fraction(1, 2), Fraction(2, 3)])
+def test_poisson_numbers_are_exact(monkeypatch, mean):
+    assert wrong_counts(monkeypatch, mean) <= 1e-15
+
+
+def test_a_poisson_number_without_its_rejection_is_seen(monkeypatch):
+    def proposed(stream, a, b):
+        n = 0
+        while noise.below(b * (n + 1), stream.read) < a:
+            n += 1
+        return n
+
+    monkeypatch.setattr(noise, "_poisson_part", proposed)
+    assert wrong_counts(monkeypatch, Fraction(1, 2)) > 0.05
+
+
+def two_sided(rate, shape, reach):
+    """P(X − Y = k), k = −reach … reach, as a float array, from the formula of the negative binomial distribution."""
+    k = np.arange(int(60 / rate) + 2 * reach + 50)
+    logs = np.array([lgamma(n + shape) - lgamma(shape) - lgamma(n + 1) for n in k])
+    one = np.exp(logs - rate * k + shape * log1p(-exp(-rate)))
+    side = np.array([(one[: len(one) - d] * one[d:]).sum() for d in range(reach + 1)])
+    return np.concatenate([side[:0:-1], side])
+
+
+def compare(sampler, rate, parties, n=N):
+    """Violations of the binomial windows by ``sampler(stream, rate, parties)``, as texts."""
+    reach = int(3 / rate) + 2
+    table = two_sided(float(rate), 1 / parties, reach)
+    expected = {k - reach: Fraction(float(chance)) for k, chance in enumerate(table)}
+    rest = 1 - sum(expected.values())
+    negative = sum(each for k, each in expected.items() if k < 0) + rest / 2
+    expected |= {"far": rest, "negative": negative, "positive": negative}
+
+    def events(value):
+        shown = [value if abs(value) <= reach else "far"]
+        return [*shown, "negative" if value < 0 else "positive"] if value else shown
+
+    return violations(
+        lambda seed: sampler(Stream(seed, TAG), rate, parties),
+        expected,
+        events,
+        purpose=f"divided/{rate}/{parties}",
+        n=n,
+        alpha=ALPHA,
+    )
+
+
+CASES = [(Fraction(1, 2), 1), (Fraction(1, 3), 2), (Fraction(2), 2), (Fraction(2, 7), 5)]
+
+
+@pytest.mark.parametrize(
+    ("rate", "parties"), [CASES[1], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES)]
+)
+def test_the_noise_follows_its_distribution(rate, parties):
+    assert compare(divided, rate, parties) == []
+
+
+def shape_off_by_one(stream, rate, parties):
+    return divided(stream, rate, parties + 1)
+
+
+def no_sign(stream, rate, parties):
+    return abs(divided(stream, rate, parties))
+
+
+def rate_doubled(stream, rate, parties):
+    return divided(stream, 2 * rate, parties)
+
+
+def whole_copy_sometimes(stream, rate, parties):
+    """``diluted`` noise with the same variance."""
+    return divided(stream, rate, 1) if noise.below(parties, stream.read) == 0 else 0
+
+
+@pytest.mark.parametrize("broken", [shape_off_by_one, no_sign, rate_doubled, whole_copy_sometimes])
+def test_the_comparison_rejects(broken):
+    assert compare(broken, Fraction(1, 3), 2)
+
+
+def test_one_draw_of_shape_one_is_a_discrete_laplace_number():
+    """The formula of the test itself: for one party it gives (1 − q)/(1 + q)·q^|k|."""
+    q = exp(-0.5)
+    assert two_sided(0.5, 1, 3) == pytest.approx([(1 - q) / (1 + q) * q ** abs(k) for k in range(-3, 4)], rel=1e-12)
+
+
+def tail_violations(rate, parties, part, n):
+    """Violations of the windows of P(|K| ≥ x) for the sum K of ``parties`` parts, x = c/rate."""
+    thresholds = [0.01, 0.1, 0.5, 1, 2, 4]
+
+    def total(seed):
+        stream = Stream(seed, TAG)
+        return sum(part(stream, rate, parties) for _ in range(parties))
+
+    # P(|K| ≥ x) = 2q^x/(1 + q), which differs from e^−c by less than the rate
+    expected = {c: Fraction(exp(-c)) for c in thresholds} | {"negative": Fraction(1, 2)}
+    return violations(
+        total,
+        expected,
+        lambda value: [c for c in thresholds if abs(value) * rate >= c] + (["negative"] if value < 0 else []),
+        purpose=f"small/{rate}/{parties}",
+        n=n,
+        alpha=ALPHA,
+    )
+
+
+@pytest.mark.parametrize(
+    ("rate", "n"),
+    [
+        (Fraction(1, 10**9), 240),
+        pytest.param(Fraction(1, 10**7), 600, marks=pytest.mark.slow),
+        pytest.param(Fraction(3, 10**23), 240, marks=pytest.mark.slow),
+    ],
+)
+def test_parts_add_up_for_very_small_rates_too(rate, n):
+    assert tail_violations(rate, 3, divided, n) == []
+    assert tail_violations(rate, 3, shape_off_by_one, 3 * n) != []
+
+
+def test_time_grows_with_the_logarithm_of_the_rate():
+    """Bytes read for one number, on average: a rate 10^6 times as small needs less than ten times as many."""
+
+    def bytes_read(rate):
+        count = 0
+        for seed in range(40):
+            stream = Stream(seed.to_bytes(32, "big"), TAG)
+            divided(stream, rate, 4)
+            count += 32 * stream._blocks - len(stream._buffer) + stream._position
+        return count / 40
+
+    assert bytes_read(Fraction(1, 10**9)) < 10 * bytes_read(Fraction(1, 10**3))
+
+
+def moments(values, table):
+    """Variance and fourth cumulant of a symmetric distribution."""
+    second = (values**2 * table).sum()
+    return second, (values**4 * table).sum() - 3 * second**2
+
+
+@pytest.mark.parametrize("parties", [1, 2, 5])
+def test_variance_and_fourth_cumulant_of_divided_noise(parties):
+    stated = PartyNoise(Fraction(1, 2), parties)
+    reach = 120
+    found = moments(np.arange(-reach, reach + 1.0), two_sided(0.5, 1 / parties, reach))
+    assert (stated.variance, stated.fourth_cumulant) == pytest.approx(found, rel=1e-10)
+    assert stated.copies == Fraction(1, parties)
+
+
+@pytest.mark.parametrize("beta", [Fraction(1, 8), Fraction(3, 4), Fraction(1)])
+def test_variance_and_fourth_cumulant_of_diluted_noise(beta):
+    stated = PartyNoise(Fraction(1, 2), 3, int(beta * COIN))
+    reach = 120
+    table = float(beta) * two_sided(0.5, 1, reach)
+    table[reach] += 1 - float(beta)
+    found = moments(np.arange(-reach, reach + 1.0), table)
+    assert (stated.variance, stated.fourth_cumulant) == pytest.approx(found, rel=1e-10)
+
+
+def test_diluted_noise_is_a_whole_copy_with_its_chance():
+    """Samples of diluted noise: P(0) and the tails; a right sampler fails with at most ALPHA."""
+    q = exp(-0.5)
+    at_zero = (1 - q) / (1 + q)
+    beta = 0.3
+    expected = {"zero": Fraction(1 - beta + beta * at_zero), "tail": Fraction(beta * 2 * q**2 / (1 + q))}
+    part = PartyNoise(Fraction(1, 2), 3, int(beta * COIN))
+
+    def found(rate, b):
+        return violations(
+            lambda seed: part._replace(rate=rate, chance=b).draw(Stream(seed, TAG)),
+            expected,
+            lambda value: ["zero"] if value == 0 else ["tail"] if abs(value) >= 2 else [],
+            purpose="diluted",
+            n=N,
+            alpha=ALPHA,
+        )
+
+    assert found(part.rate, part.chance) == []
+    assert found(2 * part.rate, part.chance) != []
+    assert found(part.rate, part.chance // 2) != []
+
+
+@pytest.mark.parametrize(
+    ("honest", "delta"), [(1, Fraction(1, 2)), (3, Fraction(1, 8)), (7, Fraction(1, 10**5)), (900, Fraction(1, 10**9))]
+)
+def test_the_chance_is_the_smallest_that_suffices(honest, delta):
+    b = chance(honest, delta)
+    assert Fraction(COIN - b, COIN) ** honest <= delta < Fraction(COIN - b + 1, COIN) ** honest
+
+
+def test_the_chance_is_below_the_papers():
+    """The paper's β is ln(1/δ)/h. Ours is smaller by the factor 1 − β/2 about, and at most 1."""
+    delta = Fraction(1, 10**5)
+    for honest in (1, 11, 12, 100, 65_536):
+        ours, theirs = chance(honest, delta) / COIN, log(10**5) / honest
+        assert ours <= min(theirs, 1)
+        assert honest < 1000 or ours > theirs * (1 - theirs)
+
+
+def test_a_delta_outside_its_range_is_refused():
+    for delta in (Fraction(0), Fraction(1)):
+        with pytest.raises(InputError) as caught:
+            party_noise("diluted", Fraction(1), 3, delta)
+        assert caught.value.reason == "epsilon_invalid"
