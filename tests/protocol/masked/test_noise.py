@@ -237,9 +237,9 @@ def tail_violations(rate, parties, part, n):
 @pytest.mark.parametrize(
     ("rate", "n"),
     [
-        (Fraction(1, 10**9), 240),
+        (Fraction(1, 10**9), 500),
         pytest.param(Fraction(1, 10**7), 600, marks=pytest.mark.slow),
-        pytest.param(Fraction(3, 10**23), 240, marks=pytest.mark.slow),
+        pytest.param(Fraction(3, 10**23), 500, marks=pytest.mark.slow),
     ],
 )
 def test_parts_add_up_for_very_small_rates_too(rate, n):
