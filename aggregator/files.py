@@ -22,6 +22,10 @@ ORDINARY, PRIVATE = 0o666, 0o600
 """Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""
 BUDGET_MARK = 0x48737962
 """``application_id`` of a curator's budget file, "Hsyb", at byte 68 of the SQLite file."""
+DEALER_MARK = 0x48737964
+"""``application_id`` of a dealer's journal, "Hsyd"."""
+_LEDGERS = {BUDGET_MARK: "a curator's budget", DEALER_MARK: "a dealer's journal"}
+"""Marks of files that no output replaces → the file in words."""
 _SQLITE, _MARK_AT = b"SQLite format 3\0", 68
 
 
@@ -64,7 +68,7 @@ def check_output(path: Path, *, force: bool) -> None:
     Raises:
         InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: the path is a folder,
             is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
-            curator's budget file, or a link to one.
+            curator's budget file or a dealer's journal, or a link to one.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -76,10 +80,9 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError(
             "output_exists", f"'{path}' exists; choose another name, or --force (in Python force=True) to replace it"
         )
-    if _is_budget(path):
-        raise InputError(
-            "output_invalid", f"'{path}' is a curator's budget, which no output replaces; choose another name"
-        )
+    ledger = _ledger_at(path)
+    if ledger:
+        raise InputError("output_invalid", f"'{path}' is {ledger}, which no output replaces; choose another name")
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
@@ -116,15 +119,16 @@ def _is_journal(path: Path, database: Path) -> bool:
     return False
 
 
-def _is_budget(path: Path) -> bool:
-    """Whether a path leads to an SQLite file with the mark of a curator's budget."""
+def _ledger_at(path: Path) -> str:
+    """The ledger that a path leads to, in words: an SQLite file with one of the marks; empty for all other files."""
     with suppress(OSError, ValueError):
         if not path.is_file():
-            return False  # A pipe would block the reader.
+            return ""  # A pipe would block the reader.
         with path.open("rb") as file:
             header = file.read(_MARK_AT + 4)
-        return header.startswith(_SQLITE) and header[_MARK_AT:] == BUDGET_MARK.to_bytes(4, "big")
-    return False
+        if header.startswith(_SQLITE):
+            return _LEDGERS.get(int.from_bytes(header[_MARK_AT:], "big"), "")
+    return ""
 
 
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:

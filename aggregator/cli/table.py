@@ -20,6 +20,7 @@ COMMANDS: Final = {
     "plan": "aggregator.cli.documents.plan:plan",
     "campaign": "aggregator.cli.documents.campaign:campaign",
     "nodes": "aggregator.cli.nodes.nodes:nodes",
+    "masked": "aggregator.cli.masked.masked:masked",
     "sign": "aggregator.cli.documents.sign:sign",
     "show": "aggregator.cli.documents.show:show",
     "verify": "aggregator.cli.documents.verify:verify",

@@ -23,7 +23,7 @@ from protocol.documents.envelope import KEY_BYTES, SigningKey, keyid
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from pathlib import Path
 
     from aggregator.sealing import Cost
@@ -48,7 +48,7 @@ class KeyFile(NamedTuple):
     """A key file that was read. An encrypted key is not opened yet. Its ``repr`` shows no secret.
 
     Attributes:
-        role: kind of documents that the key signs: root, campaign or model.
+        role: kind of documents that the key signs: root, campaign or model; or dealer.
         public: the public key. An encrypted file's is verified only when the file is opened.
         seed: the secret seed; None if the file is encrypted.
         sealed: role and seed under a passphrase; empty if the file is not encrypted.
@@ -123,7 +123,7 @@ def key_file(
     """The key file of a signing key, in the clear or under a passphrase.
 
     Args:
-        role: root, campaign or model.
+        role: root, campaign, model or dealer.
         key: the signing key, made from 32 random bytes of the operating system.
         passphrase: None keeps the key in the clear.
         cost: time and memory to open the file; :data:`COST` by default.
@@ -140,8 +140,12 @@ def key_file(
     return KeyFile(role, key.public, None, sealed)
 
 
-def parse_key(raw: bytes) -> KeyFile:
+def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
     """Parse the bytes of a key file. An encrypted key stays encrypted.
+
+    Args:
+        raw: the bytes.
+        roles: the roles that the file may be for.
 
     Raises:
         InputError: ``key_invalid``: the bytes are no key file or a damaged one, or opening it would take more time or
@@ -157,7 +161,7 @@ def parse_key(raw: bytes) -> KeyFile:
     if body["hearsay_key"] > ENCRYPTED:
         raise InputError("key_newer", "the key file was made by newer software; update this one")
     role = body.get("role")
-    if role not in trust.ROLES:
+    if not isinstance(role, str) or role not in roles:
         raise InputError("key_invalid", "the key file is damaged: it is for no role")
     if body["hearsay_key"] == CLEAR:
         seed = _bytes(body, "seed", KEY_BYTES)
@@ -185,14 +189,14 @@ def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
     return found
 
 
-def read_key(path: Path) -> KeyFile:
-    """Read a key file.
+def read_key(path: Path, roles: Collection[str] = trust.ROLES) -> KeyFile:
+    """Read a key file. ``roles`` are the roles that it may be for.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``key_invalid``: it is no key file, or damaged;
             ``key_newer``: newer software made the file.
     """
-    return parse_key(read_file(path, MAX_KEY_BYTES))
+    return parse_key(read_file(path, MAX_KEY_BYTES), roles)
 
 
 def read_workspace_key(path: Path) -> KeyFile:

@@ -1,0 +1,307 @@
+"""``hearsay masked``: the dealer's folder, key books and releases."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from aggregator.cli.options import (
+    PATH,
+    force_option,
+    json_option,
+    no_passphrase_option,
+    output_option,
+    passphrase_option,
+)
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when, working
+from aggregator.cli.passphrase import existing_passphrase, new_passphrase
+from aggregator.files import check_output, write_output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from aggregator.masked.dealer import Released, Served
+    from aggregator.masked.issuing import Issued
+
+FOLDER = click.argument("folder", metavar="DEALER", type=PATH)
+CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)
+_MOST_NAMED = 8
+
+
+@click.group()
+def masked() -> None:
+    """Sums that only a whole set of parties' messages decrypts: the dealer's part, and the aggregator's.
+
+    Parties (hearsay-edge node) encrypt their noisy sums. The aggregator collects the messages and decrypts their total,
+    never one party's numbers. For that a dealer, on another machine, made the parties' keys, and releases one total per
+    period. The dealer is trusted for confidentiality: whoever has both the dealer's secret and the messages reads every
+    party's numbers.
+
+    \b
+    Example:
+      hearsay masked new dealer
+      hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
+      hearsay masked release dealer q.hsq -o r.hsd
+    """  # noqa: D301
+
+
+def _book_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the arguments and options of commands that make a key book."""
+    trust = click.option("--trust", type=PATH, required=True, help="Trust root that must have signed both.")
+    nodes = click.option("--nodes", type=PATH, required=True, metavar="L.hsl", help="Node list: its nodes are parties.")
+    for option in (json_option, force_option, passphrase_option, output_option, trust, nodes, CAMPAIGN):
+        function = option(function)
+    return FOLDER(function)
+
+
+@masked.command()
+@FOLDER
+@passphrase_option
+@no_passphrase_option
+@json_option
+def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
+    """Make a dealer: a secret, and the public file dealer.hsp, which masked campaigns name.
+
+    The folder must not exist, or be empty. It is not on the aggregator's machine, and never inside of a workspace or
+    store. The secret is encrypted under a passphrase, which is asked for. The two primes behind the public modulus are
+    not kept.
+
+    \b
+    Example:
+      hearsay masked new dealer
+    """  # noqa: D301
+    from aggregator.masked.dealer import PUBLIC_FILE, Dealer
+
+    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the dealer")
+    with working("making the modulus"), Dealer.create(folder, passphrase=passphrase) as made:
+        facts: dict[str, Any] = {"dealer": str(folder), "public_file": str(folder / PUBLIC_FILE)}
+        facts |= {"key": made.public.key.hex() if as_json else made.public.id, "encrypted": passphrase is not None}
+    say(facts, as_json=as_json)
+    note(
+        f"give {PUBLIC_FILE} to the publisher, who compares the key; back the folder up, and never use two copies: a "
+        "copy is refused (hearsay masked adopt)"
+    )
+
+
+@masked.command()
+@_book_options
+def setup(
+    folder: Path,
+    campaign: Path,
+    nodes: Path,
+    trust: Path,
+    output: Path,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make the keys of all parties of a masked campaign, once, as a key book for everybody.
+
+    The book holds a key for every node on the list, sealed so that only this node can open it. Hand the file to the
+    nodes and the aggregator. hearsay masked rekey writes the present book again.
+
+    \b
+    Example:
+      hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
+    """  # noqa: D301
+    from aggregator.masked.dealer import Dealer
+
+    check_output(output, force=force)
+    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
+        made = dealer.setup(campaign, nodes, trust)
+        write_output(output, made.raw, force=force)
+    _say_book(made, output, as_json=as_json)
+
+
+@masked.command()
+@_book_options
+def rekey(
+    folder: Path,
+    campaign: Path,
+    nodes: Path,
+    trust: Path,
+    output: Path,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Make the key book for a newer node list: nodes joined or left.
+
+    Who joins gets a key, and for each join or leave at most two other parties get a new one. All others keep theirs.
+    Hand the book to all nodes and the aggregator. With the list of the present book, the same book is written again.
+
+    \b
+    Example:
+      hearsay masked rekey dealer c.hsc --nodes clinics2.hsl --trust root.hst -o clinics2.hsk
+    """  # noqa: D301
+    from aggregator.masked.dealer import Dealer
+
+    check_output(output, force=force)
+    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
+        made = dealer.rekey(campaign, nodes, trust)
+        write_output(output, made.raw, force=force)
+    _say_book(made, output, as_json=as_json)
+
+
+@masked.command()
+@FOLDER
+@click.argument("request", metavar="Q.hsq", type=PATH)
+@output_option
+@click.option(
+    "--at-least",
+    type=click.IntRange(0, 1 << 16),
+    default=0,
+    metavar="N",
+    help="Refuse a set of fewer parties; default: the campaign's rule alone.",
+)
+@passphrase_option
+@force_option
+@json_option
+def release(
+    folder: Path,
+    request: Path,
+    output: Path,
+    at_least: int,
+    passphrase_file: Path | None,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Release the sum of one set of parties for one period: what the aggregator needs to decrypt that sum alone.
+
+    There is one set per period, for ever: two sums that differ by a party tell that party's numbers. The set is written
+    to the journal before the release leaves. The same request again gets the same release. Nobody signs a request, so
+    take it from the aggregator, look at the missing parties, and use --at-least: a set that was released too early
+    can not be made larger.
+
+    \b
+    Example:
+      hearsay masked release dealer q.hsq --at-least 18 -o r.hsd
+    """  # noqa: D301
+    from aggregator.masked.dealer import Dealer
+
+    check_output(output, force=force)
+    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer, working("making the release"):
+        made = dealer.release(request, at_least=at_least)
+        write_output(output, made.raw, force=force)
+    _say_release(made, output, as_json=as_json)
+
+
+@masked.command()
+@FOLDER
+@passphrase_option
+@json_option
+def adopt(folder: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+    """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
+
+    Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
+    releases nothing new for periods that have begun. It begins with the next period of each campaign.
+
+    \b
+    Example:
+      hearsay masked adopt dealer
+    """  # noqa: D301
+    from aggregator.masked.dealer import Dealer
+
+    with Dealer.adopt(folder, existing_passphrase(passphrase_file)) as dealer:
+        served = dealer.served()
+    first = {each.campaign.header.name: each.row.first_period for each in served}
+    if as_json:
+        print_json({"dealer": str(folder), "first_periods": first})
+        return
+    say({"dealer": str(folder), "campaigns": len(served)}, as_json=False)
+    for name, period in first.items():
+        note(f"campaign {name}: releases begin with period {period}")
+
+
+@masked.command()
+@FOLDER
+@json_option
+def show(folder: Path, *, as_json: bool) -> None:
+    """Show a dealer: its public key, the campaigns with their key books, and every set that was released.
+
+    \b
+    Example:
+      hearsay masked show dealer
+    """  # noqa: D301
+    from aggregator.masked.dealer import Dealer
+
+    with Dealer.open(folder) as dealer:
+        public, served = dealer.public, dealer.served()
+    if as_json:
+        print_json({"key": public.key, "modulus": f"{public.modulus:x}", "campaigns": [_json(each) for each in served]})
+        return
+    print_facts({"dealer": public.id, "key": public.key.hex(), "campaigns": len(served)})
+    for each in served:
+        _print_campaign(each)
+
+
+def _say_book(made: Issued, output: Path, *, as_json: bool) -> None:
+    """Print what a key book holds, and who has to get a new key."""
+    facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "version": made.version}
+    facts |= {"parties": made.parties, "joined": len(made.joined), "left": len(made.left)}
+    facts |= {"other_new_keys": len(made.changed), "bytes": len(made.raw)}
+    if as_json:
+        facts |= {"joined": made.joined, "left": made.left, "other_new_keys": made.changed}
+        print_json(facts)
+        return
+    say(facts, as_json=False)
+
+
+def _say_release(made: Released, output: Path, *, as_json: bool) -> None:
+    """Print which set was released, and who is not in it."""
+    asked = made.request
+    facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "period": asked.period}
+    facts |= {"key_book": asked.version, "parties": len(asked.parties), "missing": len(made.missing)}
+    if as_json:
+        print_json({**facts, "parties": asked.parties, "missing": made.missing, "repeated": made.repeated})
+        return
+    say({**facts, "repeated": "yes: the same bytes as before" if made.repeated else "no"}, as_json=False)
+    if made.missing:
+        named = ", ".join(node.hex() for node in made.missing[:_MOST_NAMED])
+        more = " …" if len(made.missing) > _MOST_NAMED else ""
+        warn(f"{counted(len(made.missing), 'party is', '')} not in the sum of this period, for ever: {named}{more}")
+
+
+def _json(served: Served) -> dict[str, Any]:
+    """A campaign of a dealer in the types of JSON."""
+    releases = [
+        {**each._asdict(), "campaign": served.campaign.id, "parties": len(each.parties) // 8}
+        for each in served.releases
+    ]
+    return {
+        "campaign": served.campaign.header.name,
+        "id": served.campaign.id,
+        "list_version": served.row.list_version,
+        "first_period": served.row.first_period,
+        "books": [each._asdict() for each in served.books],
+        "releases": releases,
+    }
+
+
+def _print_campaign(served: Served) -> None:
+    """Print a campaign of a dealer: facts, key books and releases."""
+    click.echo()
+    facts: dict[str, object] = {
+        "campaign": served.campaign.header.name,
+        "id": served.campaign.id.hex(),
+        "key book": f"version {served.row.version}, of node list version {served.row.list_version}",
+    }
+    if served.row.first_period:
+        facts["adopted"] = f"nothing new is released for periods before {served.row.first_period}"
+    print_facts(facts)
+    print_table(
+        ("key book", "node list", "parties", "made"),
+        [(each.version, each.list_version, each.parties, when(each.made_at)) for each in served.books],
+        numeric=("key book", "node list", "parties"),
+    )
+    if served.releases:
+        print_table(
+            ("period", "key book", "parties", "released"),
+            [(each.period, each.version, len(each.parties) // 8, when(each.released_at)) for each in served.releases],
+            numeric=("period", "key book", "parties"),
+        )

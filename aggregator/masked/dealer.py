@@ -1,0 +1,454 @@
+"""The dealer of masked sums: a folder with one secret, the public file and the journal. Run on a machine of its own.
+
+    dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
+    dealer.hsp    public: key and modulus, for the publisher
+    journal.hsd   0600: campaigns, parties, released sets (:mod:`aggregator.masked.journal`); no secret
+
+The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
+party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
+a period, since the difference of two sums is one party's numbers. A set is durable in the journal before the release
+leaves. The same request again gets the same bytes.
+
+A request carries no signature. Whoever can hand one to the dealer can choose the period's set within the rules, and so
+spoil a sum, but learn no more than that sum. The dealer's keeper therefore takes requests from the aggregator alone,
+and may ask for a least number of parties (docs/decisions/0081).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from aggregator.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.masked.issuing import Documents, Issued, check_documents, first_book, next_book, signed_book
+from aggregator.masked.journal import CampaignRow, Journal, ReleaseRow, create_journal
+from aggregator.masked.place import check_place, machine_mark
+from aggregator.masked.secret_keys import new_modulus, sum_of_secrets
+from aggregator.passphrases import passphrase_from
+from aggregator.publishing.keys import key_file, read_key, write_key
+from aggregator.publishing.nodes.dealer_file import DealerPublic, public_bytes, read_dealer
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.envelope import KEY_BYTES, KEYID_BYTES, SIZE_LIMITS, SigningKey, read_envelope
+from protocol.errors import InputError, PolicyError, StorageError
+from protocol.masked.cipher import release_elements
+from protocol.masked.release import MAX_REQUEST_BYTES, build_release, parse_request
+from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from aggregator.masked.journal import BookRow
+    from protocol.masked.release import Request
+
+ROLE = "dealer"
+KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.hsp", "journal.hsd"
+
+
+class Released(NamedTuple):
+    """The answer to a request.
+
+    Attributes:
+        raw: the bytes of the release (``.hsd``).
+        campaign: the campaign.
+        request: what was asked: period, version of the key book, parties.
+        missing: ids of the parties of that version that are not in the set.
+        repeated: whether the same set was released before; the bytes are the same then.
+    """
+
+    raw: bytes
+    campaign: Campaign
+    request: Request
+    missing: tuple[bytes, ...]
+    repeated: bool
+
+
+class Served(NamedTuple):
+    """A campaign as its dealer knows it.
+
+    Attributes:
+        campaign: the campaign.
+        row: versions and counts in the journal.
+        books: all versions of the key book, oldest first.
+        releases: the released sets, by period.
+    """
+
+    campaign: Campaign
+    row: CampaignRow
+    books: list[BookRow]
+    releases: list[ReleaseRow]
+
+
+class Dealer:
+    """An open dealer's folder. All methods may raise ``dealer_damaged``, ``dealer_busy``, ``disk_full``, ``io_failed``.
+
+    ``with Dealer.open(path) as dealer:`` closes it at the end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        journal: Journal,
+        public: DealerPublic,
+        passphrase: Callable[[], bytes],
+        clock: Callable[[], float],
+    ) -> None:
+        self.path = path
+        self.public = public
+        self._journal = journal
+        self._passphrase = passphrase
+        self._clock = clock
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        passphrase: bytes | str | None = None,
+        modulus: int | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """``hearsay masked new``: make a dealer's folder, and open it. It appears complete or not at all.
+
+        Args:
+            path: a folder that does not exist, or is empty.
+            passphrase: encrypts the secret; None keeps it in the clear.
+            modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
+            entropy: returns as many random bytes as it is asked for.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
+                ``passphrase_missing``: the passphrase is empty; ``output_invalid``: no folder can have this path.
+            StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``disk_full``,
+                ``io_failed``, ``memory_short``.
+        """
+        path = Path(path).absolute()
+        if "\0" in str(path):
+            raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
+        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+            raise StorageError("dealer_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
+        check_place(path)
+        passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
+        signer = SigningKey.from_seed(entropy(KEY_BYTES))
+        kept = key_file(ROLE, signer, passphrase, entropy=entropy)
+        public = public_bytes(signer, new_modulus() if modulus is None else modulus)
+        hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+        try:
+            with storage_errors(f"'{path}' could not be written"):
+                hidden.mkdir(mode=0o700)
+                write_key(hidden / KEY_FILE, kept)
+                write_output(hidden / PUBLIC_FILE, public)
+                create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), int(clock()))
+                hidden.rename(path)
+                sync_folder(path.parent)
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
+        return cls.open(path, passphrase, clock=clock)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        passphrase: Callable[[], bytes] | bytes | str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a dealer's folder. The secret stays closed until something is signed.
+
+        Args:
+            path: the folder.
+            passphrase: passphrase of the secret, or a function that returns it. Without one, the first line of the file
+                that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``dealer_in_workspace``: the folder is in one tree with a workspace or store.
+            StorageError: ``not_a_dealer``; ``dealer_damaged``: the public file is lost or another dealer's;
+                ``dealer_copied``: the folder is a copy or a restored backup; ``dealer_newer``.
+        """
+        return cls._open(Path(path), passphrase, clock, machine_mark())
+
+    @classmethod
+    def adopt(
+        cls,
+        path: str | Path,
+        passphrase: Callable[[], bytes] | bytes | str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
+
+        The other copy may have released sets that this one does not know, for periods up to the present. So this one
+        never releases anything for a period that has begun, unless the same set is in its journal. Safe only if no
+        other copy is in use from now on, and the clocks of both are right.
+
+        Arguments and errors as of :meth:`open`, without ``dealer_copied``.
+        """
+        with cls._open(Path(path), passphrase, clock, None) as dealer:
+            dealer.take_over()
+        return cls.open(path, passphrase, clock=clock)
+
+    def take_over(self) -> None:
+        """Make this folder the original, and close all periods that have begun. Called by :meth:`adopt` only."""
+        with self._journal.transaction():
+            for row in self._journal.campaigns():
+                next_period = _parsed(row).period_at(int(self._clock())) + 1
+                self._journal.put("campaigns", row._replace(first_period=max(row.first_period, next_period)))
+            self._journal.adopt(machine_mark())
+
+    @classmethod
+    def _open(
+        cls,
+        path: Path,
+        passphrase: Callable[[], bytes] | bytes | str | None,
+        clock: Callable[[], float],
+        machine: bytes | None,
+    ) -> Self:
+        check_place(path)
+        journal = Journal(path / JOURNAL_FILE, machine)
+        try:
+            public = _public_file(path)
+            if journal.dealer()[0] != public.key:
+                raise StorageError("dealer_damaged", "public file and journal are of two dealers; restore both")
+        except BaseException:
+            journal.close()
+            raise
+        return cls(path, journal, public, passphrase_from(passphrase), clock)
+
+    def close(self) -> None:
+        """Close the journal. A second call does nothing."""
+        self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def setup(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+        """``hearsay masked setup``: make the keys of all parties of a campaign, once.
+
+        Args:
+            campaign: the signed campaign: a file or its bytes. It names this dealer and its modulus.
+            listed: the signed list of nodes, a file or its bytes. Its nodes are the parties.
+            trusted: the trust root whose campaign keys must have signed both, a file or its bytes.
+
+        Returns:
+            The first key book. It is in the journal when this returns: ``rekey`` with the same list gives it again.
+
+        Raises:
+            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
+                modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows; the
+                reasons of unreadable files and of a passphrase; ``key_invalid``: no key can be sealed to a node.
+            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the bytes
+                are no such document.
+        """
+        documents = self._documents(campaign, listed, trusted, begins=True)
+        signer = self._signer()
+        with self._journal.transaction():
+            if self._journal.campaign(documents.campaign.id) is not None:
+                raise InputError(
+                    "already_set_up",
+                    "the keys of this campaign were made; hearsay masked rekey makes a book for a newer list, or gives "
+                    "the present one again",
+                )
+            return first_book(self._journal, signer, documents, int(self._clock()))
+
+    def rekey(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+        """``hearsay masked rekey``: make the key book for a newer list of nodes.
+
+        Parties that join get a key; so do at most two others for each party that joins or leaves, whose number u
+        changes. All others keep theirs. With the list of the present book, the same book is returned.
+
+        Arguments as of :meth:`setup`.
+
+        Raises:
+            InputError: ``not_set_up``: the campaign has no keys yet; and the reasons of :meth:`setup`.
+            DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is
+                another list of the same version; and the reasons of :meth:`setup`.
+        """
+        documents = self._documents(campaign, listed, trusted, begins=False)
+        signer = self._signer()
+        with self._journal.transaction():
+            row = self._journal.campaign(documents.campaign.id)
+            if row is None:
+                raise _not_set_up()
+            return next_book(self._journal, signer, documents, row, int(self._clock()))
+
+    def book(self, campaign: bytes) -> bytes:
+        """The bytes of the newest key book of the campaign with this id.
+
+        Raises:
+            InputError: ``not_set_up``; the reasons of a passphrase.
+        """
+        signer = self._signer()
+        with self._journal.snapshot():
+            row = self._journal.campaign(campaign)
+            if row is None:
+                raise _not_set_up()
+            return signed_book(self._journal, signer, row)
+
+    def release(self, request: bytes | str | Path, *, at_least: int = 0) -> Released:
+        """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
+
+        Args:
+            request: a file of ``hearsay masked request``, or its bytes.
+            at_least: fewest parties that the dealer's keeper wants in a set, above what the campaign demands.
+
+        Returns:
+            The release. Its set is durable in the journal.
+
+        Raises:
+            DocumentError: ``malformed``, ``too_large``: the bytes are no request.
+            InputError: ``not_set_up``: no campaign of this dealer; ``book_unknown``: the campaign has no such version
+                of the key book; ``party_unknown``: a party is not in that version; ``parties_too_few``; the reasons of
+                an unreadable file and of a passphrase.
+            PolicyError: ``period_refused``: the period is none of the campaign's, has not begun, or began before this
+                copy of the dealer was adopted; ``set_released``: another set was released for the period.
+        """
+        raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
+        asked = parse_request(raw)
+        signer = self._signer()
+        with self._journal.transaction():
+            row = self._journal.campaign(asked.campaign)
+            if row is None:
+                raise _not_set_up()
+            campaign = _parsed(row)
+            book = self._journal.book(row.campaign, asked.version)
+            if book is None:
+                raise InputError(
+                    "book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}"
+                )
+            serials = {party.node: party.serial for party in self._journal.parties(book)}
+            _check_set(campaign, asked, serials, at_least)
+            now = int(self._clock())
+            repeated = self._check_period(campaign, row, asked, now)
+            keys = [(node, serials[node]) for node in asked.parties]
+            released = self._released(campaign, signer, asked, keys)
+            if repeated:
+                self._journal.rewrite()
+            else:
+                self._journal.put(
+                    "releases", ReleaseRow(row.campaign, asked.period, asked.version, b"".join(asked.parties), now)
+                )
+                self._journal.put("campaigns", row._replace(releases=row.releases + 1))
+        missing = tuple(sorted(serials.keys() - set(asked.parties)))
+        return Released(released, campaign, asked, missing, repeated)
+
+    def served(self) -> list[Served]:
+        """All campaigns that were set up, with their books and releases."""
+        with self._journal.snapshot():
+            return [
+                Served(_parsed(row), row, self._journal.books(row.campaign), self._journal.releases(row.campaign))
+                for row in self._journal.campaigns()
+            ]
+
+    @staticmethod
+    def _released(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
+        """The signed release. It is made before the set is recorded, so that an error locks no period."""
+        total = sum_of_secrets(signer.seed, campaign.id, keys)
+        modulus = masked_terms_of(campaign).modulus
+        elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
+        return build_release(campaign, signer, asked, elements)
+
+    def _check_period(self, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
+        """Whether the same set was released before. Refuses another set, and periods in which none is released.
+
+        Raises:
+            PolicyError: ``set_released``, ``period_refused``.
+        """
+        before = self._journal.release(row.campaign, asked.period)
+        if before is not None:
+            if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):
+                return True
+            raise PolicyError(
+                "set_released",
+                f"for period {asked.period} a set of {len(before.parties) // KEYID_BYTES} parties of key book "
+                f"{before.version} was released; two sums of one period would tell the numbers of single parties",
+            )
+        length, header = campaign.time_precision, campaign.header
+        if not header.not_before // length <= asked.period < -(-header.expires // length):
+            raise PolicyError("period_refused", f"period {asked.period} is not one of the campaign's")
+        if asked.period * length > now:
+            raise PolicyError("period_refused", f"period {asked.period} has not begun, by this machine's clock")
+        if asked.period < row.first_period:
+            raise PolicyError(
+                "period_refused",
+                f"period {asked.period} began before this copy of the dealer was adopted, and the other copy may have "
+                "released a set for it",
+            )
+        return False
+
+    def _documents(
+        self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path, *, begins: bool
+    ) -> Documents:
+        """Campaign and list, verified; ``begins`` if keys are made for the first time."""
+        raw = [
+            given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
+            for given, role in ((campaign, "campaign"), (listed, "nodes"), (trusted, "root"))
+        ]
+        return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
+
+    def _signer(self) -> SigningKey:
+        """The dealer's key pair, whose seed is the secret.
+
+        Raises:
+            InputError: the reasons of a passphrase.
+            StorageError: ``dealer_damaged``: the key file is lost, damaged or another dealer's.
+        """
+        problem, found = "", None
+        try:
+            found = read_key(self.path / KEY_FILE, (ROLE,))
+        except InputError as error:
+            problem = error.detail
+        if found is None or found.public != self.public.key:
+            raise StorageError("dealer_damaged", f"'{KEY_FILE}' can not be used: {problem or 'another dealer has it'}")
+        return found.open(self._passphrase)
+
+
+def _public_file(path: Path) -> DealerPublic:
+    """The public file in a dealer's folder.
+
+    Raises:
+        StorageError: ``dealer_damaged``: it is lost or damaged.
+    """
+    problem = ""
+    try:
+        return read_dealer(path / PUBLIC_FILE)
+    except InputError as error:
+        problem = error.detail
+    raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")
+
+
+def _parsed(row: CampaignRow) -> Campaign:
+    """The campaign of a row. It was verified when it was set up."""
+    return parse_campaign(read_envelope(row.document, "campaign").payload)
+
+
+def _not_set_up() -> InputError:
+    return InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
+
+
+def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:
+    """Refuse a set with strangers, or with too few parties.
+
+    Raises:
+        InputError: ``party_unknown``, ``parties_too_few``.
+    """
+    for node in asked.parties:
+        if node not in serials:
+            raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")
+    least = max(least_parties(masked_terms_of(campaign), len(serials)), at_least)
+    if len(asked.parties) < least:
+        raise InputError(
+            "parties_too_few",
+            f"the set has {len(asked.parties)} of {len(serials)} parties, and {least} are needed; nothing was released",
+        )

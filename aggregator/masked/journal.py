@@ -1,0 +1,344 @@
+"""The dealer's journal, an SQLite file: campaigns, the parties' numbers and serials, and every set that was released.
+
+A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
+has a seal, a digest of its values; the row of a campaign counts its releases, and that of a book has the digest of the
+book. So accidents are found: a changed bit, a missing row. Forgery is not: a program that can write the file can
+compute seals. No secret is in the file. Layout: docs/formats.md, section 10.
+
+The file also says where it was made: the machine and the file's inode. A copy of the folder and a restored backup have
+another inode, and are refused (``dealer_copied``), since they may not know of releases that the other copy made. What
+is not noticed: an older state of the whole disk, or old content written into the same file.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, contextmanager, suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.files import DEALER_MARK, PRIVATE, write_output
+from aggregator.storage.sqlite_errors import Failures, sqlite_errors
+from protocol import canonical
+from protocol.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+VERSION = 1
+SYNCHRONOUS = "EXTRA"
+JOURNAL = "TRUNCATE"
+BUSY_SECONDS = 30.0
+_SEAL_BYTES = 8
+_TABLES = {
+    "books": ("campaign", "version", "list_version", "parties", "digest", "made_at"),
+    "campaigns": (
+        "campaign", "document", "version", "list_version", "list_digest", "next_serial", "releases", "first_period",
+    ),
+    "dealer": ("number", "public", "machine", "inode", "made_at"),
+    "parties": ("campaign", "serial", "node", "public", "u", "first", "last", "box"),
+    "releases": ("campaign", "period", "version", "parties", "released_at"),
+}  # fmt: skip
+_KEYS = {
+    "books": "campaign, version",
+    "campaigns": "campaign",
+    "dealer": "number",
+    "parties": "campaign, serial",
+    "releases": "campaign, period",
+}
+_CREATED = {
+    name: f"CREATE TABLE {name} ({', '.join(columns)}, seal, PRIMARY KEY ({_KEYS[name]})) WITHOUT ROWID"
+    for name, columns in _TABLES.items()
+}
+
+
+class CampaignRow(NamedTuple):
+    """A campaign that was set up.
+
+    Attributes:
+        campaign: id, 32 bytes.
+        document: the signed campaign.
+        version: of the newest key book.
+        list_version, list_digest: of the list of nodes from which the newest book was made.
+        next_serial: serial number of the next key.
+        releases: number of rows of releases of the campaign.
+        first_period: no period before it is released, unless it is in the journal; 0 if this was never limited.
+    """
+
+    campaign: bytes
+    document: bytes
+    version: int
+    list_version: int
+    list_digest: bytes
+    next_serial: int
+    releases: int
+    first_period: int
+
+
+class BookRow(NamedTuple):
+    """A version of a key book: its campaign, list version, number of parties, payload's SHA-256 and time."""
+
+    campaign: bytes
+    version: int
+    list_version: int
+    parties: int
+    digest: bytes
+    made_at: int
+
+
+class PartyRow(NamedTuple):
+    """One key of one party, and the versions of the book that hold it.
+
+    Attributes:
+        campaign: id, 32 bytes.
+        serial: serial number of the key.
+        node: node id, 8 bytes.
+        public: the node's Ed25519 key, 32 bytes.
+        u: the party's number.
+        first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
+        box: the key, sealed to the node; empty once the newest book has it no more.
+    """
+
+    campaign: bytes
+    serial: int
+    node: bytes
+    public: bytes
+    u: int
+    first: int
+    last: int | None
+    box: bytes
+
+
+class ReleaseRow(NamedTuple):
+    """The one set of a campaign's period that was released: node ids of 8 bytes, sorted and joined."""
+
+    campaign: bytes
+    period: int
+    version: int
+    parties: bytes
+    released_at: int
+
+
+def damaged() -> StorageError:
+    """The error ``dealer_damaged``: the journal is not what this software has written."""
+    return StorageError(
+        "dealer_damaged",
+        "the dealer's journal is damaged; which sets were released is not known, so nothing is released",
+    )
+
+
+def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> None:
+    """Make a journal that only its owner can read, at its final inode. It may be renamed within the file system.
+
+    Args:
+        path: of the new file.
+        public: the dealer's public key, 32 bytes.
+        machine: mark of the machine, 32 bytes.
+        made_at: seconds since 1970.
+
+    Raises:
+        InputError: ``output_exists``, ``output_invalid``.
+        StorageError: ``disk_full``, ``io_failed``.
+    """
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        for statement in _CREATED.values():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {DEALER_MARK}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        content = connection.serialize()
+    write_output(path, content, mode=PRIVATE)
+    with closing(Journal(path, None)) as journal, journal.transaction():
+        journal.put("dealer", (1, public, machine, path.stat().st_ino, made_at))
+
+
+class Journal:
+    """An open journal. All methods may raise ``dealer_damaged``, ``dealer_busy``, ``disk_full``, ``io_failed``."""
+
+    def __init__(self, path: Path, machine: bytes | None) -> None:
+        """Open the journal at ``path``.
+
+        Args:
+            path: of the file.
+            machine: mark of this machine; None leaves out the check whether this is the place where it was made.
+
+        Raises:
+            StorageError: ``not_a_dealer``: there is no file; ``dealer_damaged``, ``dealer_newer``, ``dealer_busy``;
+                ``dealer_copied``: this is a copy, or a restored backup.
+        """
+        self._path, self._machine = path, machine
+        if not path.is_file():
+            raise StorageError("not_a_dealer", f"'{path.parent}' is no dealer's folder; hearsay masked new makes one")
+        with _errors():
+            self._connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        for statement in ("trusted_schema = OFF", f"journal_mode = {JOURNAL}", f"synchronous = {SYNCHRONOUS}"):
+            self._run(f"PRAGMA {statement}")
+        ((application,),) = self._run("PRAGMA application_id")
+        ((version,),) = self._run("PRAGMA user_version")
+        if application != DEALER_MARK or version < 1:
+            raise damaged()
+        if version > VERSION:
+            raise StorageError("dealer_newer", "newer software wrote the dealer's journal; update this software")
+        if self._run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name") != [
+            (each,) for each in _CREATED.values()
+        ]:
+            raise damaged()
+        if self._machine is not None:
+            self.check_original()
+
+    def check_original(self) -> None:
+        """Refuse a journal that was made on another machine, or in another file, than this one.
+
+        Raises:
+            StorageError: ``dealer_copied``.
+        """
+        _, _, machine, inode, _ = self._only("dealer", "number = 1", ())
+        if (machine, inode) != (self._machine, self._path.stat().st_ino):
+            raise StorageError(
+                "dealer_copied",
+                "the dealer's folder is a copy, was restored from a backup or was moved to another disk, so it may not "
+                "know what was released since; if no other copy is in use any more: hearsay masked adopt",
+            )
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
+
+        Other processes wait. Only if the last flush of the commit fails, the changes may stay although an error is
+        raised.
+        """
+        with _errors():
+            self._run("BEGIN IMMEDIATE")
+            try:
+                if self._machine is not None:
+                    self.check_original()
+                yield
+                self._run("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._run("ROLLBACK")
+                raise
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Run the body of ``with`` on the journal as one moment left it. Nothing can be written in the body."""
+        with _errors():
+            self._run("BEGIN")
+            try:
+                yield
+            finally:
+                self._run("ROLLBACK")
+
+    def rewrite(self) -> None:
+        """Write a value that the file has already. Called inside a transaction that changes nothing else.
+
+        Its commit makes earlier commits durable. A process that was killed in a commit may have left rows that every
+        reader sees and that a power cut would undo.
+        """
+        with _errors():
+            self._run(f"PRAGMA user_version = {VERSION}")
+
+    def put(self, table: str, row: Sequence[object]) -> None:
+        """Add a row, or replace the row with the same key. Called inside a transaction. ``row`` lacks the seal."""
+        values = (*row, _seal(table, row))
+        with _errors():
+            self._run(f"REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608  # own names
+
+    def dealer(self) -> tuple[bytes, int]:
+        """The dealer's public key, and the time at which the journal was made, in seconds since 1970."""
+        _, public, _, _, made_at = self._only("dealer", "number = 1", ())
+        return public, made_at
+
+    def campaigns(self) -> list[CampaignRow]:
+        """All campaigns that were set up, by id."""
+        return [CampaignRow(*row) for row in self._rows("campaigns", "1", ())]
+
+    def campaign(self, campaign: bytes) -> CampaignRow | None:
+        """The campaign with this id; None if it was not set up. The number of its releases is checked."""
+        found = [CampaignRow(*row) for row in self._rows("campaigns", "campaign = ?", (campaign,))]
+        if not found:
+            return None
+        ((releases,),) = self._run("SELECT count(*) FROM releases WHERE campaign = ?", (campaign,))
+        if releases != found[0].releases:
+            raise damaged()
+        return found[0]
+
+    def book(self, campaign: bytes, version: int) -> BookRow | None:
+        """A version of a campaign's book; None if there is none."""
+        found = self._rows("books", "campaign = ? AND version = ?", (campaign, version))
+        return BookRow(*found[0]) if found else None
+
+    def books(self, campaign: bytes) -> list[BookRow]:
+        """All versions of a campaign's book, in order."""
+        return [BookRow(*row) for row in self._rows("books", "campaign = ?", (campaign,))]
+
+    def parties(self, book: BookRow) -> list[PartyRow]:
+        """The keys of a version of a book, by serial number. Their number is checked."""
+        held = self._rows(
+            "parties", "campaign = ? AND first <= ?2 AND (last IS NULL OR last >= ?2)", (book.campaign, book.version)
+        )
+        if len(held) != book.parties:
+            raise damaged()
+        return [PartyRow(*row) for row in held]
+
+    def release(self, campaign: bytes, period: int) -> ReleaseRow | None:
+        """What was released for a campaign's period; None if nothing was."""
+        found = self._rows("releases", "campaign = ? AND period = ?", (campaign, period))
+        return ReleaseRow(*found[0]) if found else None
+
+    def releases(self, campaign: bytes) -> list[ReleaseRow]:
+        """All releases of a campaign, by period."""
+        return [ReleaseRow(*row) for row in self._rows("releases", "campaign = ?", (campaign,))]
+
+    def adopt(self, machine: bytes) -> None:
+        """Take this file, on the machine with this mark, as the original. Called inside a transaction."""
+        number, public, _, _, made_at = self._only("dealer", "number = 1", ())
+        self.put("dealer", (number, public, machine, self._path.stat().st_ino, made_at))
+
+    def _only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
+        rows = self._rows(table, where, values)
+        if len(rows) != 1:
+            raise damaged()
+        return rows[0]
+
+    def _rows(self, table: str, where: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        """Rows without their seals, in the order of the key. The seals are checked."""
+        with _errors():
+            found = self._run(f"SELECT * FROM {table} WHERE {where} ORDER BY {_KEYS[table]}", values)  # noqa: S608
+            if any(row[-1] != _seal(table, row[:-1]) for row in found):
+                raise damaged()
+        return [row[:-1] for row in found]
+
+    def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, values).fetchall()
+
+
+def _seal(table: str, values: Sequence[object]) -> bytes:
+    """SHA-256(canonical msgpack of [table, *values])[:8]."""
+    with suppress(InputError):
+        return sha256(canonical.pack([table, *values])).digest()[:_SEAL_BYTES]
+    raise damaged()  # a value of a type that this software does not write, for example a float
+
+
+def _errors() -> AbstractContextManager[None]:
+    """Context manager that turns errors of SQLite and of the system into :class:`StorageError`, without their texts."""
+    return sqlite_errors(
+        Failures(
+            "the dealer's journal",
+            StorageError("dealer_busy", "another process holds the dealer's journal; try again"),
+            StorageError("disk_full", "there is no space left for the dealer's journal; nothing was released"),
+            damaged(),
+        )
+    )

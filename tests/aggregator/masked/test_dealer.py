@@ -1,0 +1,318 @@
+"""The dealer: one set of keys for a campaign, one released set for a period, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from itertools import count
+from typing import NamedTuple
+
+import pytest
+from support.masked import MODULUS, TERMS, masked_payload
+from support.nodes import NODE_KEYS, PERIOD, node_payload, signed_list
+from support.publisher import DAY, NOW, Publisher, key
+
+from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, Dealer
+from aggregator.masked.secret_keys import party_secret
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import keyid, read_envelope
+from protocol.documents.masked_terms import unfit_modulus
+from protocol.errors import DocumentError, InputError, PolicyError, StorageError
+from protocol.masked.cipher import Unmasking, mask_all
+from protocol.masked.keys import own_key, read_key_book
+from protocol.masked.release import build_request, read_release
+from protocol.masked.terms import ciphertexts_of
+
+DEALER_SEED = bytes([7]) * 32
+IDS = [keyid(each.public) for each in NODE_KEYS]
+
+
+class World(NamedTuple):
+    """A dealer and what the publisher signed for it."""
+
+    dealer: Dealer
+    publisher: Publisher
+    campaign: bytes
+    root: bytes
+
+    @property
+    def id(self) -> bytes:
+        return parse_campaign(read_envelope(self.campaign, "campaign").payload).id
+
+    def setup(self, keys=tuple(NODE_KEYS[:4]), **options):
+        return self.dealer.setup(self.campaign, signed_list(self.publisher, keys, **options), self.root)
+
+    def rekey(self, keys, version=2):
+        return self.dealer.rekey(self.campaign, signed_list(self.publisher, keys, version), self.root)
+
+    def request(self, parties, period=PERIOD, version=1) -> bytes:
+        return build_request(self.id, period, version, parties)
+
+
+def new_dealer(folder, **options) -> Dealer:
+    options = {"modulus": MODULUS, "entropy": lambda size: DEALER_SEED[:size], "clock": lambda: NOW, **options}
+    return Dealer.create(folder, **options)
+
+
+def new_world(folder, *, honest=500_000, colluding=0, **terms) -> World:
+    dealer, publisher = new_dealer(folder), Publisher()
+    own = TERMS._replace(dealer=dealer.public.key, honest_micro=honest, colluding_micro=colluding, **terms)
+    campaign = publisher.sign("campaign", masked_payload(publisher, terms=own))
+    return World(dealer, publisher, campaign, publisher.root())
+
+
+@pytest.fixture
+def world(tmp_path):
+    made = new_world(tmp_path / "dealer")
+    yield made
+    made.dealer.close()
+
+
+def refused(kind, reason, call, *arguments, **options):
+    with pytest.raises(kind) as caught:
+        call(*arguments, **options)
+    assert caught.value.reason == reason
+    return caught.value
+
+
+def test_parties_open_their_keys_and_exactly_the_released_set_decrypts(world):
+    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    book = read_key_book(world.setup().raw, campaign)
+    secrets = {keyid(each.public): own_key(book, each).secret for each in NODE_KEYS[:4]}
+    parties = sorted(IDS[:3])
+    release = read_release(world.dealer.release(world.request(parties)).raw, campaign)
+    needed = ciphertexts_of(campaign)
+    sums = Unmasking(MODULUS, needed)
+    for place, node in enumerate(parties):
+        plaintexts = [100 * place + number for number in range(needed)]
+        sums.add(mask_all(plaintexts, secrets[node], campaign.id, PERIOD, MODULUS))
+    assert sums.opened(release.elements) == [300 + 3 * number for number in range(needed)]
+    one_more = mask_all([5] * needed, secrets[IDS[3]], campaign.id, PERIOD, MODULUS)
+    sums.add(one_more)
+    refused(DocumentError, "mask_mismatch", sums.opened, release.elements)
+
+
+def test_a_set_is_released_once_and_the_same_bytes_again(world, tmp_path):
+    world.setup()
+    first = world.dealer.release(world.request(IDS[:4]))
+    assert not first.repeated
+    with Dealer.open(tmp_path / "dealer", clock=lambda: NOW) as other:
+        again = other.release(world.request(IDS[:4]))
+        assert again.repeated
+        assert again.raw == first.raw
+        refused(PolicyError, "set_released", other.release, world.request(IDS[:3]))
+    world.rekey(NODE_KEYS[:5])
+    refused(PolicyError, "set_released", world.dealer.release, world.request(IDS[:4], version=2))
+    assert [each.period for each in world.dealer.served()[0].releases] == [PERIOD]
+
+
+def test_what_is_asked_is_checked_and_a_refusal_locks_no_period(world):
+    refused(InputError, "not_set_up", world.dealer.release, world.request(IDS[:4]))
+    world.setup()
+    release = world.dealer.release
+    refused(InputError, "book_unknown", release, world.request(IDS[:4], version=2))
+    refused(InputError, "party_unknown", release, world.request(IDS[1:5]))
+    refused(InputError, "parties_too_few", release, world.request(IDS[:1]))
+    refused(InputError, "parties_too_few", release, world.request(IDS[:3]), at_least=4)
+    refused(DocumentError, "malformed", release, b"no request")
+    for period in (PERIOD - 1, PERIOD + 1, PERIOD + 365, PERIOD + 10_000):
+        refused(PolicyError, "period_refused", release, world.request(IDS[:4], period))
+    assert world.dealer.served()[0].releases == []
+    assert release(world.request(IDS[:2])).missing == tuple(sorted(IDS[2:4]))
+
+
+@pytest.mark.parametrize(("honest", "colluding", "least"), [(1_000_000, 0, 4), (500_000, 250_000, 3), (1, 0, 1)])
+def test_a_set_holds_the_honest_share_and_the_colluding_one(tmp_path, honest, colluding, least):
+    world = new_world(tmp_path / "dealer", honest=honest, colluding=colluding)
+    world.setup()
+    if least > 1:
+        refused(InputError, "parties_too_few", world.dealer.release, world.request(IDS[: least - 1]))
+    world.dealer.release(world.request(IDS[:least]))
+
+
+def test_keys_are_made_once_and_the_present_book_is_given_again(world):
+    first = world.setup()
+    refused(InputError, "already_set_up", world.setup)
+    assert world.rekey(NODE_KEYS[:4], version=1).raw == first.raw
+    assert world.dealer.book(world.id) == first.raw
+    refused(DocumentError, "equivocation", world.rekey, NODE_KEYS[:3], 1)
+    newer = world.rekey(NODE_KEYS[:4], version=3)
+    assert (newer.version, newer.joined, newer.left, newer.changed) == (2, (), (), ())
+    refused(DocumentError, "rollback", world.rekey, NODE_KEYS[:4], 2)
+
+
+def test_a_join_and_a_leave_give_new_keys_to_few_and_no_serial_repeats(world):
+    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    serials: dict[int, bytes] = {}
+    boxes: dict[bytes, bytes] = {}
+    lists = [NODE_KEYS[:4], NODE_KEYS[:5], NODE_KEYS[1:5], [*NODE_KEYS[:1], *NODE_KEYS[2:5]], NODE_KEYS[:5]]
+    before: set[bytes] = set()
+    for version, keys in enumerate(lists, 1):
+        made = world.rekey(keys, version) if version > 1 else world.setup()
+        book = read_key_book(made.raw, campaign)
+        now = {keyid(each.public) for each in keys}
+        assert book.parties.keys() == now
+        assert made.joined == tuple(sorted(now - before))
+        assert made.left == tuple(sorted(before - now))
+        assert len(made.changed) <= 2 * max(len(made.joined), len(made.left))
+        for node, party in book.parties.items():
+            assert serials.setdefault(party.serial, node) == node
+            fresh = node in made.joined or node in made.changed
+            assert (boxes.get(node) != party.sealed) is fresh
+            assert own_key(book, next(each for each in keys if keyid(each.public) == node)).u == party.u
+            boxes[node] = party.sealed
+        before = now
+
+
+def test_a_request_by_an_earlier_book_is_released_with_the_keys_of_that_book(world):
+    campaign = parse_campaign(read_envelope(world.campaign, "campaign").payload)
+    old = read_key_book(world.setup().raw, campaign)
+    for version in range(2, 6):
+        world.rekey(NODE_KEYS[: 2 + version % 4], version)
+    release = read_release(world.dealer.release(world.request(IDS[:4])).raw, campaign)
+    sums = Unmasking(MODULUS, ciphertexts_of(campaign))
+    for each in NODE_KEYS[:4]:
+        sums.add(mask_all([1] * ciphertexts_of(campaign), own_key(old, each).secret, campaign.id, PERIOD, MODULUS))
+    assert set(sums.opened(release.elements)) == {4}
+
+
+def test_only_signed_documents_for_this_dealer_are_set_up(world, tmp_path):
+    publisher, setup = world.publisher, world.dealer.setup
+    listed = signed_list(publisher, NODE_KEYS[:4])
+    other = new_dealer(tmp_path / "other", entropy=lambda size: bytes([9]) * size)
+    refused(InputError, "wrong_key", other.setup, world.campaign, listed, world.root)
+    terms = TERMS._replace(dealer=world.dealer.public.key)
+    number = next(each for each in count(MODULUS + 2, 2) if not unfit_modulus(each))
+    modulus = publisher.sign("campaign", masked_payload(publisher, terms=terms._replace(modulus=number)))
+    refused(InputError, "wrong_key", setup, modulus, listed, world.root)
+    unmasked = publisher.sign("campaign", node_payload(publisher))
+    refused(InputError, "campaign_not_masked", setup, unmasked, listed, world.root)
+    refused(InputError, "campaign_not_masked", setup, publisher.campaign(), listed, world.root)
+    refused(DocumentError, "other_name", setup, world.campaign, signed_list(publisher, name="x"), world.root)
+    refused(InputError, "parties_too_few", setup, world.campaign, signed_list(publisher, NODE_KEYS[:1]), world.root)
+    small = publisher.sign("campaign", masked_payload(publisher, terms=terms._replace(most_parties=3)))
+    refused(InputError, "parties_too_many", setup, small, listed, world.root)
+    late = Dealer.open(tmp_path / "dealer", clock=lambda: NOW + 400 * DAY)
+    refused(DocumentError, "expired", late.setup, world.campaign, listed, world.root)
+    assert world.dealer.served() == []
+
+
+def test_documents_that_another_publisher_signed_are_refused(world):
+    from support.publisher import CAMPAIGN_KEY
+
+    from protocol.documents.envelope import PAYLOAD_TYPES, seal
+
+    listed = signed_list(world.publisher, NODE_KEYS[:4])
+    payload = read_envelope(world.campaign, "campaign").payload
+    forged = seal(PAYLOAD_TYPES["campaign"], payload, [key(50)])
+    refused(DocumentError, "bad_signature", world.dealer.setup, forged, listed, world.root)
+    strange = seal(PAYLOAD_TYPES["nodes"], read_envelope(listed, "nodes").payload, [key(50)])
+    refused(DocumentError, "bad_signature", world.dealer.setup, world.campaign, strange, world.root)
+    assert CAMPAIGN_KEY.public != key(50).public
+
+
+def test_a_copy_of_the_folder_releases_nothing_until_it_is_adopted(world, tmp_path):
+    world.setup()
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "dealer", copy)
+    first = world.dealer.release(world.request(IDS[:4]))
+    refused(StorageError, "dealer_copied", Dealer.open, copy)
+    with Dealer.adopt(copy, clock=lambda: NOW) as adopted:
+        refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
+    with Dealer.open(copy, clock=lambda: NOW + DAY) as adopted:
+        adopted.release(world.request(IDS[:3], PERIOD + 1))
+    shutil.move(copy, tmp_path / "moved")
+    Dealer.open(tmp_path / "moved").close()
+    assert world.dealer.release(world.request(IDS[:4])).raw == first.raw
+
+
+def test_a_backup_put_back_into_the_folder_is_refused(world, tmp_path):
+    world.setup()
+    backup = tmp_path / "backup"
+    shutil.copy(tmp_path / "dealer" / JOURNAL_FILE, backup)
+    world.dealer.release(world.request(IDS[:4]))
+    shutil.copy(backup, tmp_path / "restored")
+    (tmp_path / "restored").replace(tmp_path / "dealer" / JOURNAL_FILE)
+    refused(StorageError, "dealer_copied", Dealer.open, tmp_path / "dealer")
+    refused(StorageError, "dealer_copied", world.dealer.release, world.request(IDS[:3]))
+
+
+def test_another_machine_is_noticed(world, tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator.masked.dealer.machine_mark", lambda: bytes(32))
+    refused(StorageError, "dealer_copied", Dealer.open, tmp_path / "dealer")
+
+
+@pytest.mark.parametrize("where", ["in", "below", "above", "linked"])
+@pytest.mark.parametrize("kind", ["workspace", "store"])
+def test_a_dealer_is_apart_from_workspaces_and_stores(tmp_path, where, kind):
+    other = tmp_path / "other"
+    if where == "above":
+        dealer = new_dealer(tmp_path / "dealer")
+        dealer.close()
+        other = tmp_path / "dealer" / "x" / "other"
+    (other / "keys").mkdir(parents=True)
+    if kind == "workspace":
+        (other / "root.hst").write_bytes(b"")
+    else:
+        (other / "nodes.sqlite").write_bytes(b"")
+    if where == "above":
+        refused(InputError, "dealer_in_workspace", Dealer.open, tmp_path / "dealer")
+        return
+    if where == "in":
+        refused(StorageError, "dealer_exists", new_dealer, other)
+    if where == "linked":
+        (tmp_path / "link").symlink_to(other)
+        other = tmp_path / "link"
+    refused(InputError, "dealer_in_workspace", new_dealer, other / "dealer")
+    assert not (other / "dealer").exists()
+
+
+def test_the_secret_is_under_a_passphrase_and_a_wrong_one_records_nothing(tmp_path):
+    with new_dealer(tmp_path / "dealer", passphrase=b"right", entropy=lambda size: bytes([7]) * size) as dealer:
+        publisher = Publisher()
+        terms = TERMS._replace(dealer=dealer.public.key)
+        campaign = publisher.sign("campaign", masked_payload(publisher, terms=terms))
+        arguments = campaign, signed_list(publisher, NODE_KEYS[:4]), publisher.root()
+        with Dealer.open(tmp_path / "dealer", b"wrong", clock=lambda: NOW) as wrong:
+            refused(InputError, "passphrase_wrong", wrong.setup, *arguments)
+        assert dealer.served() == []
+        dealer.setup(*arguments)
+    assert bytes([7]) * 32 not in (tmp_path / "dealer" / KEY_FILE).read_bytes()
+    for name in (KEY_FILE, JOURNAL_FILE):
+        assert (tmp_path / "dealer" / name).stat().st_mode & 0o077 == 0
+
+
+def test_damage_is_refused(world, tmp_path):
+    world.setup()
+    world.dealer.release(world.request(IDS[:4]))
+    world.dealer.close()
+    journal = tmp_path / "dealer" / JOURNAL_FILE
+    import sqlite3
+
+    connection = sqlite3.connect(journal, isolation_level=None)
+    for statement in ("DELETE FROM releases", "UPDATE releases SET period = period + 1"):
+        connection.execute("BEGIN")
+        connection.execute(statement)
+        connection.execute("COMMIT")
+        with Dealer.open(tmp_path / "dealer", clock=lambda: NOW) as dealer:
+            refused(StorageError, "dealer_damaged", dealer.release, world.request(IDS[:3]))
+    connection.close()
+    (tmp_path / "dealer" / PUBLIC_FILE).write_bytes(b"{}")
+    refused(StorageError, "dealer_damaged", Dealer.open, tmp_path / "dealer")
+    refused(StorageError, "not_a_dealer", Dealer.open, tmp_path)
+
+
+def test_secrets_differ_by_campaign_node_and_serial_and_fill_4224_bits():
+    seed = bytes(32)
+    made = [party_secret(seed, bytes([c]) * 32, bytes([n]) * 8, s) for c in (0, 1) for n in (0, 1) for s in (1, 2)]
+    assert len(set(made)) == 8
+    assert max(each.bit_length() for each in made) > 4200
+    assert made[0] != party_secret(bytes([1]) * 32, bytes(32), bytes(8), 1)
+
+
+def test_a_modulus_needs_its_extra(monkeypatch):
+    import sys
+
+    from aggregator.masked.secret_keys import new_modulus
+
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
+    assert "masked" in refused(InputError, "missing_extra", new_modulus).detail
