@@ -1,8 +1,8 @@
 """The dealer of masked sums: a folder with one secret, the public file and the journal. Run on a machine of its own.
 
     dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
-    dealer.hsp    public: key and modulus, for the publisher
-    journal.hsd   0600: campaigns, parties, released sets (:mod:`aggregator.masked.journal`); no secret
+    dealer.pub    public: key and modulus, for the publisher
+    journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.masked.journal`); no secret
 
 The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
 party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from protocol.masked.release import Request
 
 ROLE = "dealer"
-KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.hsp", "journal.hsd"
+KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.pub", "journal.sqlite"
 
 
 class Released(NamedTuple):

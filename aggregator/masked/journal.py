@@ -3,7 +3,7 @@
 A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
 has a seal, a digest of its values; the row of a campaign counts its releases, and that of a book has the digest of the
 book. So accidents are found: a changed bit, a missing row. Forgery is not: a program that can write the file can
-compute seals. No secret is in the file. Layout: docs/formats.md, section 10.
+compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
 
 The file also says where it was made: the machine and the file's inode. A copy of the folder and a restored backup have
 another inode, and are refused (``dealer_copied``), since they may not know of releases that the other copy made. What

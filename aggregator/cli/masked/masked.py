@@ -62,7 +62,7 @@ def _book_options(function: Callable[..., None]) -> Callable[..., None]:
 @no_passphrase_option
 @json_option
 def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
-    """Make a dealer: a secret, and the public file dealer.hsp, which masked campaigns name.
+    """Make a dealer: a secret, and the public file dealer.pub, which masked campaigns name.
 
     The folder must not exist, or be empty. It is not on the aggregator's machine, and never inside of a workspace or
     store. The secret is encrypted under a passphrase, which is asked for. The two primes behind the public modulus are

@@ -1,9 +1,9 @@
-"""The dealer's public file (``.hsp``): the dealer's key and modulus, which a masked campaign names.
+"""The dealer's public file (``dealer.pub``): the dealer's key and modulus, which a masked campaign names.
 
 The file is JSON: ``hearsay_dealer`` 1, and in hexadecimal ``key`` (Ed25519, 32 bytes), ``modulus`` (256 bytes,
 big-endian) and ``signature``, by the key over ``hearsay/1/dealer`` ‖ key ‖ modulus. The signature detects damage. It
 does not say who the dealer is: compare the key's id with the one that the dealer reads out. Source: docs/formats.md,
-section 10.
+section 11.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def parse_public_file(raw: bytes) -> DealerPublic:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         fields = {}
     if {name: len(value) for name, value in fields.items()} != _LENGTHS:
-        raise InputError("dealer_invalid", "it is no public file of a dealer; hearsay masked new makes dealer.hsp")
+        raise InputError("dealer_invalid", "it is no public file of a dealer; hearsay masked new makes dealer.pub")
     signed = _TAG + fields["key"] + fields["modulus"]
     try:
         bindings.crypto_sign_open(fields["signature"] + signed, fields["key"])
