@@ -31,7 +31,7 @@ def mutated(target: str, data: bytes, rng: random.Random, blind: Callable[[bytes
     """Another input for a target: a known structure changed, or now and then the bytes as they are."""
     if target == "batch":
         return _batch(data, rng, blind)
-    if target in ("report", "summaries") or rng.randrange(8) == 0:
+    if target in ("report", "summaries", "messages") or rng.randrange(8) == 0:
         return blind(data)
     try:
         tree = canonical.unpack(data)

@@ -56,21 +56,32 @@ def node(data: bytes) -> str:
 
 def summaries(data: bytes) -> str:
     """Every byte belongs to one stretch, an intact envelope behind the file is found, and a set is a fixed point."""
-    pieces = list(read_summaries(data))
+    return file_of(data, SummarySet, GOOD)
+
+
+def file_of(data: bytes, kind: type[SummarySet], good: bytes) -> str:
+    """The property of :func:`summaries` for a file of envelopes.
+
+    Args:
+        data: the file.
+        kind: of the sets of such envelopes.
+        good: an envelope that the reader must find after whatever ``data`` is.
+    """
+    pieces = list(read_summaries(data, kind.role))
     place = 0
     for piece in pieces:
         assert piece.offset == place
         assert piece.length > 0
         if piece.reason is None:
             assert piece.envelope == data[place : place + piece.length]
-            read_envelope(piece.envelope, "node")
+            read_envelope(piece.envelope, kind.role)
         place += piece.length
     assert place == len(data)
     reasons = [piece.reason for piece in pieces]
     assert all(one is None or other is None or other == "truncated" for one, other in itertools.pairwise(reasons))
-    assert [piece.envelope for piece in read_summaries(data + GOOD)][-1:] == [GOOD]
-    found = SummarySet.from_bytes(data)
-    again = SummarySet.from_bytes(found.to_bytes())
+    assert [piece.envelope for piece in read_summaries(data + good, kind.role)][-1:] == [good]
+    found = kind.from_bytes(data)
+    again = kind.from_bytes(found.to_bytes())
     assert again == found
     assert again.to_bytes() == found.to_bytes()
     return "some" if len(found) else "none"

@@ -22,7 +22,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NAMES = ("envelope", "root", "campaign", "model", "batch", "report", "provisioning", "nodes", "node", "summaries")
+NAMES = (
+    *("envelope", "root", "campaign", "model", "batch", "report", "provisioning", "nodes", "node", "summaries"),
+    *("masked", "messages", "keys", "request", "release"),
+)
 MEMORY_MB = 1024
 SECONDS_PER_INPUT = 10
 _STATUS = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")

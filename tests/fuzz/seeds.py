@@ -26,7 +26,7 @@ def _documents() -> Iterator[bytes]:
         if case["kind"] == "document":
             yield bytes.fromhex(case["data"])
             yield from (bytes.fromhex(earlier[1]) for earlier in case["before"])
-        elif case["kind"] == "summary":
+        elif case["kind"] in ("summary", "masked_message", "key_book", "masked_release"):
             yield bytes.fromhex(case["data"])
         elif case["kind"] == "pinned":
             yield bytes.fromhex(case["root"])
@@ -42,8 +42,11 @@ def seeds(target: str) -> tuple[bytes, ...]:
     elif target in PAYLOAD_TYPES:
         whole = [raw for raw in _documents() if failure(read_envelope, raw, target) is None]
         found = {read_envelope(raw, target).payload for raw in whole}
-    elif target == "summaries":
-        found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "summary_file"}
+    elif target in ("summaries", "messages"):
+        kind = {"summaries": "summary_file", "messages": "message_file"}[target]
+        found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == kind}
+    elif target == "request":
+        found = {bytes.fromhex(case["data"]) for case in _cases() if case["kind"] == "masked_request"}
     elif target == "batch":
         found = {bytes.fromhex("".join(case["parts"])) for case in _cases() if case["kind"] == "batch_read"}
     elif target == "provisioning":

@@ -11,6 +11,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
+from fuzz.masked_targets import book, masked, messages, release, request
 from fuzz.node_targets import node, nodes, summaries
 from fuzz.refusing import refused
 from support.publisher import NOW, ROOT_KEY, Publisher
@@ -33,10 +34,12 @@ from protocol.documents.envelope import (
     verified_by,
     write_envelope,
 )
+from protocol.documents.masked_terms import MAX_CIPHERTEXTS
 from protocol.documents.model import build_payload as build_model
 from protocol.documents.model import parse_model
 from protocol.documents.provisioning import build_provisioning, parse_provisioning
 from protocol.documents.trust import parse_root
+from protocol.masked.terms import ciphertexts_of, ranges_of
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
 from protocol.nodes.terms import MAX_NUMBERS, ranges, released_vectors, shares
 
@@ -114,7 +117,7 @@ def campaign(data: bytes) -> str:
     assert not found.privacy_loss().exceeds(found.epsilon_micro)
     if found.nodes is not None:
         _sums_every_record(found)
-        return "for nodes"
+        return "for nodes" if found.masked is None else "masked"
     _answers_every_record(found)
     return "accepted"
 
@@ -129,7 +132,7 @@ def _built_again(found: Campaign, data: bytes) -> bytes:
         if feature is not None and found.schema.groups:
             groups[feature] = found.schema.groups[question.feature]
         questions.append(question._replace(subject=question.subject._replace(feature=feature)))
-    known = {"groups", "models", "nodes", "series"}
+    known = {"groups", "masked", "models", "nodes", "series"}
     return build_campaign(
         found.header._replace(crit=tuple(key for key in found.header.crit if key not in known)),
         found.stated._replace(groups=tuple(groups) if any(groups) else ()),
@@ -144,6 +147,7 @@ def _built_again(found: Campaign, data: bytes) -> bytes:
         series=found.series,
         models=dict(zip(found.model_names, found.models, strict=True)),
         nodes=found.nodes,
+        masked=found.masked,
     )
 
 
@@ -189,6 +193,11 @@ def _sums_every_record(found: Campaign) -> None:
     assert len(spent) <= sum(spent) <= found.epsilon_micro
     assert sum(subject.size for subject in released_vectors(found)) <= MAX_NUMBERS
     assert all(-(1 << 63) < low < 0 < high < 1 << 63 for low, high in ranges(found, found.nodes.least_epsilon_micro))
+    if found.masked is not None:
+        half = 1 << found.masked.slot_bits - 1
+        ends = [end for one in ranges_of(found) for end in one.total(found.masked.most_parties)]
+        assert -half < min(ends) < 0 < max(ends) < half
+        assert 1 <= ciphertexts_of(found) <= MAX_CIPHERTEXTS
 
 
 def model(data: bytes) -> str:
@@ -341,6 +350,11 @@ TARGETS = {
     "nodes": nodes,
     "node": node,
     "summaries": summaries,
+    "masked": masked,
+    "messages": messages,
+    "keys": book,
+    "request": request,
+    "release": release,
 }
 LARGEST = {
     "envelope": 8192,
@@ -353,5 +367,10 @@ LARGEST = {
     "nodes": 8192,
     "node": 4096,
     "summaries": 4096,
+    "masked": 4096,
+    "messages": 4096,
+    "keys": 8192,
+    "request": 4096,
+    "release": 4096,
 }
 """Longest input that the fuzzer makes: more is checked by tests of its own and only slows it down."""

@@ -7,7 +7,7 @@ from collections import Counter
 from hashlib import sha256
 
 import pytest
-from fuzz import node_targets, run, targets
+from fuzz import masked_targets, node_targets, run, targets
 from fuzz.mutate import mutated
 from fuzz.seeds import seeds
 from fuzz.targets import LARGEST, TARGETS
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.slow
 
 MUTATIONS = 150
 GOOD = {
-    "envelope": {"root", "campaign", "model", "nodes", "node"},
+    "envelope": {"root", "campaign", "model", "nodes", "node", "masked", "keys", "release"},
     "root": {"accepted"},
-    "campaign": {"accepted", "ended", "for nodes"},
+    "campaign": {"accepted", "ended", "for nodes", "masked"},
     "model": {"accepted"},
     "batch": {"proven"},
     "report": {"accepted"},
@@ -30,6 +30,11 @@ GOOD = {
     "nodes": {"accepted"},
     "node": {"accepted"},
     "summaries": {"some"},
+    "masked": {"accepted"},
+    "messages": {"some"},
+    "keys": {"accepted"},
+    "request": {"accepted"},
+    "release": {"accepted"},
 }
 
 
@@ -157,7 +162,7 @@ def test_the_provisioning_target_sees_another_spelling(monkeypatch):
 def test_the_target_of_summaries_sees_a_reader_that_passes_over_bytes(monkeypatch):
     right = node_targets.read_summaries
     data = first("summaries", "some")
-    monkeypatch.setattr(node_targets, "read_summaries", lambda raw: list(right(raw))[1:])
+    monkeypatch.setattr(node_targets, "read_summaries", lambda *file: list(right(*file))[1:])
     with pytest.raises((AssertionError, IndexError)):
         TARGETS["summaries"](data)
 
@@ -169,3 +174,37 @@ def test_the_target_of_a_summary_sees_a_reader_that_takes_a_longer_form(monkeypa
     )
     with pytest.raises(AssertionError):
         TARGETS["node"](data + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("name", "parser"), [("masked", "parse_message"), ("keys", "parse_key_book"), ("release", "parse_release")]
+)
+def test_the_targets_of_masked_sums_see_a_reader_that_takes_another_period_or_version(monkeypatch, name, parser):
+    right = getattr(masked_targets, parser)
+    data = first(name, "accepted")
+    field = "version" if name == "keys" else "period"
+
+    def wrong(raw):
+        found = right(raw)
+        return found._replace(**{field: getattr(found, field) + 1})
+
+    monkeypatch.setattr(masked_targets, parser, wrong)
+    with pytest.raises(AssertionError):
+        TARGETS[name](data)
+
+
+def test_the_target_of_requests_sees_a_party_that_is_named_twice(monkeypatch):
+    right = masked_targets.parse_request
+    data = first("request", "accepted")
+    monkeypatch.setattr(
+        masked_targets, "parse_request", lambda raw: right(raw)._replace(parties=right(raw).parties[:1] * 2)
+    )
+    with pytest.raises(AssertionError):
+        TARGETS["request"](data)
+
+
+def test_the_target_of_messages_sees_a_set_that_loses_one(monkeypatch):
+    data = first("messages", "some")
+    monkeypatch.setattr(masked_targets.MessageSet, "to_bytes", lambda found: b"")
+    with pytest.raises(AssertionError):
+        TARGETS["messages"](data)

@@ -52,16 +52,15 @@ TERMS = MaskedTerms(
 )
 
 
-def masked_payload(publisher: Publisher | None = None, family: str = GAUSSIAN, *, terms=TERMS, **options) -> bytes:
+def masked_payload(publisher: Publisher | None = None, family: str = GAUSSIAN, *, masked=TERMS, **options) -> bytes:
     """The payload of a masked campaign; options are those of :func:`support.nodes.node_payload`."""
     options = {"terms": NODES, **options}
-    return node_payload(publisher or Publisher(), family, masked=terms, **options)
+    return node_payload(publisher or Publisher(), family, masked=masked, **options)
 
 
 def masked_campaign(family: str = GAUSSIAN, publisher: Publisher | None = None, *, masked=TERMS, **options) -> Campaign:
     """A parsed masked campaign on the publisher's schema."""
-    options = {"terms": NODES, **options}
-    return parse_campaign(node_payload(publisher or Publisher(), family, masked=masked, **options))
+    return parse_campaign(masked_payload(publisher, family, masked=masked, **options))
 
 
 def secret_of(number: int) -> int:

@@ -1,0 +1,394 @@
+"""Vectors of key books, sealed keys, requests and releases of masked campaigns."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from support.masked import (
+    DEALER,
+    MODULUS,
+    TERMS,
+    P,
+    any_ciphertexts,
+    book_of,
+    fixed_entropy,
+    masked_campaign,
+    masked_payload,
+    secret_of,
+)
+from support.nodes import NODE_KEYS, PERIOD, node_campaign, summary_of
+from support.publisher import key
+
+from protocol import canonical
+from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, keyid, pae, read_envelope, write_envelope
+from protocol.masked.keys import seal_key
+from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
+
+CAMPAIGN = masked_campaign()
+FEW_TERMS = TERMS._replace(most_parties=4)
+FEW = masked_campaign(masked=FEW_TERMS)
+PARTIES = NODE_KEYS[:3]
+IDS = sorted(keyid(one.public) for one in PARTIES)
+GOOD = book_of(CAMPAIGN, PARTIES)
+BODY = canonical.unpack(read_envelope(GOOD, "keys").payload)
+ENTRIES = BODY["parties"]
+FIRST = keyid(NODE_KEYS[0].public).hex()
+BOOKS, RELEASES = PAYLOAD_TYPES["keys"], PAYLOAD_TYPES["release"]
+SQUARE = MODULUS**2
+TAG = "hearsay masked key 1"
+
+
+def make(cases: Collection) -> None:
+    """All of them."""
+    cases.keep("campaign", PUBLISHER.sign("campaign", masked_payload(PUBLISHER)))
+    cases.keep("campaign of four", PUBLISHER.sign("campaign", masked_payload(PUBLISHER, masked=FEW_TERMS)))
+    _books(cases)
+    _bad_books(cases)
+    _successors(cases)
+    _sealed(cases)
+    _opened(cases)
+    _requests(cases)
+    _releases(cases)
+
+
+def signed(signer: SigningKey = DEALER, **changes: Any) -> bytes:
+    """The good book with some fields replaced; a field of ``...`` is left out."""
+    body = {**BODY, **changes}
+    return signed_by(BOOKS, canonical.pack({name: body[name] for name in body if body[name] is not ...}), signer)
+
+
+def with_entry(entry: Any, node: str = FIRST) -> bytes:
+    """The good book with the entry of one node replaced or added."""
+    return signed(parties={**ENTRIES, node: entry})
+
+
+def box(
+    node: SigningKey = NODE_KEYS[0],
+    *,
+    campaign: bytes = CAMPAIGN.id,
+    name: bytes | None = None,
+    serial=1,
+    u=3,
+    entropy=1,
+) -> bytes:
+    """A sealed box to a node; ``name``: the node id that it holds, the node's own by default."""
+    name = keyid(node.public) if name is None else name
+    return seal_key(node.public, campaign, name, serial, u, secret_of(serial), fixed_entropy(entropy))
+
+
+def _book(cases: Collection, name: str, data: bytes, reason: str | None = None, campaign: str = "@campaign") -> None:
+    case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "key_book", "campaign": campaign}
+    case["data"] = cases.keep(name, data)
+    if reason is not None:
+        case["reason"] = reason
+    else:
+        payload = read_envelope(data, "keys").payload
+        body = canonical.unpack(payload)
+        parties = {node: [one[0], one[1], sha256(one[2]).hexdigest()] for node, one in body["parties"].items()}
+        case["expect"] = {"version": body["version"], "list": body["list"], "parties": parties}
+        case["expect"]["identity"] = sha256(payload).hexdigest()
+    cases.cases.append(case)
+
+
+def _books(cases: Collection) -> None:
+    _book(cases, "book", GOOD)
+    _book(cases, "book_of_two", book_of(CAMPAIGN, NODE_KEYS[:2]))
+    _book(cases, "last_version", signed(version=(1 << 32) - 1, list=(1 << 32) - 1))
+    _book(cases, "as_many_as_the_campaign_allows", book_of(FEW, NODE_KEYS[:4]), campaign="@campaign of four")
+    _book(cases, "least_u", with_entry([1, 2, box(u=2)]))
+    # A serial number of five bytes makes the box four bytes longer.
+    largest = (1 << 32) - 1
+    sealed = seal_key(NODE_KEYS[0].public, CAMPAIGN.id, bytes.fromhex(FIRST), largest, 3, 0, fixed_entropy(9))
+    _book(cases, "largest_serial", with_entry([largest, 3, sealed]))
+    _book(cases, "serial_0", with_entry([0, 3, box(serial=0)]))
+    _book(cases, "a_box_that_nobody_can_open", with_entry([1, 3, flipped(ENTRIES[FIRST][2], 40)]))
+
+
+def _bad_books(cases: Collection) -> None:
+    entry = ENTRIES[FIRST]
+    for name, fields in {
+        "unknown_key": {"zz": 1},
+        "campaign_of_31_bytes": {"campaign": bytes(31)},
+        "version_0": {"version": 0},
+        "version_of_2_to_the_32": {"version": 1 << 32},
+        "version_is_true": {"version": True},
+        "list_0": {"list": 0},
+        "list_is_text": {"list": "1"},
+        "parties_are_an_array": {"parties": [*ENTRIES.values()]},
+    }.items():
+        _book(cases, name, signed(**fields), "malformed")
+    for missing in BODY:
+        _book(cases, f"without_{missing}", signed(**{missing: ...}), "malformed")
+    invalid = "invalid_keys"
+    _book(cases, "nobody", signed(parties={}), invalid)
+    _book(cases, "one_party", signed(parties={FIRST: [1, 1, box(u=1)]}), invalid)
+    _book(cases, "five_parties_of_four", book_of_five(), invalid, campaign="@campaign of four")
+    for name, raw in {
+        "id_of_14_digits": with_entry(entry, FIRST[:-2]),
+        "id_of_18_digits": with_entry(entry, FIRST + "00"),
+        "id_in_capitals": with_entry([9, 4, box(serial=9, u=4)], "ABCDEF0123456789"),
+        "id_is_no_number": with_entry([9, 4, box(serial=9, u=4)], "x" * 16),
+        "entry_is_a_map": with_entry({"serial": 1, "u": 3, "sealed": entry[2]}),
+        "entry_of_two": with_entry(entry[:2]),
+        "entry_of_four": with_entry([*entry, 0]),
+        "serial_negative": with_entry([-1, 3, entry[2]]),
+        "serial_of_2_to_the_32": with_entry([1 << 32, 3, entry[2]]),
+        "serial_is_true": with_entry([True, 3, entry[2]]),
+        "serial_twice": with_entry([2, 3, box(serial=2)]),
+        "u_0": with_entry([1, 0, entry[2]]),
+        "u_of_half": with_entry([1, 1, box(u=1)]),
+        "u_above_all": with_entry([1, 4, box(u=4)]),
+        "u_is_text": with_entry([1, "3", entry[2]]),
+        "box_is_text": with_entry([1, 3, "x" * len(entry[2])]),
+        "box_is_empty": with_entry([1, 3, b""]),
+        "box_a_byte_short": with_entry([1, 3, entry[2][:-1]]),
+        "box_a_byte_long": with_entry([1, 3, entry[2] + b"\0"]),
+        "box_of_another_serial_s_length": with_entry([1, 3, box(serial=200)]),
+    }.items():
+        _book(cases, name, raw, invalid)
+    _book(cases, "of_another_campaign", book_of(FEW, PARTIES), "unrecognized_campaign")
+    _book(cases, "another_spec", signed(spec="1.1"), "unsupported_version")
+    payload = canonical.pack(BODY)
+    for name, other in {
+        "payload_is_empty": b"",
+        "payload_is_an_array": b"\x90",
+        "payload_with_a_byte_after_it": payload + b"\0",
+        "payload_cut": payload[:-1],
+        "keys_in_another_order": wild(dict(reversed(BODY.items()))),
+        "a_party_twice": wild({**BODY, "parties": wild((*ENTRIES.items(), (FIRST, entry)))}),
+        "u_in_a_longer_form": payload.replace(b"\x01\x03\xc5", b"\x01\xcc\x03\xc5"),
+    }.items():
+        _book(cases, name, signed_by(BOOKS, other, DEALER), "malformed")
+    _signatures(cases, payload)
+
+
+def book_of_five() -> bytes:
+    """A book of five parties of the campaign that allows four, which no dealer's code signs."""
+    ids = {keyid(one.public): (one, serial) for serial, one in enumerate(NODE_KEYS, 1)}
+    parties = {
+        node.hex(): [serial, 5, box(one, campaign=FEW.id, serial=serial, u=5)] for node, (one, serial) in ids.items()
+    }
+    return signed(campaign=FEW.id, parties=parties)
+
+
+def _signatures(cases: Collection, payload: bytes) -> None:
+    pair = keyid(DEALER.public), DEALER.sign(pae(BOOKS, payload))
+    second = keyid(key(99).public), key(99).sign(pae(BOOKS, payload))
+    found = read_envelope(GOOD, "keys")
+    for name, pairs in {
+        "two_signatures": (pair, second),
+        "one_signature_twice": (pair, pair),
+        "signed_by_a_stranger": (second,),
+        "no_key_id_of_the_dealer": ((second[0], pair[1]),),
+    }.items():
+        _book(cases, name, write_envelope(found._replace(signatures=pairs)), "malformed")
+    forged = write_envelope(found._replace(signatures=((pair[0], second[1]),)))
+    _book(cases, "forged", forged, "bad_signature")
+    _book(cases, "signature_changed", flipped(GOOD, len(GOOD) - 1), "bad_signature")
+    _book(cases, "payload_changed", flipped(GOOD, GOOD.index(b"\x01\x03\xc5") + 1), "bad_signature")
+    broken = write_envelope(found._replace(payload=b"\xc1"))
+    _book(cases, "not_parsed_before_its_signature", broken, "bad_signature")
+    typed = keyid(DEALER.public), DEALER.sign(pae(RELEASES, payload))
+    _book(cases, "signed_as_a_release", write_envelope(found._replace(signatures=(typed,))), "bad_signature")
+    _book(cases, "payload_type_of_a_release", signed_by(RELEASES, payload, DEALER), "wrong_role")
+    _book(cases, "empty_file", b"", "malformed")
+    _book(cases, "file_cut", GOOD[:-1], "malformed")
+    clear = PUBLISHER.sign("campaign", canonical.pack(_clear()))
+    _book(cases, "of_a_campaign_in_the_clear", GOOD, "campaign_not_masked", cases.keep("clear", clear))
+
+
+def _clear() -> dict[str, Any]:
+    body = canonical.unpack(masked_payload(PUBLISHER))
+    return {name: body[name] for name in body if name != "masked"} | {"crit": ["nodes"]}
+
+
+def _successors(cases: Collection) -> None:
+    for name, before, data, outcome in (
+        ("later_book", GOOD, signed(version=2), {"expect": 2}),
+        ("much_later_book", GOOD, signed(version=9, list=7), {"expect": 9}),
+        ("same_book", GOOD, GOOD, {"expect": 1}),
+        ("earlier_book", signed(version=2), GOOD, {"reason": "rollback"}),
+        ("another_book_of_one_version", GOOD, signed(list=2), {"reason": "equivocation"}),
+        ("another_box_of_one_version", GOOD, with_entry([1, 3, box(entropy=7)]), {"reason": "equivocation"}),
+    ):
+        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "key_books", "campaign": "@campaign"}
+        case |= {"before": cases.keep(f"{name}.before", before), "data": cases.keep(f"{name}.book", data)}
+        cases.cases.append(case | outcome)
+
+
+def _sealed(cases: Collection) -> None:
+    """Lengths by hand: 48 of the box, 1 + 21 + 34 + 10 + 531 of array, tag, ids and secret, and the two numbers."""
+    public = NODE_KEYS[0].public
+    for name, serial, u, secret, length in (
+        ("box_of_small_numbers", 1, 2, secret_of(1), 647),
+        ("box_of_the_secret_0", 127, 127, 0, 647),
+        ("box_of_large_numbers", (1 << 32) - 1, 65536, (1 << 4224) - 1, 655),
+    ):
+        sealed = seal_key(public, CAMPAIGN.id, bytes.fromhex(FIRST), serial, u, secret, fixed_entropy(3))
+        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "sealed_key", "public": public.hex()}
+        case |= {"campaign_id": CAMPAIGN.id.hex(), "node": FIRST, "serial": serial, "u": u, "secret": f"{secret:x}"}
+        expect = {"bytes": length, "sha256": sha256(sealed).hexdigest()}
+        cases.cases.append(case | {"entropy": 3, "expect": expect})
+    for name, changes, reason in (
+        ("secret_of_4225_bits", {"secret": f"{1 << 4224:x}"}, "masked_key_invalid"),
+        ("secret_negative", {"secret": "-1"}, "masked_key_invalid"),
+        ("box_to_no_point_of_the_curve", {"public": "02" + "00" * 31}, "key_invalid"),
+        ("box_to_a_point_of_small_order", {"public": "01" + "00" * 31}, "key_invalid"),
+        ("box_to_31_bytes", {"public": "ab" * 31}, "key_invalid"),
+    ):
+        case = {"name": name, "spec": "formats 6", "kind": "sealed_key", "public": public.hex()}
+        case |= {"campaign_id": CAMPAIGN.id.hex(), "node": FIRST, "serial": 1, "u": 2, "secret": "5", "entropy": 3}
+        cases.cases.append(case | changes | {"reason": reason})
+
+
+def _opened(cases: Collection) -> None:
+    second = NODE_KEYS[1]
+    other = canonical.pack([TAG, CAMPAIGN.id, bytes.fromhex(FIRST), 1, 3, bytes(528)])
+    assert len(ENTRIES[FIRST][2]) == len(other) + 48
+    for name, data, node, reason in (
+        ("opened", GOOD, NODE_KEYS[0], None),
+        ("opened_by_another_party", GOOD, second, None),
+        ("not_in_the_book", GOOD, NODE_KEYS[3], "node_without_key"),
+        ("box_changed", with_entry([1, 3, flipped(ENTRIES[FIRST][2], 40)]), NODE_KEYS[0], "invalid_keys"),
+        (
+            "box_of_another_party",
+            with_entry([1, 3, ENTRIES[keyid(second.public).hex()][2]]),
+            NODE_KEYS[0],
+            "invalid_keys",
+        ),
+        ("box_for_another_campaign", with_entry([1, 3, box(campaign=FEW.id)]), NODE_KEYS[0], "invalid_keys"),
+        ("box_for_another_node", with_entry([1, 3, box(name=bytes(8))]), NODE_KEYS[0], "invalid_keys"),
+        ("box_with_another_serial", with_entry([1, 3, box(serial=4)]), NODE_KEYS[0], "invalid_keys"),
+        ("box_with_another_u", with_entry([1, 3, box(u=2)]), NODE_KEYS[0], "invalid_keys"),
+    ):
+        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "opened_key", "campaign": "@campaign"}
+        case |= {"data": cases.keep(f"{name}.hsk", data), "seed": node.seed.hex()}
+        serial = 1 + NODE_KEYS.index(node)
+        expect = {"expect": {"serial": serial, "u": 3, "secret": f"{secret_of(serial):x}"}}
+        cases.cases.append(case | (expect if reason is None else {"reason": reason}))
+
+
+def request(**changes: Any) -> bytes:
+    """A request for the first two of the parties with some values replaced."""
+    values = {"tag": "hearsay masked request 1", "campaign": CAMPAIGN.id, "period": PERIOD, "version": 1}
+    return canonical.pack(list(({**values, "parties": b"".join(IDS[:2])} | changes).values()))
+
+
+def _requests(cases: Collection) -> None:
+    a, b = IDS[:2]
+    for name, data, ids, period, version in (
+        ("request", request(), [a, b], PERIOD, 1),
+        ("request_of_one", request(parties=a), [a], PERIOD, 1),
+        (
+            "request_of_the_last",
+            request(period=(1 << 32) - 1, version=(1 << 32) - 1),
+            [a, b],
+            (1 << 32) - 1,
+            (1 << 32) - 1,
+        ),
+    ):
+        expect = {"campaign": CAMPAIGN.id.hex(), "period": period, "version": version}
+        expect["parties"] = [one.hex() for one in ids]
+        case: dict[str, Any] = {"name": name, "spec": "formats 6", "kind": "masked_request"}
+        cases.cases.append(case | {"data": data.hex(), "expect": expect})
+    many = b"".join(number.to_bytes(8, "big") for number in range(65537))
+    good = request()
+    for name, data in {
+        "request_with_another_tag": request(tag="hearsay masked request 2"),
+        "request_without_parties": request(parties=b""),
+        "request_out_of_order": request(parties=b + a),
+        "request_of_one_twice": request(parties=a + a + b),
+        "request_of_half_an_id": request(parties=a + b[:4]),
+        "request_with_ids_as_an_array": request(parties=[a, b]),
+        "request_of_campaign_of_31_bytes": request(campaign=bytes(31)),
+        "request_of_period_negative": request(period=-1),
+        "request_of_period_2_to_the_32": request(period=1 << 32),
+        "request_of_version_0": request(version=0),
+        "request_of_version_true": request(version=True),
+        "request_with_one_value_more": request(more=0),
+        "request_with_one_value_less": canonical.pack(canonical.unpack(good)[:4]),
+        "request_with_a_byte_after_it": good + b"\0",
+        "request_cut": good[:-1],
+        "request_is_a_map": canonical.pack({"period": 1}),
+        "request_is_empty": b"",
+    }.items():
+        case = {"name": name, "spec": "formats 6", "kind": "masked_request", "data": data.hex()}
+        cases.cases.append(case | {"reason": "malformed"})
+    assert len(request(parties=many)) < 1 << 20
+
+
+def released(signer: SigningKey = DEALER, **changes: Any) -> bytes:
+    """A release that answers :func:`request`, with some fields replaced; a field of ``...`` is left out."""
+    body = {
+        "campaign": CAMPAIGN.id,
+        "elements": any_ciphertexts(CAMPAIGN)[0].to_bytes(512, "big"),
+        "parties": b"".join(IDS[:2]),
+        "period": PERIOD,
+        "spec": "1.0",
+        "version": 1,
+        **changes,
+    }
+    return signed_by(RELEASES, canonical.pack({name: body[name] for name in body if body[name] is not ...}), signer)
+
+
+def _release(cases: Collection, name: str, data: bytes, reason: str | None = None, asked: bytes | None = None) -> None:
+    case: dict[str, Any] = {"name": f"release_{name}", "spec": "formats 6", "kind": "masked_release"}
+    case |= {
+        "campaign": "@campaign",
+        "request": (asked or request()).hex(),
+        "data": cases.keep(f"release_{name}", data),
+    }
+    if reason is None:
+        payload = read_envelope(data, "release").payload
+        found = int.from_bytes(canonical.unpack(payload)["elements"], "big")
+        cases.cases.append(case | {"expect": {"elements": [f"{found:x}"], "identity": sha256(payload).hexdigest()}})
+    else:
+        cases.cases.append(case | {"reason": reason})
+
+
+def _releases(cases: Collection) -> None:
+    _release(cases, "of_two", released())
+    _release(cases, "of_one", released(parties=IDS[0]), asked=request(parties=IDS[0]))
+    _release(cases, "of_the_largest_element", released(elements=(SQUARE - 1).to_bytes(512, "big")))
+    for name, changes in {
+        "with_an_unknown_key": {"zz": 1},
+        "of_a_campaign_of_31_bytes": {"campaign": bytes(31)},
+        "of_period_2_to_the_32": {"period": 1 << 32},
+        "of_version_0": {"version": 0},
+        "of_nobody": {"parties": b""},
+        "out_of_order": {"parties": IDS[1] + IDS[0]},
+        "of_one_twice": {"parties": IDS[0] * 2},
+        "of_half_an_id": {"parties": IDS[0][:4]},
+        "parties_are_an_array": {"parties": IDS[:2]},
+        "without_elements": {"elements": b""},
+        "element_of_511_bytes": {"elements": bytes(511)},
+    }.items():
+        _release(cases, name, released(**changes), "malformed")
+    for missing in ("campaign", "elements", "parties", "period", "spec", "version"):
+        _release(cases, f"without_the_key_{missing}", released(**{missing: ...}), "malformed")
+    for name, number in {
+        "element_0": 0,
+        "element_n": MODULUS,
+        "element_p": P,
+        "element_n_squared": SQUARE,
+    }.items():
+        _release(cases, name, released(elements=number.to_bytes(512, "big")), "invalid_release")
+    _release(
+        cases, "one_element_too_many", released(elements=bytes(511) + b"\2" + bytes(511) + b"\2"), "invalid_release"
+    )
+    many = b"".join(number.to_bytes(8, "big") for number in range(101))
+    _release(cases, "of_more_than_most_parties", released(parties=many), "invalid_release")
+    _release(cases, "of_another_campaign", released(campaign=FEW.id), "unrecognized_campaign")
+    _release(cases, "of_another_spec", released(spec="2.0"), "unsupported_version")
+    _release(cases, "signed_by_a_stranger", released(key(99)), "malformed")
+    _release(cases, "changed", flipped(released(), len(released()) - 1), "bad_signature")
+    _release(cases, "is_a_book", GOOD, "wrong_role")
+    _release(cases, "is_a_summary", summary_of(node_campaign()), "wrong_role")
+    mismatch = "release_mismatch"
+    _release(cases, "of_another_period", released(period=PERIOD + 1), mismatch)
+    _release(cases, "of_another_version", released(version=2), mismatch)
+    _release(cases, "of_one_party_more", released(parties=b"".join(IDS)), mismatch)
+    _release(cases, "of_one_party_less", released(parties=IDS[0]), mismatch)
+    _release(cases, "of_other_parties", released(parties=IDS[0] + IDS[2]), mismatch)
+    _release(cases, "asked_of_another_campaign", released(), mismatch, asked=request(campaign=FEW.id))
