@@ -36,7 +36,7 @@ NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
 """Families with a normal distribution per number and class. The truncated one has the same parameters."""
 SHRINKS = "posterior"
 """Post-processing that shrinks means and variances by their noise."""
-OF_SUMS = {"printed": printed_normal, "floored": floored_normal}
+OF_SUMS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
 """Post-processings with means and variances of their own. The rest use the clipped moments alone."""
 _UNIFORM_VARIANCE = 1 / 3
 """Variance of the uniform distribution on [−1, 1], for a number without answers."""

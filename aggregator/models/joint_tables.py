@@ -30,7 +30,7 @@ class Tables(NamedTuple):
     Attributes:
         prior: shape (k,) float64, P(class), sums to 1.
         likelihood: per feature, shape (values, k) float64, P(value | class); columns sum to 1, except with the
-            post-processing ``printed``.
+            post-processings ``printed`` and ``halves``.
     """
 
     prior: Floats

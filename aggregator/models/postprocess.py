@@ -5,7 +5,7 @@ are in reports and have variances; they may be negative, and their sum may diffe
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
-own (:mod:`aggregator.models.posterior.tables`), ``printed`` and ``floored`` have
+own (:mod:`aggregator.models.posterior.tables`), ``printed``, ``halves`` and ``floored`` have
 :mod:`aggregator.models.noisy_sums`.
 """
 
@@ -26,7 +26,7 @@ from aggregator.models.joint_tables import (
     simplex_table,
 )
 from aggregator.models.noisy_sums.floored import floored_tables
-from aggregator.models.noisy_sums.printed import printed_tables
+from aggregator.models.noisy_sums.printed import halves_tables, printed_tables
 from aggregator.models.posterior.tables import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
@@ -110,9 +110,10 @@ POSTPROCESSES: Mapping[str, Postprocess] = {
     "add-one": add_one,
     "printed": printed_tables,
     "floored": floored_tables,
+    "halves": halves_tables,
 }
 
-NEED_CLASS_QUESTION = frozenset({"paper", "add-one", "printed"})
+NEED_CLASS_QUESTION = frozenset({"paper", "add-one", "printed", "halves"})
 """Post-processings that use only the question about the class alone for the shares of the classes."""
 
 DEFAULT = "posterior"

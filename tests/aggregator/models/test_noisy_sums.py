@@ -1,4 +1,4 @@
-"""The post-processings ``printed`` and ``floored``: tables computed by hand, and any noisy sums at all."""
+"""The post-processings ``printed``, ``halves`` and ``floored``: tables computed by hand, and any noisy sums at all."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ from protocol.features import Categorical, Numeric
 from protocol.questions import CLASS, MOMENT, ONE_PER_CLASS, PRESENT, SQUARE, discrete_subjects, gaussian_subjects
 from protocol.schema import Label, build_schema
 
-NAMES = ("printed", "floored")
+NAMES = ("printed", "halves", "floored")
 LABEL = Label("y", ["n", "p"])
 MIXED = build_schema(
     LABEL, [Categorical("c", ["r", "g", "b"], substitute=0), Numeric("x", "-1", "1", [0], substitute=0)]
@@ -65,6 +65,15 @@ def test_printed_counts_a_class_of_negative_size_as_one_record():
     assert np.exp(found.terms[0])[:, 1] == pytest.approx([1, 1, 1])  # three records of a class of one
     assert found.terms[1].mean[1] == pytest.approx(-8)
     assert found.terms[1].variance[1] == pytest.approx(1e-4)  # 12 − 64 is below the fit's floor
+
+
+def test_halves_are_the_fractions_of_printed_with_half_a_record_in_every_cell():
+    noisy = statistics(MIXED, [[60, -4], [36, 10, -3, 0, 0.25, 22], [6, -8], [15, 12]], 2.0)
+    found = gaussian.fit(noisy, "halves")
+    assert np.exp(found.log_prior) == pytest.approx([60 / 61, 1 / 61])
+    np.testing.assert_allclose(np.exp(found.terms[0]), [[36 / 60, 10], [0.5 / 60, 0.5], [0.5 / 60, 22]])
+    of_printed = gaussian.fit(noisy, "printed").terms[1]
+    np.testing.assert_array_equal(found.terms[1], of_printed)
 
 
 def test_floored_without_noise_is_the_plain_fit():
