@@ -16,18 +16,23 @@ from simulation.experiment import ENGINES
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
-LOCAL, CENTRAL, FEDERATED = "local", "central", "federated"
-TRUSTS = (LOCAL, CENTRAL, FEDERATED)
-LOCAL_ONLY = ("answers", "approach", "theta", "class_question", "devices", "evaluate", "asking")
-CENTRAL_ONLY = ("delta", "adjacency", "division", "noise", "trim")
-FEDERATED_ONLY = ("nodes", "sensitivity", "robust")
+LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL = "local", "central", "federated", "distributed", "vertical"
+TRUSTS = (LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL)
+_MADE = ("engine", "family", "postprocess", "reduce", "reduce_fit", "ridge")
+_OWN = {
+    LOCAL: ("mechanism", "answers", "approach", "theta", "class_question", "devices", "evaluate", "asking", *_MADE),
+    CENTRAL: ("mechanism", "delta", "adjacency", "division", "noise", "trim", *_MADE[1:]),
+    FEDERATED: ("nodes", "sensitivity", "robust", *_MADE),
+    DISTRIBUTED: ("nodes", "noise", "delta", "honest_share", "colluding_share", "unit", *_MADE),
+    VERTICAL: ("nodes", "engine", "reduce_fit"),
+}
+"""Kind of trust → the settings that go with it, of those that do not go with every kind."""
 ALIEN = {
-    LOCAL: (*CENTRAL_ONLY, *FEDERATED_ONLY),
-    CENTRAL: (*LOCAL_ONLY, "engine", *FEDERATED_ONLY),
-    FEDERATED: (*LOCAL_ONLY, "mechanism", *CENTRAL_ONLY),
+    trust: tuple(name for name in dict.fromkeys(name for names in _OWN.values() for name in names) if name not in own)
+    for trust, own in _OWN.items()
 }
 """Kind of trust → the settings that do not go with it."""
-POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: DEFAULT, FEDERATED: OF_NODES}
+POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: DEFAULT, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
 """Kind of trust → post-processing if none is named."""
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
@@ -48,6 +53,7 @@ _KINDS = (
     ("reduce", str, "a text: none, pca:K or dca:K"),
     ("sensitivity", str, "a text: global or smooth"),
     ("robust", str | None, "a text: trimmed-mean:SHARE, median or krum:LIARS"),
+    ("unit", str, "a text: record or party"),
     ("drop", tuple | list, "a tuple or list of column names"),
     ("evaluate", bool, "True or False"),
 )
@@ -85,18 +91,24 @@ class Settings(NamedTuple):
         evaluate: whether the devices of the test people also evaluate the model privately.
         asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
         trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`);
-            ``federated``: nodes with many records send noisy sums (:mod:`simulation.federation`). :data:`ALIEN` lists
-            the settings that do not go with each of them. Those of :data:`CENTRAL_ONLY` and :data:`FEDERATED_ONLY`
-            follow here.
-        delta: δ of a curator's fit, as text or number.
+            ``federated``: nodes with many records send noisy sums (:mod:`simulation.federation`); ``distributed``: only
+            the total of the nodes can be decrypted; ``vertical``: nodes hold different features of the same records
+            (:mod:`simulation.masked`). :data:`ALIEN` lists the settings that do not go with each of them. Local trust
+            has none of the settings that follow.
+        delta: δ of a curator's fit, or of ``diluted`` noise of a whole masked total, as text or number.
         adjacency: which records are neighbours; None for ``change``, or what the method covers.
         division: how ε is divided; None for the default of :class:`aggregator.central.terms.FitTerms`.
-        noise: kind of noise; None for the method's first.
+        noise: a curator's kind of noise, None for the method's first; or that of parties of a masked total,
+            ``divided`` or ``diluted``, None for ``divided``.
         trim: share that trimmed means leave out at either end; None for the default.
-        nodes: number of nodes, to which the learning part is dealt at random, in equal shares.
+        nodes: number of nodes, to which the learning part is dealt at random, in equal shares; with vertical trust the
+            features are.
         sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
         robust: rule in place of plain addition, as :func:`aggregator.nodes.robust.parse_rule` reads it; None for
             addition.
+        honest_share: γ, the share of parties whose noise must suffice, as text or number.
+        colluding_share: κ, the share of parties that may reveal its noise to the aggregator, as text or number.
+        unit: what the noise of a masked total hides: one ``record``, or all records of a ``party``.
     """
 
     epsilon: str | float
@@ -130,6 +142,9 @@ class Settings(NamedTuple):
     nodes: int | None = None
     sensitivity: str = "global"
     robust: str | None = None
+    honest_share: str | float = "1"
+    colluding_share: str | float = "0"
+    unit: str = "record"
 
 
 def checked(settings: Settings) -> Settings:

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
     from simulation.design import Design
-    from simulation.running import Randomness, RunTrial
+    from simulation.running import Prepared, Randomness, RunTrial
     from simulation.settings import Settings
     from simulation.splits import Division, Split
+
+    Sign = Callable[[Workspace, Schema, Settings, int, int, int], bytes]
+    Gather = Callable[[Workspace, bytes, Campaign, pd.DataFrame, Settings, Randomness], Statistics]
 
 
 class PreparedFederation(NamedTuple):
@@ -70,18 +73,8 @@ class PreparedFederation(NamedTuple):
         Raises:
             InputError, PolicyError: the records can not be divided, or no model can be made.
         """
-        campaigns: list[Campaign] = []
-
-        def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
-            def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
-                raw = _campaign_bytes(workspace, schema, self.settings, len(people), number, randomness.now)
-                campaigns.append(parse_campaign(read_envelope(raw, "campaign").payload))
-                return _trial(workspace, raw, campaigns[-1], split._replace(people=people), self.settings, randomness)
-
-            return trial
-
-        trials = run_prepared(self, trial_in, split_seed, progress)
-        return self._summary(trials, campaigns[0]), trials
+        trials, campaign = run_campaigns(self, _campaign_bytes, _gather, split_seed, progress)
+        return self._summary(trials, campaign), trials
 
     def _summary(self, trials: list[Trial], campaign: Campaign) -> dict[str, Any]:
         """Means of the accuracies, ε of one summary, and the settings.
@@ -89,37 +82,76 @@ class PreparedFederation(NamedTuple):
         ``epsilon_total`` is for neighbours by ``adjacency``. ``epsilon_change`` is for a changed record; with smooth
         sensitivity its label stays.
         """
-        settings = self.settings
-        assert settings.nodes is not None
         assert campaign.nodes is not None
-        rejected: dict[str, int] = {}
-        for trial in trials:
-            for reason, count in trial.rejected.items():
-                rejected[reason] = rejected.get(reason, 0) + count
         is_global = campaign.nodes.sensitivity == GLOBAL
         changed = CHANGE if is_global else CHANGE_FEATURES
-        records = trials[0].devices
         return {
             "trust": "federated",
-            **accuracies(trials, settings.repeats),
+            **accuracies(trials, self.settings.repeats),
             "epsilon_total": campaign.epsilon_micro / MICRO,
             "adjacency": ADD_REMOVE if is_global else CHANGE_FEATURES,
             "epsilon_change": cost_micro(campaign, changed) / MICRO,
             "queries": len(released_vectors(campaign)),
-            "nodes": settings.nodes,
-            "node_records": [records // settings.nodes, -(-records // settings.nodes)],
             "sensitivity": campaign.nodes.sensitivity,
-            "robust": settings.robust,
-            "postprocess": settings.postprocess,
-            "family": campaign.fit.family,
-            "engine": settings.engine,
-            "records": records,
-            "test_records": trials[0].test_records,
-            "repeats": settings.repeats,
-            "trials": len(trials),
+            "robust": self.settings.robust,
+            **nodes_of(self.settings, trials, campaign),
             "summaries": sum(trial.reports for trial in trials),
-            "rejected": rejected,
         }
+
+
+def run_campaigns(
+    prepared: Prepared,
+    sign: Sign,
+    gather: Gather,
+    split_seed: int | None,
+    progress: Callable[[int, int], None] | None,
+) -> tuple[list[Trial], Campaign]:
+    """Run all trials of nodes, each with a campaign of its own. Returns the trials and the first campaign.
+
+    Args:
+        prepared: the simulation.
+        sign: signs the campaign of one trial.
+        gather: statistics of what the nodes of one trial send.
+        split_seed: seed of the choice of test people and pilots, if the settings have no seed.
+        progress: called with (repetitions done, repetitions).
+    """
+    campaigns: list[Campaign] = []
+
+    def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
+        def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
+            raw = sign(workspace, schema, prepared.settings, len(people), number, randomness.now)
+            campaigns.append(parse_campaign(read_envelope(raw, "campaign").payload))
+            found = gather(workspace, raw, campaigns[-1], people, prepared.settings, randomness)
+            return _trial(
+                workspace, raw, campaigns[-1], split._replace(people=people), found, prepared.settings, randomness
+            )
+
+        return trial
+
+    trials = run_prepared(prepared, trial_in, split_seed, progress)
+    return trials, campaigns[0]
+
+
+def nodes_of(settings: Settings, trials: list[Trial], campaign: Campaign) -> dict[str, Any]:
+    """The entries of a summary about nodes, model and number of records."""
+    assert settings.nodes is not None
+    rejected: dict[str, int] = {}
+    for trial in trials:
+        for reason, count in trial.rejected.items():
+            rejected[reason] = rejected.get(reason, 0) + count
+    records = trials[0].devices
+    return {
+        "nodes": settings.nodes,
+        "node_records": [records // settings.nodes, -(-records // settings.nodes)],
+        "postprocess": settings.postprocess,
+        "family": campaign.fit.family,
+        "engine": settings.engine,
+        "records": records,
+        "test_records": trials[0].test_records,
+        "repeats": settings.repeats,
+        "trials": len(trials),
+        "rejected": rejected,
+    }
 
 
 def check_federation(settings: Settings, design: Design) -> None:
@@ -171,16 +203,15 @@ def _trial(
     campaign_bytes: bytes,
     campaign: Campaign,
     split: Split,
+    found: Statistics,
     settings: Settings,
     randomness: Randomness,
 ) -> Trial:
-    """Deal the learning part to nodes, make the model of their sums, and let a device classify the test part.
+    """Make the model of the nodes' sums, and let a device classify the test part.
 
     Raises:
         InputError: ``no_labels``: no test record has a known label; or no model can be made.
-        PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
     """
-    found = _gather(workspace, campaign_bytes, campaign, split.people, settings, randomness)
     now = randomness.now
     raw = publish_model(workspace, found, campaign_bytes, now, postprocess=settings.postprocess, foretell=None)
     with Device.open(None, trust=workspace.root_bytes, clock=lambda: now, entropy=randomness.entropy) as device:
@@ -204,7 +235,11 @@ def _gather(
     settings: Settings,
     randomness: Randomness,
 ) -> Statistics:
-    """Statistics of the nodes' noisy sums, by the engine of the settings."""
+    """Deal the learning part to nodes. Returns statistics of their noisy sums, by the engine of the settings.
+
+    Raises:
+        PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
+    """
     assert settings.nodes is not None
     rule = None if settings.robust is None else parse_rule(settings.robust)
     owners = vector.deal(len(people), settings.nodes, randomness.noise)

@@ -1,0 +1,235 @@
+"""Simulations of ``vertical`` trust: parties hold different features of the same records, and know all labels.
+
+The features are divided among N parties at random, in equal shares. Every party counts its features' values by class
+and adds discrete Laplace noise once; the class counts get noise once, too. Every count has ε_q = ⌊ε/(F + 1)⌋, so adding
+or removing a record costs ε for F features. For a record to classify the aggregator opens a product per class and
+compares the classes (:mod:`aggregator.masked.vertical`).
+
+The engine ``device`` runs the parties' code with real ciphertexts, each distinct record once; ``vector`` multiplies the
+same numbers by numpy. Equal tables give equal predictions.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.masked.vertical import class_weights
+from aggregator.models.baselines import fit_majority, fit_plain
+from aggregator.models.encoding import MISSING, label_codes, observe, recognise
+from protocol.epsilon import MICRO, micro_epsilon
+from protocol.errors import InputError
+from protocol.questions import discrete_subjects
+from protocol.sums.adjacency import ADD_REMOVE
+from simulation.experiment import Trial
+from simulation.federation.vector import discrete_laplace, exact_sums
+from simulation.masked import product_parties
+from simulation.running import accuracies, run_prepared
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
+    from simulation.design import Design
+    from simulation.running import Randomness, RunTrial
+    from simulation.settings import Settings
+    from simulation.splits import Division, Split
+
+    Integers = NDArray[np.int64]
+
+SLOW_QUERIES = 200
+"""Above this number of test records the engine ``device`` is announced as slow."""
+POWERS_PER_SECOND = 25
+"""About how many powers of 2048 bits a processor computes per second without gmpy2."""
+
+
+class Tables(NamedTuple):
+    """Noisy counts of a trial, after negative ones became 0 and none is above its public bound.
+
+    Attributes:
+        counts: shape (k,) int64, records per class; may be negative.
+        tables: per feature, shape (values, k) int64, records per value and class.
+    """
+
+    counts: Integers
+    tables: tuple[Integers, ...]
+
+
+class PreparedVertical(NamedTuple):
+    """A simulation of vertical trust that is ready to run.
+
+    Attributes:
+        settings: the settings, with a number of parties.
+        frame: the records, with the value types of the schema.
+        design: how to make the schema.
+        division: how to choose the test people.
+        notes, warnings: texts for the analyst, to be read before the results.
+    """
+
+    settings: Settings
+    frame: pd.DataFrame
+    design: Design
+    division: Division
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def run(
+        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[dict[str, Any], list[Trial]]:
+        """Run the simulation. Returns the summary and all trials. There is no model: every prediction needs all parties.
+
+        With equal seeds the test people and pilots are those of the other kinds of trust.
+
+        Args:
+            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
+                entropy of the operating system.
+            progress: called with (repetitions done, repetitions).
+
+        Raises:
+            InputError: the records can not be divided; ``no_labels``; ``product_overflow``, from the engine
+                ``device``: too many features for their products to fit.
+        """
+
+        def trial_in(_: Workspace, randomness: Randomness) -> RunTrial:
+            def trial(schema: Schema, split: Split, people: pd.DataFrame, _: int) -> Trial:
+                return _trial(schema, split._replace(people=people), self.settings, randomness)
+
+            return trial
+
+        trials = run_prepared(self, trial_in, split_seed, progress)
+        return self._summary(trials), trials
+
+    def _summary(self, trials: list[Trial]) -> dict[str, Any]:
+        """Means of the accuracies, the cost of all tables together, and the settings."""
+        settings, features = self.settings, len(self.design.template_schema().observed)
+        assert settings.nodes is not None
+        share = micro_epsilon(settings.epsilon) // (features + 1)
+        return {
+            "trust": "vertical",
+            **accuracies(trials, settings.repeats),
+            "epsilon_total": (features + 1) * share / MICRO,
+            "epsilon_per_count": share / MICRO,
+            "adjacency": ADD_REMOVE,
+            "epsilon_change": 2 * (features + 1) * share / MICRO,
+            "delta_total": 0.0,
+            "nodes": settings.nodes,
+            "node_features": [features // settings.nodes, -(-features // settings.nodes)],
+            "family": "discrete",
+            "engine": settings.engine,
+            "records": trials[0].devices,
+            "test_records": trials[0].test_records,
+            "products": sum(trial.reports for trial in trials),
+            "repeats": settings.repeats,
+            "trials": len(trials),
+        }
+
+
+def check_vertical(settings: Settings, design: Design, tests: int) -> tuple[str, ...]:
+    """Refuse settings that no vertical simulation can have. Returns warnings for the analyst.
+
+    Args:
+        settings: the settings.
+        design: how to make the schema.
+        tests: number of records to classify in a trial.
+
+    Raises:
+        InputError: ``setting_invalid``: no number of parties, a single party, or more parties than features;
+            ``epsilon_invalid``: ε is too small to be divided.
+    """
+    schema = design.template_schema()
+    features = len(schema.observed)
+    if settings.nodes is None:
+        raise InputError("setting_invalid", "vertical trust needs a number of parties (--nodes)")
+    if not 2 <= settings.nodes <= features:
+        raise InputError(
+            "setting_invalid", f"vertical trust has 2 to {features} parties, since each holds one of {features} features"
+        )
+    if micro_epsilon(settings.epsilon) <= features:
+        raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {features + 1} tables")
+    powers = tests * len(schema.label.classes) * settings.nodes
+    if settings.engine == "vector" or tests <= SLOW_QUERIES:
+        return ()
+    return (
+        f"the engine device encrypts {powers} numbers for {tests} test records in every trial, about "
+        f"{powers / POWERS_PER_SECOND:.0f} s without gmpy2; the engine vector gives the same predictions at once",
+    )
+
+
+def draw_tables(exact: Integers, schema: Schema, share: int, bound: int, rng: np.random.Generator) -> Tables:
+    """The class counts and the tables of all features with noise, in the public range.
+
+    Args:
+        exact: shape (M,) int64, the exact class counts and the cells of all features.
+        schema: features and label.
+        share: ε_q in millionths.
+        bound: largest count of a table.
+        rng: numpy's randomness.
+    """
+    noisy = exact + discrete_laplace(Fraction(share, MICRO), exact.shape, rng)
+    subjects, classes = discrete_subjects(schema), len(schema.label.classes)
+    ends = np.cumsum([subject.size for subject in subjects])
+    parts = np.split(noisy, ends[:-1])
+    return Tables(parts[0], tuple(np.clip(part, 0, bound).reshape(-1, classes) for part in parts[1:]))
+
+
+def predict(tables: Tables, codes: Integers) -> Integers:
+    """The predicted class of every record, shape (n,) int64, by exact integers.
+
+    Args:
+        tables: noisy counts.
+        codes: shape (n, features) int64, value codes, -1 for a missing value.
+    """
+    weights = class_weights(tables.counts.tolist(), [len(table) for table in tables.tables])
+    scores = np.tile(np.array(weights, object), (len(codes), 1))
+    for table, column in zip(tables.tables, codes.T, strict=True):
+        smoothed = table.astype(object) + 1
+        scores *= np.vstack([smoothed, smoothed.sum(axis=0)])[column]  # the code -1 is the last row: the sums
+    return np.argmax(scores, axis=1).astype(np.int64)
+
+
+def _trial(schema: Schema, split: Split, settings: Settings, randomness: Randomness) -> Trial:
+    """Count the learning part once with noise, and classify the test part by opened products.
+
+    Raises:
+        InputError: ``no_labels``: no test record has a known label.
+    """
+    people, labels = split.people, label_codes(split.test, schema.label)
+    known = labels != MISSING
+    if not known.any():
+        raise InputError("no_labels", "no test record has a known label")
+    codes = recognise(split.test, schema).codes[known]
+    queries, places = np.unique(codes, axis=0, return_inverse=True)
+    share = micro_epsilon(settings.epsilon) // (len(schema.observed) + 1)
+    bound = largest_count(len(people), share)
+    if settings.engine == "device":
+        found = product_parties.classify(schema, people, queries, settings.nodes or 0, share, bound, randomness)
+    else:
+        learned = label_codes(people, schema.label, substitute=True)
+        owners = np.zeros(len(people), np.int64)
+        exact = exact_sums(discrete_subjects(schema), observe(people, schema), learned, owners, 1)[0]
+        found = predict(draw_tables(exact, schema, share, bound, randomness.noise), queries)
+    return Trial(
+        accuracy=float((found[places.ravel()] == labels[known]).mean()),
+        accuracy_nonprivate=fit_plain(people, schema).accuracy(split.test),
+        accuracy_majority=fit_majority(people, schema).accuracy(split.test),
+        devices=len(people),
+        reports=len(queries) * len(schema.label.classes),
+        rejected={},
+        test_records=int(known.sum()),
+    )
+
+
+def largest_count(records: int, share: int) -> int:
+    """The public bound of a table's counts: the number of records and ⌈64/ε_q⌉, which noise rarely exceeds.
+
+    Args:
+        records: number of records of the learning part, which is public.
+        share: ε_q in millionths.
+    """
+    return records + -(-64 * MICRO // share)
