@@ -121,7 +121,7 @@ def fit_terms(settings: Settings, design: Design) -> FitTerms:
     terms = FitTerms(
         method.name,
         micro_epsilon(settings.epsilon),
-        parse_delta(str(settings.delta)),
+        parse_delta("0" if settings.delta is None else str(settings.delta)),
         settings.adjacency or (CHANGE if CHANGE in method.adjacencies else method.adjacencies[0]),
         noise=settings.noise or default_noise(method.name),
         family=settings.family or (GAUSSIAN if schema.numeric else DISCRETE),

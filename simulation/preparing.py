@@ -22,8 +22,19 @@ from simulation.asking import Asking
 from simulation.curator import PreparedFit, fit_terms
 from simulation.design import PILOT_SHARE, Design, parse_reduction
 from simulation.federation.trials import PreparedFederation, check_federation
+from simulation.masked.trials import PreparedTotals, check_totals
+from simulation.masked.vertical import PreparedVertical, check_vertical
 from simulation.running import SIMULATED_NOW, run_simulation, summarise
-from simulation.settings import DEFAULT_MECHANISM, DEFAULT_TEST_SHARE, FEDERATED, LEAST_PILOT, LOCAL, checked
+from simulation.settings import (
+    DEFAULT_MECHANISM,
+    DEFAULT_TEST_SHARE,
+    DISTRIBUTED,
+    FEDERATED,
+    LEAST_PILOT,
+    LOCAL,
+    VERTICAL,
+    checked,
+)
 from simulation.splits import Division
 
 if TYPE_CHECKING:
@@ -35,6 +46,9 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
     from simulation.experiment import Trial
     from simulation.settings import Settings
+
+OfRecords = PreparedFit | PreparedFederation | PreparedTotals | PreparedVertical
+"""A prepared simulation of a curator or of nodes."""
 
 
 class Prepared(NamedTuple):
@@ -102,7 +116,7 @@ def prepare(
     schema: Schema | None = None,
     ask: Ask | None = None,
     test: pd.DataFrame | None = None,
-) -> Prepared | PreparedFit | PreparedFederation:
+) -> Prepared | OfRecords:
     """Check settings and records, and prepare the simulation. No device or node answers yet, and no curator fits.
 
     Args:
@@ -157,7 +171,7 @@ def _of_records(
     division: Division,
     tested: pd.DataFrame | None,
     ask: Ask | None,
-) -> PreparedFit | PreparedFederation:
+) -> OfRecords:
     """Prepare a simulation of a curator or of nodes, who hold many records."""
     if ask:
         raise InputError(
@@ -168,6 +182,13 @@ def _of_records(
     if settings.trust == FEDERATED:
         check_federation(settings, design)
         return PreparedFederation(settings, frame, design, division, warnings=warnings)
+    if settings.trust == DISTRIBUTED:
+        slow = check_totals(settings, design, division.learners(len(frame)))
+        return PreparedTotals(settings, frame, design, division, warnings=(*warnings, *slow))
+    if settings.trust == VERTICAL:
+        tests = len(frame) - division.learners(len(frame)) if tested is None else len(tested)
+        slow = check_vertical(settings, design, tests)
+        return PreparedVertical(settings, frame, design, division, warnings=(*warnings, *slow))
     return PreparedFit(settings, frame, design, fit_terms(settings, design), division, warnings=warnings)
 
 

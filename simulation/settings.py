@@ -95,7 +95,8 @@ class Settings(NamedTuple):
             the total of the nodes can be decrypted; ``vertical``: nodes hold different features of the same records
             (:mod:`simulation.masked`). :data:`ALIEN` lists the settings that do not go with each of them. Local trust
             has none of the settings that follow.
-        delta: δ of a curator's fit, or of ``diluted`` noise of a whole masked total, as text or number.
+        delta: δ of a curator's fit, None for 0; or of a whole masked total with ``diluted`` noise, None for 1e-5. It
+            is text or a number. ``divided`` noise has δ = 0 and does not use this setting.
         adjacency: which records are neighbours; None for ``change``, or what the method covers.
         division: how ε is divided; None for the default of :class:`aggregator.central.terms.FitTerms`.
         noise: a curator's kind of noise, None for the method's first; or that of parties of a masked total,
@@ -134,7 +135,7 @@ class Settings(NamedTuple):
     evaluate: bool = False
     asking: str | None = None
     trust: str = LOCAL
-    delta: str | float = "0"
+    delta: str | float | None = None
     adjacency: str | None = None
     division: str | None = None
     noise: str | None = None

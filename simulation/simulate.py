@@ -13,33 +13,45 @@ from aggregator.central.methods.table import METHODS
 from aggregator.central.terms import DIVISIONS, FitTerms
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
-from aggregator.estimates.showing import as_range, as_share
 from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.schema_file import load_schema
 from aggregator.tables import read_table
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES
+from protocol.sums.adjacency import ADJACENCIES
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare
-from simulation.settings import ALIEN, CENTRAL, DEFAULT_TEST_SHARE, FEDERATED, LOCAL, POSTPROCESS, TRUSTS, Settings
+from simulation.settings import (
+    ALIEN,
+    CENTRAL,
+    DEFAULT_TEST_SHARE,
+    DISTRIBUTED,
+    FEDERATED,
+    LOCAL,
+    POSTPROCESS,
+    TRUSTS,
+    VERTICAL,
+    Settings,
+)
+from simulation.showing import accuracies_of, facts_of
 from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from simulation.curator import PreparedFit
     from simulation.experiment import Trial
-    from simulation.federation.trials import PreparedFederation
-    from simulation.preparing import Prepared
+    from simulation.preparing import OfRecords, Prepared
     from simulation.sweep import Point
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}
 """Option → name of its Python parameter, where the two differ."""
-_NO_INTERVAL = "not known"
+_OPTIONS = {"asking": "design", "class_question": "no-class-question", "ridge": "rho"}
+"""Setting → its option, where the two differ by more than ``_``."""
 _NOT_KEPT = {
     CENTRAL: "no budget counts the ε of a simulated fit; make a model to keep by hearsay budget and hearsay fit",
     FEDERATED: "no ledger counts the ε of a simulated node; make one to keep with hearsay-edge node summarise",
+    DISTRIBUTED: "no ledger counts the ε of a simulated party; make one to keep with hearsay-edge node encrypt",
+    VERTICAL: "there is no model: every prediction needs all parties",
 }
 """Kind of trust → why a simulated model is not kept."""
 
@@ -54,19 +66,37 @@ _NOT_KEPT = {
     default=LOCAL,
     show_default=True,
     help="local: devices answer with noise; central: a curator who sees the records fits them, as hearsay fit does; "
-    "federated: nodes with many records each send noisy sums.",
+    "federated: nodes with many records each send noisy sums; distributed: nodes encrypt them, and only their total "
+    "opens; vertical: nodes hold different features of the same records.",
 )
 @click.option(
     "--mechanism",
     help="A mechanism for values or numbers, or auto; default: direct, or auto if family is. "
     f"Central: {', '.join(METHODS)}; default: {DEFAULT_METHOD}.",
 )
-@click.option("--delta", default="0", show_default=True, help="Central: δ of the fit.")
+@click.option("--delta", help="Central: δ of the fit, default 0. Distributed: δ of diluted noise, default 1e-5.")
 @click.option("--adjacency", type=click.Choice(ADJACENCIES), help="Central: default change, or what the method covers.")
 @click.option("--division", type=click.Choice(DIVISIONS), help=f"Central: default {FitTerms('', 1).division}.")
-@click.option("--noise", help="Central: noise of a method with smooth sensitivity; default: its first.")
+@click.option(
+    "--noise",
+    help="Central: noise of a method with smooth sensitivity; default: its first. "
+    "Distributed: divided (δ = 0), the default, or diluted.",
+)
 @click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), help="Central: trimmed share; default 0.05.")
-@click.option("--nodes", type=click.IntRange(1), help="Federated: number of nodes, to which the records are dealt.")
+@click.option(
+    "--nodes",
+    type=click.IntRange(1),
+    help="Federated, distributed: number of nodes, to which the records are dealt; vertical: the features.",
+)
+@click.option(
+    "--honest-share", default="1", show_default=True, help="Distributed: γ, the share of nodes whose noise suffices."
+)
+@click.option(
+    "--colluding-share", default="0", show_default=True, help="Distributed: κ, the share that may betray its noise."
+)
+@click.option(
+    "--unit", default="record", show_default=True, help="Distributed: what is hidden: one record, or a node's (party)."
+)
 @click.option(
     "--sensitivity", default="global", show_default=True, help="Federated: noise for global or smooth sensitivity."
 )
@@ -163,13 +193,17 @@ def simulate(
 
     With --trust central a curator fits the learning part instead, at ε in all, and a device classifies the test part.
     With --trust federated the learning part is dealt to --nodes at random, and each node sends noisy sums at ε for
-    adding or removing one record.
+    adding or removing one record. With --trust distributed the nodes share the noise, and only their total opens.
+    With --trust vertical the nodes hold different features, and only products of their noisy counts open.
 
     \b
     Example:
       hearsay simulate mushroom.csv --label class --epsilon 1 --mechanism oue --repeats 5
       hearsay simulate adult.csv --label income --epsilon 0.5 --trust central --mechanism sums --folds 10
       hearsay simulate adult.csv --label income --epsilon 1 --trust federated --nodes 100 --engine vector
+      hearsay simulate adult.csv --label income --epsilon 0.1 --trust distributed --nodes 1000 --engine vector \\
+          --sweep noise=divided,diluted
+      hearsay simulate car.csv --label class --epsilon 1.4 --trust vertical --nodes 6 --engine vector --folds 10
       hearsay simulate mushroom.csv --label class --repeats 5 \\
           --sweep epsilon=0.5,1,2 --sweep mechanism=direct,oue --plot sweep.svg
     """  # noqa: D301
@@ -214,8 +248,8 @@ def _check_usage(
         if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} is given and swept; give one of them", context)
     for name in ALIEN[others["trust"]] if others["trust"] == LOCAL else (*ALIEN[others["trust"]], "ask"):
-        option = {"asking": "design", "class_question": "no-class-question"}.get(name, name)
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE or option in swept:
+        option = _OPTIONS.get(name, name.replace("_", "-"))
+        if context.get_parameter_source(_PARAMETERS.get(name, name)) is ParameterSource.COMMANDLINE or option in swept:
             raise click.UsageError(f"--{option} does not go with --trust {others['trust']}", context)
     if others["epsilon"] is None and "epsilon" not in swept:
         raise click.UsageError("give --epsilon, or --sweep epsilon=V1,V2…", context)
@@ -244,7 +278,7 @@ def _outputs(plot_file: Path | None, out: Path | None) -> list[Path]:
     return places
 
 
-def _print_notes(prepared: Sequence[Prepared | PreparedFit | PreparedFederation]) -> None:
+def _print_notes(prepared: Sequence[Prepared | OfRecords]) -> None:
     """Print the notes and warnings of all simulations, each text once."""
     for text in dict.fromkeys(text for simulation in prepared for text in simulation.notes):
         note(text)
@@ -264,15 +298,11 @@ def _keep(out: Path, trials: Sequence[Trial], *, force: bool) -> None:
         )
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{value:.1%}"
-
-
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
-        print_facts(_facts(result))
+        print_facts(facts_of(result))
         _print_steps(result.get("steps", []))
     if result["below_majority"]:
         warn(
@@ -293,77 +323,6 @@ def _print_steps(trials: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         print_table(["trial", "step", "devices", "why", "features"], rows, numeric=["trial", "devices"])
 
 
-def _facts(result: dict[str, Any]) -> dict[str, str]:
-    """The lines that are printed of one simulation."""
-    spread = "" if result["accuracy_sd"] is None else f" (sd of one trial {result['accuracy_sd']:.1%})"
-    interval = {}
-    if result["accuracy_low"] is not None:
-        ends = f"{result['accuracy_low']:.1%} to {result['accuracy_high']:.1%}"
-        interval["95 % interval"] = (
-            f"{ends}, of the mean of endless repetitions on these records, if the accuracies of repetitions are near "
-            "normal"
-        )
-    elif result["repeats"] > 1:
-        interval["95 % interval"] = f"{_NO_INTERVAL}: all repetitions gave the same accuracy"
-    private = {}
-    if "accuracy_private" in result:
-        low, high = result["accuracy_private_low"], result["accuracy_private_high"]
-        private["as devices told it"] = (
-            f"{as_share(result['accuracy_private'])} ({as_range(low, high)}, of the population), at ε = "
-            f"{result['epsilon_evaluation']:g}"
-        )
-    return {
-        "accuracy": f"{result['accuracy']:.1%}{spread}",
-        **interval,
-        **private,
-        "not private": f"{result['accuracy_nonprivate']:.1%}",
-        "largest class": f"{result['accuracy_majority']:.1%}",
-        **_FACTS[result.get("trust", LOCAL)](result),
-    }
-
-
-def _local_facts(result: dict[str, Any]) -> dict[str, str]:
-    return {
-        "ε": f"{result['epsilon_total']:g} per device, {result['epsilon_per_answer']:g} per answer",
-        "devices": f"{result['devices']}, {result['answers_per_device']} answers each by '{result['mechanism']}'",
-        "tested on": f"{result['test_records']} records",
-        "trials": f"{result['trials']}, {result['reports']} reports in all",
-    }
-
-
-def _central_facts(result: dict[str, Any]) -> dict[str, str]:
-    return {
-        "ε": f"{result['epsilon_paid']:g} of {result['epsilon_total']:g} in all, δ = {result['delta']:g}",
-        "hides": f"neighbours by '{result['adjacency']}'",
-        "method": f"{result['mechanism']}, {result['noise']} noise, ε divided {result['division']}, {result['family']}",
-        "records": f"{result['records']} of a curator",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
-    }
-
-
-def _federated_facts(result: dict[str, Any]) -> dict[str, str]:
-    smallest, largest = result["node_records"]
-    each = f"{smallest}" if smallest == largest else f"{smallest} to {largest}"
-    rule = result["robust"] or "plain addition"
-    total, changed = f"{result['epsilon_total']:g}", f"{result['epsilon_change']:g}"
-    if result["adjacency"] == ADD_REMOVE:
-        cost = f"{total} for adding or removing a record, {changed} for changing one"
-    else:
-        cost = f"{total} for changing the features of a record, not its label"
-    return {
-        "ε": cost,
-        "nodes": f"{result['nodes']} of {each} records, {result['summaries']} summaries in all",
-        "method": f"{rule} of {result['queries']} noisy vectors, {result['postprocess']}, {result['family']}",
-        "tested on": f"{result['test_records']} records",
-        "trials": str(result["trials"]),
-    }
-
-
-_FACTS = {LOCAL: _local_facts, CENTRAL: _central_facts, FEDERATED: _federated_facts}
-"""Kind of trust → the lines about its fleet, records or nodes."""
-
-
 def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
     if as_json:
         print_json({"points": [{"setting": point.setting, **point.result} for point in found]})
@@ -372,7 +331,7 @@ def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
         if "accuracy_private" in found[0].result:
             numeric += ["as devices told it", "ε of that"]
         rows = [
-            [*point.setting.values(), *_accuracies(point.result), "below the largest class" * worse]
+            [*point.setting.values(), *accuracies_of(point.result), "below the largest class" * worse]
             for point in found
             for worse in [point.result["below_majority"]]
         ]
@@ -380,15 +339,3 @@ def _print_sweep(found: Sequence[Point], *, as_json: bool) -> None:
     worse = sum(point.result["below_majority"] for point in found)
     if worse:
         warn(f"{worse} of {len(found)} models are right less often than a guess of the largest class")
-
-
-def _accuracies(result: Mapping[str, Any]) -> list[str]:
-    """The numbers of a simulation's row in the table of a sweep, as text. An end without an interval is empty."""
-    ends = [_percent(result[key]) for key in ("accuracy_low", "accuracy_high")]
-    if result["repeats"] > 1 and result["accuracy_low"] is None:
-        ends = [_NO_INTERVAL] * 2
-    shown = [_percent(result["accuracy"]), *ends]
-    shown += [_percent(result[key]) for key in ("accuracy_nonprivate", "accuracy_majority")]
-    if "accuracy_private" in result:
-        shown += [as_share(result["accuracy_private"]), f"{result['epsilon_evaluation']:g}"]
-    return shown

@@ -16,9 +16,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from simulation.curator import PreparedFit
-    from simulation.federation.trials import PreparedFederation
-    from simulation.preparing import Prepared
+    from simulation.preparing import OfRecords, Prepared
     from simulation.settings import Settings
 
 MOST_POINTS = 200
@@ -47,6 +45,9 @@ SWEPT: Mapping[str, Callable[[str], Any]] = {
     "nodes": int,
     "sensitivity": str,
     "robust": str,
+    "honest-share": str,
+    "colluding-share": str,
+    "unit": str,
 }
 """Option → type of its value, for the options that may be swept."""
 
@@ -125,7 +126,7 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 
 
 def run_sweep(
-    prepared: Sequence[tuple[dict[str, str], Prepared | PreparedFit | PreparedFederation]],
+    prepared: Sequence[tuple[dict[str, str], Prepared | OfRecords]],
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Point]:

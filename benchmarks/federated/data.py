@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.nodes.robust import Rule
     from protocol.documents.campaign import Campaign
+    from protocol.documents.masked_terms import MaskedTerms
     from protocol.schema import Schema
 
     Integers = NDArray[np.int64]
@@ -82,8 +83,21 @@ class Data(NamedTuple):
         order = rng.permutation(rows)
         return Split(order[rows // TEST_SHARE :], order[: rows // TEST_SHARE])
 
-    def campaign(self, epsilon: str, most: int = MAX_RECORDS // (1 << 16)) -> Campaign:
-        """A campaign for nodes, unsigned. ``most``: largest number of records of a node."""
+    @property
+    def family(self) -> str:
+        """``gaussian`` if there is a number, else ``discrete``."""
+        return GAUSSIAN if self.schema.numeric else DISCRETE
+
+    def campaign(
+        self, epsilon: str, most: int = MAX_RECORDS // (1 << 16), masked: MaskedTerms | None = None
+    ) -> Campaign:
+        """A campaign for nodes, unsigned.
+
+        Args:
+            epsilon: ε of a summary or of an encrypted message.
+            most: largest number of records of a node.
+            masked: terms of encrypted sums; None for sums in the clear.
+        """
         micro = micro_epsilon(epsilon)
         payload = build_payload(
             Header("federated", 1, PERIOD * _DAY, PERIOD * _DAY, (PERIOD + 9) * _DAY),
@@ -94,8 +108,9 @@ class Data(NamedTuple):
             contact="nobody",
             time_precision=_DAY,
             min_batch_size=1,
-            fit=Fit(GAUSSIAN if self.schema.numeric else DISCRETE, "floored", FLOOR_MICRO),
+            fit=Fit(self.family, "floored", FLOOR_MICRO),
             nodes=NodeTerms("nodes", most, micro, GLOBAL),
+            masked=masked,
         )
         return parse_campaign(payload)
 

@@ -99,6 +99,11 @@ def federated_cases() -> list[Case]:
     return _cases("federated")
 
 
+def distributed_cases() -> list[Case]:
+    """The rows of setting ``distributed``. ``answers`` is the number of parties in words, such as ``500 parties``."""
+    return _cases("distributed")
+
+
 def _cases(setting: str = "local") -> list[Case]:
     with (FOLDER / "reference" / "accuracy.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["setting"] == setting]

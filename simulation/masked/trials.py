@@ -1,4 +1,4 @@
-"""Trials of ``distributed`` trust: records are dealt to parties, and only the total of their noisy sums can be decrypted.
+"""Trials of ``distributed`` trust: records are dealt to parties, and only the total of their sums can be decrypted.
 
 The campaign is a signed masked campaign. The engine ``device`` runs real parties, a dealer and a store in memory;
 ``vector`` draws the decrypted totals by numpy.
@@ -6,14 +6,17 @@ The campaign is a signed masked campaign. The engine ``device`` runs real partie
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aggregator.models.encoding import label_codes, observe
+from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
-from protocol.documents.masked_terms import DILUTED, DIVIDED, NOISES, PARTY, UNITS, ciphertexts_needed
+from protocol.documents.masked_terms import (
+    ciphertexts_needed,
+)
+from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.masked.costs import PICO, cost, masked_terms
@@ -23,7 +26,8 @@ from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 from simulation.federation.trials import nodes_of, run_campaigns
 from simulation.federation.vector import exact_sums
 from simulation.masked import vector
-from simulation.running import accuracies
+from simulation.masked.terms import terms_of
+from simulation.running import accuracies, randomness_of, simulated_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,23 +111,6 @@ class PreparedTotals(NamedTuple):
         }
 
 
-class Terms(NamedTuple):
-    """The terms of the simulated campaigns that the settings choose.
-
-    Attributes:
-        noise: ``divided`` or ``diluted``.
-        delta_pico: δ of a whole total in 10^−12; 0 with ``divided`` noise.
-        honest_micro, colluding_micro: γ and κ in millionths.
-        unit: ``record`` or ``party``.
-    """
-
-    noise: str
-    delta_pico: int
-    honest_micro: int
-    colluding_micro: int
-    unit: str
-
-
 def check_totals(settings: Settings, design: Design, tests: int) -> tuple[str, ...]:
     """Refuse settings that no masked campaign can have. Run before any record is read. Returns warnings.
 
@@ -136,40 +123,51 @@ def check_totals(settings: Settings, design: Design, tests: int) -> tuple[str, .
         InputError: ``setting_invalid``: fewer than two parties, or terms that are no terms (:func:`terms_of`);
             ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
     """
+    if settings.nodes is None or settings.nodes < 2:
+        raise InputError("setting_invalid", "distributed trust needs a number of parties, 2 or more (--nodes)")
+    randomness = randomness_of(0)
+    with simulated_workspace(randomness) as workspace:
+        _campaign_bytes(workspace, design.template_schema(), settings, max(tests, 1), 0, randomness.now)
+    return ()
 
 
-def terms_of(settings: Settings) -> Terms:
-    """The terms of the simulated campaigns.
+def _campaign_bytes(
+    workspace: Workspace, schema: Schema, settings: Settings, records: int, number: int, now: int
+) -> bytes:
+    """Sign a masked campaign with a list of nodes of its own. A party has at most an equal share of the records.
 
-    Raises:
-        InputError: ``setting_invalid``: the noise, its δ, a share or the unit is not one that a campaign can have.
+    Args:
+        workspace: signs.
+        schema: of the records.
+        settings: the settings.
+        records: number of records of all parties.
+        number: number of the trial, which names the list.
+        now: time of signing.
     """
-    noise = settings.noise or DIVIDED
-    if noise not in NOISES:
-        raise InputError("setting_invalid", f"noise is one of {', '.join(NOISES)} with distributed trust")
-    if settings.unit not in UNITS:
-        raise InputError("setting_invalid", f"unit is one of {', '.join(UNITS)}")
-    delta = _whole(settings.delta, PICO, "delta")
-    if (delta > 0) != (noise == DILUTED):
-        raise InputError(
-            "setting_invalid", f"{DILUTED} noise needs a delta above 0, and {DIVIDED} noise has none: its δ is 0"
-        )
-    honest, colluding = (_whole(getattr(settings, name), MICRO, name) for name in ("honest_share", "colluding_share"))
-    if not 1 <= honest <= MICRO - colluding:
-        raise InputError("setting_invalid", "honest_share is above 0, and with colluding_share at most 1")
-    return Terms(noise, delta, honest, colluding, settings.unit)
+    assert settings.nodes is not None
+    terms, micro, family = terms_of(settings), micro_epsilon(settings.epsilon), settings.family
+    family = family or (GAUSSIAN if schema.numeric else DISCRETE)
+    most = -(-records // settings.nodes)
+    nodes, masked = (
+        NodeTerms(f"nodes {number}", most, micro),
+        terms.masked(schema, family, settings.nodes, most, micro),
+    )
+    parameters = NodeParameters("simulation", micro, nodes, family, postprocess=settings.postprocess, masked=masked)
+    return publish_node_campaign(workspace, schema, parameters, now)
 
 
-def _whole(value: str | float, parts: int, name: str) -> int:
-    """A decimal number from 0 to 1 as a whole number of 1/parts.
-
-    Raises:
-        InputError: ``setting_invalid``: it is no such number.
-    """
-    try:
-        number = Decimal(str(value)) * parts
-    except InvalidOperation:
-        number = Decimal(-1)
-    if not 0 <= number <= parts or number != int(number):
-        raise InputError("setting_invalid", f"{name} is a number from 0 to 1 with at most {len(str(parts)) - 1} digits")
-    return int(number)
+def _gather(
+    workspace: Workspace,
+    campaign_bytes: bytes,
+    campaign: Campaign,
+    people: pd.DataFrame,
+    settings: Settings,
+    randomness: Randomness,
+) -> Statistics:
+    """Deal the learning part to parties. Returns statistics of their decrypted total, by the engine of the settings."""
+    assert settings.nodes is not None
+    labels = label_codes(people, campaign.schema.label, substitute=True)
+    owners = np.zeros(len(people), np.int64)
+    exact = exact_sums(released_vectors(campaign), observe(people, campaign.schema), labels, owners, 1)[0]
+    values = vector.totals(exact, campaign, settings.nodes, randomness.noise)
+    return vector.statistics_of(values, campaign, settings.nodes, campaign.period_at(randomness.now))

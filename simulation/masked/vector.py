@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.nodes.federation import divided, noisy_sum
+from aggregator.nodes.federation import statistics_of as of_nodes
+from aggregator.nodes.totals import Total
 from protocol.masked.noise import COIN, noise_of
 from protocol.nodes.terms import released_vectors
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aggregator.estimates.statistics import Statistics
     from protocol.documents.campaign import Campaign
     from protocol.masked.noise import PartyNoise
 
@@ -55,4 +59,24 @@ def totals(exact: Integers, campaign: Campaign, parties: int, rng: np.random.Gen
         rng: numpy's randomness.
     """
     laws = zip(released_vectors(campaign), noise_of(campaign, parties), strict=True)
-    return exact + np.concatenate([noise_of_all(noise, parties, subject.size, rng) for subject, noise in laws])
+    noise = np.concatenate([noise_of_all(law, parties, subject.size, rng) for subject, law in laws])
+    return np.asarray(exact + noise, np.int64)
+
+
+def statistics_of(values: Integers, campaign: Campaign, parties: int, period: int) -> Statistics:
+    """Statistics of decrypted totals, with the noise of all parties together.
+
+    Args:
+        values: shape (M,) int64.
+        campaign: a masked campaign.
+        parties: number of parties.
+        period: number of the period.
+    """
+    numbers, subjects = tuple(values.tolist()), released_vectors(campaign)
+    sums = []
+    for subject, part, noise in zip(subjects, divided(numbers, subjects), noise_of(campaign, parties), strict=True):
+        variance = parties * noise.variance
+        kurtosis = parties * noise.fourth_cumulant / variance**2
+        sums.append(noisy_sum(subject, part, np.full(subject.size, variance), kurtosis))
+    records = {period: sum(numbers[: subjects[0].size])}
+    return of_nodes(campaign, Total(campaign.id, parties, {campaign.epsilon_micro: parties}, records, numbers), sums)

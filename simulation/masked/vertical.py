@@ -29,7 +29,7 @@ from simulation.masked import product_parties
 from simulation.running import accuracies, run_prepared
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import pandas as pd
     from numpy.typing import NDArray
@@ -82,7 +82,7 @@ class PreparedVertical(NamedTuple):
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials. There is no model: every prediction needs all parties.
+        """Run the simulation. Returns the summary and all trials. No trial has a model: all parties classify together.
 
         With equal seeds the test people and pilots are those of the other kinds of trust.
 
@@ -148,17 +148,19 @@ def check_vertical(settings: Settings, design: Design, tests: int) -> tuple[str,
         raise InputError("setting_invalid", "vertical trust needs a number of parties (--nodes)")
     if not 2 <= settings.nodes <= features:
         raise InputError(
-            "setting_invalid", f"vertical trust has 2 to {features} parties, since each holds one of {features} features"
+            "setting_invalid",
+            f"vertical trust has 2 to {features} parties, since each holds one of {features} features",
         )
     if micro_epsilon(settings.epsilon) <= features:
         raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {features + 1} tables")
     powers = tests * len(schema.label.classes) * settings.nodes
     if settings.engine == "vector" or tests <= SLOW_QUERIES:
         return ()
-    return (
+    slow = (
         f"the engine device encrypts {powers} numbers for {tests} test records in every trial, about "
-        f"{powers / POWERS_PER_SECOND:.0f} s without gmpy2; the engine vector gives the same predictions at once",
+        f"{powers / POWERS_PER_SECOND:.0f} s without gmpy2; the engine vector makes the same predictions at once"
     )
+    return (slow,)
 
 
 def draw_tables(exact: Integers, schema: Schema, share: int, bound: int, rng: np.random.Generator) -> Tables:
@@ -190,7 +192,8 @@ def predict(tables: Tables, codes: Integers) -> Integers:
     for table, column in zip(tables.tables, codes.T, strict=True):
         smoothed = table.astype(object) + 1
         scores *= np.vstack([smoothed, smoothed.sum(axis=0)])[column]  # the code -1 is the last row: the sums
-    return np.argmax(scores, axis=1).astype(np.int64)
+    found: Integers = np.argmax(scores, axis=1).astype(np.int64)
+    return found
 
 
 def _trial(schema: Schema, split: Split, settings: Settings, randomness: Randomness) -> Trial:

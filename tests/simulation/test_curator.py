@@ -132,7 +132,11 @@ def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
         (("--division", "equal"), "--division"),
         (("--trim", "0.1"), "--trim"),
         (("--sweep", "noise=cauchy,gamma4"), "--noise"),
-        (("--trust", "vertical"), "--trust"),
+        (("--trust", "shared"), "--trust"),
+        (("--trust", "vertical", "--nodes", "2", "--reduce", "pca:1"), "--reduce"),
+        (("--trust", "vertical", "--nodes", "2", "--noise", "diluted"), "--noise"),
+        (("--trust", "distributed", "--nodes", "2", "--robust", "median"), "--robust"),
+        (("--trust", "federated", "--nodes", "2", "--honest-share", "0.5"), "--honest-share"),
     ],
 )
 def test_flags_of_the_other_trust_are_refused(records, arguments, option):
@@ -145,7 +149,8 @@ def test_python_refuses_settings_of_the_other_trust(records):
     others = {"answers": "all", "theta": "0.3", "class_question": False, "engine": "vector", "evaluate": True,
               "asking": "all", "approach": 3, "devices": 10, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
               "division": "equal", "trim": 0.1, "nodes": 3, "sensitivity": "smooth", "robust": "median",
-              "mechanism": "sums"}  # fmt: skip
+              "mechanism": "sums", "honest_share": "0.5", "colluding_share": "0.1", "unit": "party",
+              "family": "discrete", "postprocess": "paper", "reduce": "pca:1", "ridge": 1.0}  # fmt: skip
     assert set(others) == {name for alien in ALIEN.values() for name in alien} <= set(Settings._fields)
     for trust, alien in ALIEN.items():
         for name in alien:

@@ -7,10 +7,10 @@ from collections import Counter
 from fractions import Fraction
 
 import numpy as np
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 from support.failures import reason
+from support.two_features import people
 
 from aggregator.cli.app import hearsay
 from aggregator.models.encoding import label_codes, observe
@@ -30,17 +30,7 @@ from simulation import simulate_campaign
 from simulation.experiment import records_of
 from simulation.federation import vector
 
-ROWS = 600
 DAY = 86_400
-
-
-def people(rows=ROWS, seed=1):
-    """Records with a category and a number that both tell the class, and some missing numbers."""
-    generator = np.random.default_rng(seed)
-    kind = generator.integers(0, 2, rows)
-    odor = np.array(["n", "f"])[np.where(generator.random(rows) < 0.9, kind, 1 - kind)]
-    width = np.clip(generator.normal(3 + 4 * kind, 1), 0.1, 9.9).round(2)
-    return pd.DataFrame({"odor": odor, "width": width, "label": np.array(["e", "p"])[kind]})
 
 
 @pytest.fixture(scope="module")

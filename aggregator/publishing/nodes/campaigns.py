@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from aggregator.ask_table import Ask, Asked
     from aggregator.publishing.workspace import Workspace
+    from protocol.documents.masked_terms import MaskedTerms
     from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
@@ -62,6 +63,7 @@ class NodeParameters(NamedTuple):
         postprocess: name of the method that makes probabilities from sums.
         variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
         pilots: private results of pilots that the schema holds, and what they cost.
+        masked: the terms of encrypted sums; None for sums in the clear.
     """
 
     name: str
@@ -76,6 +78,7 @@ class NodeParameters(NamedTuple):
     postprocess: str = POSTPROCESS
     variance_floor_micro: int = 100
     pilots: tuple[PilotCost, ...] = ()
+    masked: MaskedTerms | None = None
 
 
 def make_node_campaign(
@@ -196,6 +199,7 @@ def publish_node_campaign(workspace: Workspace, schema: Schema, parameters: Node
             fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
             pilots=parameters.pilots,
             nodes=parameters.nodes,
+            masked=parameters.masked,
         )
 
     return workspace.publish("campaign", parameters.name, now, payload_for)

@@ -1,0 +1,163 @@
+"""Accuracy of masked totals against the independent reference, rows of setting ``distributed``; and adult.
+
+    python -m benchmarks.masked.reference_rows [--repeats 150] [--adult-repeats 100] [--only rows | adult]
+
+**Rows.** Car, one record per party, post-processing ``halves``. *One geometric copy* is ``divided`` noise with γ = 1:
+all parties together add exactly one discrete Laplace number to each count. *Diluted, delta 1e-5* is ``diluted`` noise
+with δ = 10^−5 for each count. A record moves seven counts, so the campaign's δ is 7·10^−5. The column
+``epsilon_per_answer`` says what a count gets: ``per count 0.2``; ``total/7``, a seventh of the total, for a record that
+is added or removed; ``total/14`` for one that changes. The campaign's ε is seven times that. 1555 parties are the
+learning part of ten folds; 500 parties are 500 of its records at random. (The reference's standard deviation of one run
+with 500 parties is that of a test part of about 50 records. Here the whole fold of 173 records is tested, so the
+standard deviations here are smaller.)
+
+A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
+difference of the two means.
+
+**Adult.** 1000 nodes, ε = 0.1 in total, γ = 1, post-processing ``floored``: nodes that send their sums in the clear,
+masked totals with both kinds of noise, with δ = 10^−5 in total and for each count, and one curator with the method
+``sums``.
+"""
+
+from __future__ import annotations
+
+import sys
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from benchmarks.federated.data import Data, noisy_statistics
+from benchmarks.federated.figures import rival
+from benchmarks.federated.reference_rows import Found
+from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
+from benchmarks.shared.harness import arguments, machine
+from benchmarks.shared.reference import NOT_HERE, available, distributed_cases
+from protocol.documents.masked_terms import DILUTED, DIVIDED, RECORD
+from protocol.epsilon import MICRO
+from protocol.masked.costs import PICO, moved
+from protocol.masked.noise import noise_of
+from protocol.sums.adjacency import ADD_REMOVE
+from simulation.masked.terms import Terms
+
+if TYPE_CHECKING:
+    from benchmarks.shared.reference import Case
+
+COUNTS = 7
+"""Counts of car that a record is in: the class, and one value of six features."""
+DELTA_PICO = PICO // 10**5
+TARGET = 0.75
+EPSILON, NODES = "0.1", 1000
+
+
+def terms(noise: str, delta_pico: int = 0) -> Terms:
+    """Terms with γ = 1 and no colluding party, for adding or removing a record."""
+    return Terms(noise, delta_pico, MICRO, 0, RECORD)
+
+
+def epsilon_of(case: Case) -> str:
+    """ε of the campaign: seven times what the row gives a count."""
+    total, _, part = case.epsilon_per_answer.partition("total/")
+    share = float(case.epsilon_total) / int(part) if part else float(total.split()[-1])
+    return f"{COUNTS * share:.6f}"
+
+
+def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | None = None) -> Found:
+    """The accuracies of one row over so many folds. ``noise_seed`` fixes parties and noise; None draws new ones."""
+    splits, rng = folds(data, np.random.default_rng(seed)), np.random.default_rng(noise_seed)
+    parties = int(case.answers.split()[0])
+    chosen = terms(DIVIDED) if case.mechanism.startswith("one") else terms(DILUTED, COUNTS * DELTA_PICO)
+    found = []
+    for _ in range(repeats):
+        split = next(splits)
+        rows = split.learning if parties > len(split.learning) // 2 else rng.permutation(split.learning)[:parties]
+        campaign = masked_campaign(data, epsilon_of(case), len(rows), len(rows), chosen)
+        statistics = masked_statistics(data, campaign, rows, len(rows), rng)
+        found.append(data.accuracy(statistics, "halves", split.test))
+    return Found(case, found, 0.0)
+
+
+def line(found: Found) -> str:
+    """One line of the table."""
+    case, own = found.case, stdev(found.accuracies)
+    kind = "one copy" if case.mechanism.startswith("one") else "diluted"
+    return (
+        f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}"
+        f"{100 * fmean(found.accuracies):5.1f} ± {100 * own / sqrt(len(found.accuracies)):3.1f}   reference "
+        f"{100 * case.accuracy:5.1f} ± {100 * case.sd / sqrt(case.runs):3.1f}   {100 * found.difference:+5.1f} "
+        f"(allowed {100 * found.allowed():4.1f})  {found.verdict}"
+    )
+
+
+def rows(repeats: int, seed: int) -> bool:
+    """All rows. Returns whether every row holds."""
+    data, verdicts = Data.load("car"), []
+    for case in distributed_cases():
+        found = measured(case, data, repeats, seed)
+        verdicts.append(found.verdict)
+        print(line(found), flush=True)
+    print(f"{verdicts.count('=')} of {len(verdicts)} rows hold, {repeats} runs each ({FOLDS} folds)", flush=True)
+    return all(verdict == "=" for verdict in verdicts)
+
+
+def adult(repeats: int, noise_seed: int | None = None) -> bool:
+    """Adult with 1000 nodes. Returns whether both kinds of masked noise reach the target with δ = 10^−5 in total."""
+    data, rng = Data.load("adult"), np.random.default_rng(noise_seed)
+    split = data.split(rng)
+    plain = data.campaign(EPSILON, -(-len(split.learning) // NODES))
+    counts = moved(masked_campaign(data, EPSILON, NODES, len(split.learning), terms(DIVIDED)), ADD_REMOVE)
+    kinds = {
+        "divided": terms(DIVIDED),
+        "diluted, δ = 1e-5 in total": terms(DILUTED, DELTA_PICO),
+        "diluted, δ = 1e-5 per count": terms(DILUTED, counts * DELTA_PICO),
+    }
+    measures: dict[str, list[float]] = {}
+    for _ in range(repeats):
+        noisy = noisy_statistics(data.exact(plain, split.learning, NODES, rng), plain, rng)
+        measures.setdefault("federated, in the clear", []).append(data.accuracy(noisy, "floored", split.test))
+    for name, kind in kinds.items():
+        campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), kind)
+        own = measures.setdefault(f"masked, {name}", [])
+        copies = float(NODES * noise_of(campaign, NODES)[0].copies)
+        print(f"masked, {name}: {copies:.2f} whole copies of noise in a total, δ = {kind.delta_pico / PICO:g}")
+        for _ in range(repeats):
+            statistics = masked_statistics(data, campaign, split.learning, NODES, rng)
+            own.append(data.accuracy(statistics, "floored", split.test))
+    good = True
+    for name, found in measures.items():
+        mean, error = fmean(found), stdev(found) / sqrt(len(found))
+        asked = name.startswith("masked") and "per count" not in name
+        good &= not asked or mean >= TARGET
+        verdict = "" if not asked else f"   (at least {100 * TARGET:.0f}: {'reached' if mean >= TARGET else 'missed'})"
+        print(
+            f"adult, ε = {EPSILON}, {NODES} nodes  {name:36} {100 * mean:5.1f} ± {100 * error:3.1f}{verdict}",
+            flush=True,
+        )
+    central = rival(data, EPSILON, min(repeats, 20))
+    print(
+        f"adult, ε = {EPSILON}  {'one curator, sums, posterior':48} {100 * central['accuracy']:5.1f} ± "
+        f"{100 * central['error']:3.1f}"
+    )
+    return good
+
+
+def main() -> int:
+    """Measure and print. Returns 1 if a row differs or the target is missed, else 0."""
+    parser = arguments("accuracy of masked totals against the reference")
+    parser.add_argument("--repeats", type=int, default=150, help="runs of every row; ten folds are ten runs")
+    parser.add_argument("--adult-repeats", type=int, default=100)
+    parser.add_argument("--only", choices=["rows", "adult"])
+    parser.add_argument("--seed", type=int, default=1, help="of the folds; parties and noise are always new")
+    options = parser.parse_args()
+    if not available():
+        print(NOT_HERE, file=sys.stderr)
+        return 0
+    print(machine())
+    good = options.only == "adult" or rows(options.repeats, options.seed)
+    good = (options.only == "rows" or adult(options.adult_repeats)) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
