@@ -5,13 +5,13 @@ a record to classify and every class c, the parties send ciphertexts whose produ
 
     P_c = Π_f (n_f(v_f, c) + 1)
 
-where v_f is the record's value of feature f and n_f(v, c) the noisy number of records with value v and class c, at least
-0. With m_c the noisy number of records of class c, at least 1, and A_f the number of values of feature f:
+where v_f is the record's value of feature f and n_f(v, c) the noisy number of records with value v and class c, at
+least 0. With m_c the noisy number of records of class c, at least 1, and A_f the number of values of feature f:
 
     score(c) = m_c · Π_f (n_f(v_f, c) + 1) / (m_c + A_f)
 
-This is Naive Bayes with add-one smoothing. The class with the largest score is the prediction; of equal scores the first
-class. All numbers are integers, so the comparison is exact. If a record has no value of feature f, the party puts
+This is Naive Bayes with add-one smoothing. The class with the largest score is the prediction; of equal scores the
+first class. All numbers are integers, so the comparison is exact. If a record has no value of feature f, the party puts
 Σ_v (n_f(v, c) + 1) in the place of the factor.
 
 The aggregator learns the products of every record that it classifies, and the noisy class counts; docs/math.md,

@@ -44,10 +44,11 @@ from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO, micro_epsilon
+from protocol.masked.vertical import VerticalTerms
 from protocol.questions import discrete_subjects
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.federation.vector import exact_sums
-from simulation.masked.vertical import draw_tables, largest_count, predict
+from simulation.masked.vertical import draw_tables, predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,7 +104,7 @@ def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Gener
     encoded = EncodedFrame(data.observed.codes[learning], data.observed.numbers[learning])
     owners = np.zeros(len(learning), np.int64)
     exact = exact_sums(discrete_subjects(data.schema), encoded, data.labels[learning], owners, 1)[0]
-    tables = draw_tables(exact, data.schema, share, largest_count(len(learning), share), rng)
+    tables = draw_tables(exact, data.schema, VerticalTerms(bytes(32), 0, share, len(learning)), rng)
     found = predict(tables, data.recognised.codes[split.test])
     return float((found == data.labels[split.test]).mean())
 

@@ -13,14 +13,12 @@ import numpy as np
 from aggregator.models.encoding import label_codes, observe
 from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
-from protocol.documents.masked_terms import (
-    ciphertexts_needed,
-)
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.masked.costs import PICO, cost, masked_terms
+from protocol.masked.costs import PICO, cost
 from protocol.masked.noise import noise_of
+from protocol.masked.terms import ciphertexts_of, masked_terms_of
 from protocol.nodes.terms import released_vectors
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 from simulation.federation.trials import nodes_of, run_campaigns
@@ -87,7 +85,7 @@ class PreparedTotals(NamedTuple):
         ``epsilon_total`` and ``delta_total`` are for adding or removing one unit, ``epsilon_change`` and
         ``delta_change`` for changing one. ``noise_copies`` is the expected number of whole copies of noise in a total.
         """
-        terms = masked_terms(campaign)
+        terms = masked_terms_of(campaign)
         nodes = self.settings.nodes or 0
         (epsilon, delta), (changed, delta_changed) = cost(campaign, ADD_REMOVE), cost(campaign, CHANGE)
         subjects = released_vectors(campaign)
@@ -105,7 +103,7 @@ class PreparedTotals(NamedTuple):
             "colluding_share": terms.colluding_micro / MICRO,
             "noise_copies": float(nodes * noise_of(campaign, nodes)[0].copies),
             "queries": len(subjects),
-            "ciphertexts": ciphertexts_needed(sum(subject.size for subject in subjects), terms.slot_bits),
+            "ciphertexts": ciphertexts_of(campaign),
             **nodes_of(self.settings, trials, campaign),
             "messages": sum(trial.reports for trial in trials),
         }
@@ -125,6 +123,8 @@ def check_totals(settings: Settings, design: Design, tests: int) -> tuple[str, .
     """
     if settings.nodes is None or settings.nodes < 2:
         raise InputError("setting_invalid", "distributed trust needs a number of parties, 2 or more (--nodes)")
+    if settings.engine != "vector":
+        raise InputError("setting_invalid", "distributed trust goes with engine vector")
     randomness = randomness_of(0)
     with simulated_workspace(randomness) as workspace:
         _campaign_bytes(workspace, design.template_schema(), settings, max(tests, 1), 0, randomness.now)
@@ -157,8 +157,8 @@ def _campaign_bytes(
 
 
 def _gather(
-    workspace: Workspace,
-    campaign_bytes: bytes,
+    _workspace: Workspace,
+    _campaign_bytes: bytes,
     campaign: Campaign,
     people: pd.DataFrame,
     settings: Settings,

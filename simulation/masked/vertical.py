@@ -21,6 +21,7 @@ from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, label_codes, observe, recognise
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
+from protocol.masked.vertical import VerticalTerms
 from protocol.questions import discrete_subjects
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.experiment import Trial
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 SLOW_QUERIES = 200
 """Above this number of test records the engine ``device`` is announced as slow."""
-POWERS_PER_SECOND = 25
+POWERS_PER_SECOND = 20
 """About how many powers of 2048 bits a processor computes per second without gmpy2."""
 
 
@@ -139,8 +140,8 @@ def check_vertical(settings: Settings, design: Design, tests: int) -> tuple[str,
         tests: number of records to classify in a trial.
 
     Raises:
-        InputError: ``setting_invalid``: no number of parties, a single party, or more parties than features;
-            ``epsilon_invalid``: ε is too small to be divided.
+        InputError: ``setting_invalid``: no number of parties, a single party, more parties than features, or groups of
+            values; ``epsilon_invalid``: ε is too small to be divided.
     """
     schema = design.template_schema()
     features = len(schema.observed)
@@ -153,31 +154,32 @@ def check_vertical(settings: Settings, design: Design, tests: int) -> tuple[str,
         )
     if micro_epsilon(settings.epsilon) <= features:
         raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {features + 1} tables")
-    powers = tests * len(schema.label.classes) * settings.nodes
+    if schema.groups:
+        raise InputError("setting_invalid", "vertical trust counts single values; give a schema without groups")
+    powers = tests * len(schema.label.classes) * (settings.nodes + 1)
     if settings.engine == "vector" or tests <= SLOW_QUERIES:
         return ()
     slow = (
-        f"the engine device encrypts {powers} numbers for {tests} test records in every trial, about "
+        f"the engine device computes {powers} powers for {tests} test records in every trial, about "
         f"{powers / POWERS_PER_SECOND:.0f} s without gmpy2; the engine vector makes the same predictions at once"
     )
     return (slow,)
 
 
-def draw_tables(exact: Integers, schema: Schema, share: int, bound: int, rng: np.random.Generator) -> Tables:
+def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.random.Generator) -> Tables:
     """The class counts and the tables of all features with noise, in the public range.
 
     Args:
         exact: shape (M,) int64, the exact class counts and the cells of all features.
         schema: features and label.
-        share: ε_q in millionths.
-        bound: largest count of a table.
+        terms: ε_q and the public bound.
         rng: numpy's randomness.
     """
-    noisy = exact + discrete_laplace(Fraction(share, MICRO), exact.shape, rng)
+    noisy = exact + discrete_laplace(Fraction(terms.epsilon_micro, MICRO), exact.shape, rng)
     subjects, classes = discrete_subjects(schema), len(schema.label.classes)
     ends = np.cumsum([subject.size for subject in subjects])
     parts = np.split(noisy, ends[:-1])
-    return Tables(parts[0], tuple(np.clip(part, 0, bound).reshape(-1, classes) for part in parts[1:]))
+    return Tables(parts[0], tuple(np.clip(part, 0, terms.largest).reshape(-1, classes) for part in parts[1:]))
 
 
 def predict(tables: Tables, codes: Integers) -> Integers:
@@ -207,16 +209,18 @@ def _trial(schema: Schema, split: Split, settings: Settings, randomness: Randomn
     if not known.any():
         raise InputError("no_labels", "no test record has a known label")
     codes = recognise(split.test, schema).codes[known]
-    queries, places = np.unique(codes, axis=0, return_inverse=True)
+    queries, first, places = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     share = micro_epsilon(settings.epsilon) // (len(schema.observed) + 1)
-    bound = largest_count(len(people), share)
     if settings.engine == "device":
-        found = product_parties.classify(schema, people, queries, settings.nodes or 0, share, bound, randomness)
+        terms = VerticalTerms(randomness.entropy(32), 0, share, len(people))
+        parties = product_parties.gather(schema, people, settings.nodes or 0, terms, randomness)
+        found = parties.classify(split.test[known].iloc[first], schema.label.name)
     else:
         learned = label_codes(people, schema.label, substitute=True)
         owners = np.zeros(len(people), np.int64)
         exact = exact_sums(discrete_subjects(schema), observe(people, schema), learned, owners, 1)[0]
-        found = predict(draw_tables(exact, schema, share, bound, randomness.noise), queries)
+        terms = VerticalTerms(bytes(32), 0, share, len(people))
+        found = predict(draw_tables(exact, schema, terms, randomness.noise), queries)
     return Trial(
         accuracy=float((found[places.ravel()] == labels[known]).mean()),
         accuracy_nonprivate=fit_plain(people, schema).accuracy(split.test),
@@ -226,13 +230,3 @@ def _trial(schema: Schema, split: Split, settings: Settings, randomness: Randomn
         rejected={},
         test_records=int(known.sum()),
     )
-
-
-def largest_count(records: int, share: int) -> int:
-    """The public bound of a table's counts: the number of records and ⌈64/ε_q⌉, which noise rarely exceeds.
-
-    Args:
-        records: number of records of the learning part, which is public.
-        share: ε_q in millionths.
-    """
-    return records + -(-64 * MICRO // share)
