@@ -84,13 +84,9 @@ def test_the_surface_names_every_command_of_a_device_with_options_that_it_has():
 
 
 def test_what_is_planned_is_not_there():
-    planned = list(commands_of(re.sub(r"`(simulate|report) ", r"`hearsay \1 ", section("Planned"))))
-    assert {name for name, _, _ in planned} == {"report", "simulate"}
+    planned = list(commands_of(section("Planned")))
+    assert {name for name, _, _ in planned} == {"report"}
     assert {name for name, _, _ in planned} & set(COMMANDS) == set()
-    known = options_of(hearsay.get_command(click.Context(hearsay), "simulate"))
-    [options] = [options for name, _, options in planned if name == "simulate"]
-    assert options == {"--parties"}
-    assert options & known == set()
 
 
 def test_the_extras_are_those_of_the_distribution():
