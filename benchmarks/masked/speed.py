@@ -6,8 +6,8 @@ The baselines are what no implementation can leave out, measured in turns with t
 powers, with bases modulo N² of 4096 bits and one exponent of 4224 bits. Of a decryption: six products of as many
 factors as nodes, one product and one remainder modulo N² for each factor, and six such powers. *Encryption* goes from
 exact counts to the ciphertexts' bytes; *decryption* from the bytes that a store holds to the totals of all counts, and
-includes the six powers of the dealer's release. The noise of the 300 counts is drawn exactly, with ε = 0.1 for each count, as for 1,
-10 and 1000 honest nodes. Each figure is there for gmpy2 and for Python's own integers.
+includes the six powers of the dealer's release. The noise of the 300 counts is drawn exactly, with ε = 0.1 for each
+count, as for 1, 2, 10 and 1000 honest nodes. Each figure is there for gmpy2 and for Python's own integers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COUNTS = 300
-HONEST = (1, 10, 1000)
+HONEST = (1, 2, 10, 1000)
 SLOTS = Slots(40)
 CAMPAIGN = bytes(range(32))
 PERIOD = 20_000

@@ -18,7 +18,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from protocol.errors import DocumentError
-from protocol.masked.groups import hash_to_group, power, secret_bits, wide, wide_each
+from protocol.masked.groups import hash_to_group, power, secret_bytes, wide, wide_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -38,7 +38,7 @@ def new_secret(entropy: Callable[[int], bytes]) -> int:
     Raises:
         InputError: ``argument_invalid``: the source returned another number of bytes.
     """
-    return secret_bits(SECRET_BITS, SECRET_BYTES, entropy)
+    return secret_bytes(SECRET_BYTES, entropy)
 
 
 def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: int, modulus: int) -> int:

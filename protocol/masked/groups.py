@@ -131,19 +131,27 @@ def below(bound: int, entropy: Callable[[int], bytes]) -> int:
         InputError: ``argument_invalid``: the source returned another number of bytes.
     """
     bits = (bound - 1).bit_length()
-    size = -(-bits // 8)
-    while (drawn := secret_bits(bits, size, entropy)) >= bound:
-        pass
-    return drawn
+    size, mask = (bits + 7) // 8, (1 << bits) - 1
+    while True:
+        raw = entropy(size)
+        if len(raw) != size:
+            raise _other_length(size)
+        drawn = int.from_bytes(raw, "big") & mask
+        if drawn < bound:
+            return drawn
 
 
-def secret_bits(bits: int, size: int, entropy: Callable[[int], bytes]) -> int:
-    """Draw an integer uniformly from {0 … 2^bits − 1} out of ``size`` random bytes; ``bits`` is at most 8 · size.
+def secret_bytes(size: int, entropy: Callable[[int], bytes]) -> int:
+    """Draw an integer uniformly from {0 … 256^size − 1}.
 
     Raises:
         InputError: ``argument_invalid``: the source returned another number of bytes.
     """
     raw = entropy(size)
-    if type(raw) is not bytes or len(raw) != size:
-        raise InputError("argument_invalid", f"the source of randomness was asked for {size} bytes and returned others")
-    return int.from_bytes(raw, "big") & ((1 << bits) - 1)
+    if len(raw) != size:
+        raise _other_length(size)
+    return int.from_bytes(raw, "big")
+
+
+def _other_length(size: int) -> InputError:
+    return InputError("argument_invalid", f"the source of randomness was asked for {size} bytes and returned others")

@@ -23,6 +23,7 @@ from protocol.errors import InputError
 from protocol.masked.costs import delta_share, honest_parties, rates
 from protocol.masked.groups import below
 from protocol.masked.terms import masked_terms_of
+from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.rational_bounds import log_above
 from protocol.sums.vectors import laplace_variance
 
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 COIN = 1 << 32
 """Probabilities of ``diluted`` noise are multiples of 1/COIN."""
 _LARGEST_MEAN = Fraction(1, 2)
+_LONGEST = 48
+"""Bits of the rate's denominator up to which :func:`protocol.mechanisms.noise.discrete_laplace`, which is faster, draws
+whole copies. It can draw integers below 2^64, and multiplies the denominator by small numbers."""
 
 
 class PartyNoise(NamedTuple):
@@ -68,9 +72,9 @@ class PartyNoise(NamedTuple):
 
     def draw(self, stream: Stream) -> int:
         """Draw the noise of one number. Every call reads on in the stream and gives an independent number."""
-        if self.chance is None:
+        if self.chance is None and self.honest > 1:
             return divided(stream, self.rate, self.honest)
-        return divided(stream, self.rate, 1) if stream.coin(self.chance) else 0
+        return whole(stream, self.rate) if self.chance is None or stream.coin(self.chance) else 0
 
 
 def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
@@ -131,6 +135,19 @@ def _power_is_at_most(base: Fraction, exponent: int, limit: Fraction) -> bool:
     return base**exponent <= limit
 
 
+def whole(stream: Stream, rate: Fraction) -> int:
+    """Draw a whole copy: one discrete Laplace number, P(k) ∝ e^{−|k|·rate}.
+
+    Args:
+        stream: the randomness; its position advances.
+        rate: positive.
+    """
+    s, t = rate.as_integer_ratio()
+    if t.bit_length() > _LONGEST:
+        return divided(stream, rate, 1)
+    return discrete_laplace(stream, s, t)
+
+
 def divided(stream: Stream, rate: Fraction, parties: int) -> int:
     """Draw X − Y, X and Y independent negative binomial numbers of shape r = 1/``parties`` and parameter q = e^{−rate}.
 
@@ -166,7 +183,7 @@ def _point(stream: Stream, rate: Fraction, octaves: int) -> int:
     octave = below(octaves + 1, stream.read)
     if octave < octaves:
         size = below(1 << octave, stream.read) + (1 << octave)
-        keeps = below(size, stream.read) < 1 << octave and _keeps_exp(stream, size * rate)
+        keeps = below(size, stream.read) < 1 << octave and _keeps_exp(stream, size * rate.numerator, rate.denominator)
         return size if keeps else 0
     block = 1
     while below(2, stream.read):
@@ -175,7 +192,7 @@ def _point(stream: Stream, rate: Fraction, octaves: int) -> int:
     keeps = (
         below(size, stream.read) < 1 << octaves  # T/k
         and all(_keeps_two_over_e(stream) for _ in range(block))  # 2^m·e^−m
-        and _keeps_exp(stream, size * rate - block)
+        and _keeps_exp(stream, size * rate.numerator - block * rate.denominator, rate.denominator)
     )
     return size if keeps else 0
 
@@ -201,12 +218,10 @@ def _poisson_part(stream: Stream, a: int, b: int) -> int:
             return n
 
 
-def _keeps_exp(stream: Stream, exponent: Fraction) -> bool:
-    """Draw True with probability e^{−exponent}, exponent ≥ 0."""
-    whole, rest = divmod(exponent.numerator, exponent.denominator)
-    return all(_alternates(stream, 1, 1, 1) for _ in range(whole)) and _alternates(
-        stream, rest, exponent.denominator, 1
-    )
+def _keeps_exp(stream: Stream, numerator: int, denominator: int) -> bool:
+    """Draw True with probability e^{−numerator/denominator}; numerator ≥ 0, denominator ≥ 1."""
+    whole_parts, rest = divmod(numerator, denominator)
+    return all(_alternates(stream, 1, 1, 1) for _ in range(whole_parts)) and _alternates(stream, rest, denominator, 1)
 
 
 def _keeps_two_over_e(stream: Stream) -> bool:

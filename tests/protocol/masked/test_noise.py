@@ -17,7 +17,8 @@ from support.enumerated import enumerated
 
 from protocol.errors import InputError
 from protocol.masked import noise
-from protocol.masked.noise import COIN, PartyNoise, chance, divided, party_noise
+from protocol.masked.noise import COIN, PartyNoise, chance, divided, party_noise, whole
+from protocol.mechanisms.noise import discrete_laplace
 from protocol.stream import Stream
 
 ALPHA = Fraction(1, 10**9)
@@ -212,6 +213,20 @@ def test_one_draw_of_shape_one_is_a_discrete_laplace_number():
     """The formula of the test itself: for one party it gives (1 − q)/(1 + q)·q^|k|."""
     q = exp(-0.5)
     assert two_sided(0.5, 1, 3) == pytest.approx([(1 - q) / (1 + q) * q ** abs(k) for k in range(-3, 4)], rel=1e-12)
+
+
+def test_whole_copies_come_from_the_faster_sampler_where_its_integers_fit():
+    """Both samplers are shown to be exact; here, which of the two draws, and that all ways to a whole copy use it."""
+    long = Fraction(1, 2**60 + 1)
+    for number in range(40):
+        seed = number.to_bytes(32, "big")
+        short = discrete_laplace(Stream(seed, TAG), 2, 7)
+        assert whole(Stream(seed, TAG), Fraction(2, 7)) == short
+        assert PartyNoise(Fraction(2, 7), 1).draw(Stream(seed, TAG)) == short
+        assert whole(Stream(seed, TAG), long) == divided(Stream(seed, TAG), long, 1)
+        after_coin = Stream(seed, TAG)
+        after_coin.coin(COIN)
+        assert PartyNoise(Fraction(2, 7), 9, COIN).draw(Stream(seed, TAG)) == discrete_laplace(after_coin, 2, 7)
 
 
 def tail_violations(rate, parties, part, n):
