@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from protocol import SPEC, canonical
 from protocol.document import read_field
-from protocol.documents.envelope import KEYID_BYTES, keyid, read_envelope, verified_by
+from protocol.documents.envelope import KEYID_BYTES, SIZE_LIMITS, keyid, read_envelope, verified_by
 from protocol.documents.masked_terms import MAX_CIPHERTEXTS, MODULUS_BYTES
 from protocol.errors import DocumentError
 from protocol.masked.cipher import are_units
-from protocol.masked.terms import masked_terms_of
+from protocol.masked.terms import ciphertexts_of, masked_terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 ELEMENT_BYTES = 2 * MODULUS_BYTES
 """Length of a ciphertext, and of an element of a release: a number below N²."""
 DIGEST_BYTES = 32
+_BOOK_BYTES_PER_PARTY = 700
+"""A node id of 17 bytes, an array of serial number, u and box: 1 + 5 + 5 + 3 + 655 bytes at most; and some more."""
+_BYTES_AROUND = 1024
+"""More bytes than an envelope and a payload have beside their parties and elements."""
 WORD = 1 << 32
 
 
@@ -114,6 +118,26 @@ def read_parties(value: object, most: int) -> tuple[bytes, ...]:
     return found
 
 
+def largest_file(role: str, campaign: Campaign) -> int:
+    """Largest size in bytes of a key book or release of a campaign, from its number of parties and ciphertexts.
+
+    A reader takes no longer file, so a server can not make a party hold the 64 MiB of the largest key book.
+
+    Args:
+        role: ``keys`` or ``release``.
+        campaign: a masked campaign.
+
+    Raises:
+        InputError: ``campaign_not_masked``.
+    """
+    parties = masked_terms_of(campaign).most_parties
+    if role == "keys":
+        size = parties * _BOOK_BYTES_PER_PARTY
+    else:
+        size = parties * KEYID_BYTES + ciphertexts_of(campaign) * ELEMENT_BYTES
+    return min(size + _BYTES_AROUND, SIZE_LIMITS[role])
+
+
 def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
     """The payload of an envelope that the campaign's dealer has signed and nobody else.
 
@@ -123,11 +147,14 @@ def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
         campaign: a masked campaign.
 
     Raises:
-        DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope, or not
-            exactly one signature, by the key id of the dealer; ``bad_signature``: the signature is not the dealer's.
+        DocumentError: ``too_large``: above :func:`largest_file`; ``unsupported_version``, ``wrong_role``;
+            ``malformed``: no envelope, or not exactly one signature, by the key id of the dealer; ``bad_signature``:
+            the signature is not the dealer's.
         InputError: ``campaign_not_masked``.
     """
-    dealer = masked_terms_of(campaign).dealer
+    dealer, most = masked_terms_of(campaign).dealer, largest_file(role, campaign)
+    if len(raw) > most:
+        raise DocumentError("too_large", f"a file of this kind has at most {most} bytes in this campaign")
     envelope = read_envelope(raw, role)
     if [hint for hint, _ in envelope.signatures] != [keyid(dealer)]:
         raise DocumentError("malformed", "the document has not exactly one signature, by the campaign's dealer")

@@ -35,10 +35,12 @@ _SEAL_BYTES = 48
 """Length by which a sealed box is longer than its content: an X25519 key and an authenticator."""
 _SEED_BYTES = 32
 _KEYS = {"campaign", "list", "parties", "spec", "version"}
-_VALUES_PER_PARTY = 5
-_MAX_ITEMS = 1 + 2 * len(_KEYS) + _VALUES_PER_PARTY * MAX_PARTIES
+_VALUES_PER_PARTY = 8
+"""A node id and its entry are 5 values. The rest is for wrong entries, so that these have a reason of their own."""
+_VALUES_AROUND = 1 + 2 * len(_KEYS)
 _SECRET_ITEMS = 7
-_PLACEHOLDER = bytes(SECRET_BYTES)
+_SMALLEST_BOX = _SEAL_BYTES + 1 + (1 + len(_TAG)) + (2 + DIGEST_BYTES) + (2 + KEYID_BYTES) + (3 + SECRET_BYTES)
+"""Length of a box without its two numbers: the box, and array, tag, campaign, node and secret, each with its head."""
 
 
 class PartyKey(NamedTuple):
@@ -218,7 +220,9 @@ def parse_key_book(payload: bytes) -> KeyBook:
             ``unsupported_version``: another version of the formats; ``invalid_keys``: not 2 to 65536 parties, a node id
             that is none, a repeated serial number, a u outside n/2 < u ≤ n, or a box of another length than its own.
     """
-    body = read_map(payload, _KEYS, _MAX_ITEMS, "key book")
+    # A payload of many tiny values is refused after few of them: a party takes no less than its box.
+    most = _VALUES_AROUND + _VALUES_PER_PARTY * (len(payload) // _SMALLEST_BOX)
+    body = read_map(payload, _KEYS, most, "key book")
     entries = read_field(body, "parties", dict)
     if not 2 <= len(entries) <= MAX_PARTIES:
         raise DocumentError("invalid_keys", f"a key book holds 2 to {MAX_PARTIES} parties")
@@ -254,7 +258,14 @@ def _party(entry: object, parties: int) -> PartyKey:
 
 def _sealed_bytes(serial: int, u: int) -> int:
     """Length of the sealed box of a key. It depends on the public numbers only."""
-    return _SEAL_BYTES + len(_content(bytes(DIGEST_BYTES), bytes(KEYID_BYTES), serial, u, _PLACEHOLDER))
+    return _SMALLEST_BOX + _width(serial) + _width(u)
+
+
+def _width(number: int) -> int:
+    """Number of bytes of a u32 in canonical msgpack."""
+    if number < 1 << 7:
+        return 1
+    return 2 if number < 1 << 8 else 3 if number < 1 << 16 else 5
 
 
 def read_key_book(raw: bytes, campaign: Campaign) -> KeyBook:

@@ -193,6 +193,8 @@ def _signatures(cases: Collection, payload: bytes) -> None:
     _book(cases, "signed_as_a_release", write_envelope(found._replace(signatures=(typed,))), "bad_signature")
     _book(cases, "payload_type_of_a_release", signed_by(RELEASES, payload, DEALER), "wrong_role")
     _book(cases, "empty_file", b"", "malformed")
+    for name, size, reason in (("largest_file_of_four", 3824, "malformed"), ("too_large_for_four", 3825, "too_large")):
+        _book(cases, name, bytes(size), reason, campaign="@campaign of four")
     _book(cases, "file_cut", GOOD[:-1], "malformed")
     clear = PUBLISHER.sign("campaign", canonical.pack(_clear()))
     _book(cases, "of_a_campaign_in_the_clear", GOOD, "campaign_not_masked", cases.keep("clear", clear))
@@ -380,6 +382,8 @@ def _releases(cases: Collection) -> None:
     many = b"".join(number.to_bytes(8, "big") for number in range(101))
     _release(cases, "of_more_than_most_parties", released(parties=many), "invalid_release")
     _release(cases, "of_another_campaign", released(campaign=FEW.id), "unrecognized_campaign")
+    _release(cases, "too_large", bytes(8 * 100 + 512 + 1025), "too_large")
+    _release(cases, "of_the_largest_size", bytes(8 * 100 + 512 + 1024), "malformed")
     _release(cases, "of_another_spec", released(spec="2.0"), "unsupported_version")
     _release(cases, "signed_by_a_stranger", released(key(99)), "malformed")
     _release(cases, "changed", flipped(released(), len(released()) - 1), "bad_signature")
