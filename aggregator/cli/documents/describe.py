@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.cli.masked import describe as masked
 from aggregator.cli.nodes import describe as files
 from aggregator.cli.nodes import summaries as of_nodes
 from aggregator.cli.output import counted, lasting, when
@@ -167,6 +168,18 @@ def summaries(raw: Source) -> Shown | None:
         return None
     facts, rows, content = found
     return Shown(files.NAMES["node"], facts, of_nodes.COLUMNS, rows, content)
+
+
+def of_masked_sums(raw: bytes, role: str | None) -> Shown | None:
+    """Describe a file of masked sums, whose envelope has this role; None if the file is another one.
+
+    Raises:
+        DocumentError: a key book or release can not be read.
+    """
+    found = masked.described(raw, role) if role in ("masked", "keys", "release") else None
+    if role is None:
+        found = masked.unsigned(raw)
+    return None if found is None else Shown(*found)
 
 
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def show(file: Path, *, as_json: bool) -> None:
     """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
 
-    A report file may be compressed by gzip or zstd, as for hearsay ingest.
+    Also of masked sums: messages, key books, requests, releases, and a dealer's public file. A report file may be
+    compressed by gzip or zstd, as for hearsay ingest.
 
     \b
     Example:
@@ -32,15 +33,11 @@ def show(file: Path, *, as_json: bool) -> None:
 
     raw = read_file(file, describe.MAX_FILE_BYTES)
     role = role_of(raw)
-    if role in (None, "node"):
-        content = describe.uncompressed(file, raw)
-        shown = describe.summaries(content) if role == "node" else describe.batches(content)
-        if shown is None and role is None:
-            shown = describe.summaries(content)
-        if shown is None:
-            raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
-    else:
+    shown = describe.of_masked_sums(raw, role)
+    if shown is None and role is not None and role != "node":
         shown = describe.document(read_envelope(raw, role), role)
+    elif shown is None:
+        shown = _of_reports(file, raw, role)
     if as_json:
         print_json({"kind": shown.kind, "verified": False, **shown.content})
     else:
@@ -51,3 +48,18 @@ def show(file: Path, *, as_json: bool) -> None:
             print_table(shown.columns, shown.rows)
     if shown.warning:
         warn(shown.warning)
+
+
+def _of_reports(file: Path, raw: bytes, role: str | None) -> describe.Shown:
+    """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None.
+
+    Raises:
+        InputError: ``unknown_file``; or the file can not be decompressed.
+    """
+    content = describe.uncompressed(file, raw)
+    shown = describe.summaries(content) if role == "node" else describe.batches(content)
+    if shown is None and role is None:
+        shown = describe.summaries(content)
+    if shown is None:
+        raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
+    return shown

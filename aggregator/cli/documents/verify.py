@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from aggregator.cli.documents.describe import MAX_FILE_BYTES, uncompressed
+from aggregator.cli.masked.describe import verify_of_dealer
 from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.nodes.summaries import print_node_sheet, verify_summaries
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import print_json, print_table, warn, when
+from aggregator.cli.output import print_json, print_table, say, warn, when
 from aggregator.publishing.privacy import PrivacySheet
 from protocol.batches import batch
 from protocol.document import read_payload
@@ -44,7 +45,9 @@ if TYPE_CHECKING:
     help="Trust root (.hst). Repeat it for newer roots that follow from the first, in any order.",
 )
 @click.option("--privacy", is_flag=True, help="Print the exact privacy loss of a campaign, from the file alone.")
-@click.option("--campaign", "campaign_file", type=PATH, help="Of node summaries: the campaign that they answer.")
+@click.option(
+    "--campaign", "campaign_file", type=PATH, help="Of node summaries, key books and releases: their campaign."
+)
 @click.option("--nodes", "list_file", type=PATH, help="Of node summaries: the node list (.hsl) that names their keys.")
 @json_option
 @click.pass_context
@@ -67,6 +70,9 @@ def verify(
     total, as an exact fraction and as ε, beside the ε that the campaign declares. Of a campaign for nodes: the exact
     loss of every released vector, for one record more or less and for a changed record.
 
+    A key book (.hsk) or release (.hsd) of masked sums is checked with its campaign, which names the dealer whose key
+    must have signed it.
+
     Summaries of nodes (.hsn) are checked with their campaign and node list: signature, ε, range of every number. That
     proves who sent them, not that they are true.
 
@@ -85,17 +91,13 @@ def verify(
         _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is a {NAMES.get(role, role)}; --privacy is about campaigns")
-    if role in ("masked", "keys", "release"):
-        raise InputError(
-            "wrong_role", f"'{file}' is a file of kind '{NAMES[role]}'; hearsay ingest and masked decrypt verify these"
-        )
-    if role == "node" and (campaign_file is None or list_file is None):
-        raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
-    if role != "node" and (campaign_file, list_file) != (None, None):
-        raise click.UsageError("--campaign and --nodes are for a file of node summaries", context)
+    _check_usage(context, file, role, campaign_file, list_file)
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
     state = _follow_roots(first, newer, now)
+    if role in ("keys", "release") and campaign_file is not None:
+        say(verify_of_dealer(raw, role, state, campaign_file, now), as_json=as_json)
+        return
     if campaign_file is not None and list_file is not None:
         verify_summaries(raw, state, campaign_file, list_file, now, as_json=as_json)
         return
@@ -119,6 +121,26 @@ def verify(
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
     if role == "campaign":
         _warn_about_campaign(raw)
+
+
+def _check_usage(
+    context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
+) -> None:
+    """Refuse ``--campaign`` and ``--nodes`` that do not suit the kind of file; ``role`` is that of its envelope.
+
+    Raises:
+        click.UsageError: an option is missing, or is for another kind of file.
+        InputError: ``wrong_role``: masked messages, which no command verifies alone.
+    """
+    given = (campaign_file is not None, list_file is not None)
+    if role == "masked":
+        raise InputError("wrong_role", f"'{file}' is a file of {NAMES[role]}; hearsay ingest verifies these")
+    if role == "node" and given != (True, True):
+        raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
+    if role in ("keys", "release") and given != (True, False):
+        raise click.UsageError(f"a {NAMES[role]} is verified with --campaign alone", context)
+    if role not in ("node", "keys", "release") and any(given):
+        raise click.UsageError("--campaign and --nodes are for files of nodes and dealers", context)
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:

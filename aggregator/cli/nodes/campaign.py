@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.nodes.describe import cost_facts, noise_text
+from aggregator.cli.nodes.describe import cost_facts, masked_facts, noise_text
 from aggregator.cli.options import (
     PATH,
     contact_option,
@@ -23,9 +24,71 @@ from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from aggregator.publishing.nodes.masking import Masking
     from protocol.documents.campaign import Campaign
+
+
+def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a masked campaign. They give ``masking``: its choices, or None for no masked campaign."""
+
+    @wraps(function)
+    def checked(**given: Any) -> None:
+        chosen = {name: given.pop(name) for name in _MASKED}
+        dealer = chosen.pop("dealer")
+        stated = {name: value for name, value in chosen.items() if value is not None}
+        context = click.get_current_context()
+        if dealer is None and stated:
+            raise click.UsageError(f"--{_MASKED[next(iter(stated))]} is for --masked", context)
+        if dealer is not None and not {"honest_share", "most_parties"} <= stated.keys():
+            raise click.UsageError("--masked needs --honest-share and --most-parties", context)
+        if dealer is None:
+            function(masking=None, **given)
+            return
+        from aggregator.publishing.nodes.masking import Masking
+
+        function(masking=Masking(dealer, **stated), **given)
+
+    options = (
+        click.option(
+            "--masked",
+            "dealer",
+            type=PATH,
+            metavar="DEALER.pub",
+            help="Nodes encrypt their sums, with keys of the dealer of this public file (hearsay masked new).",
+        ),
+        click.option(
+            "--noise", type=click.Choice(["divided", "diluted"]), help="Masked: kind of noise; default: divided."
+        ),
+        click.option("--delta", help="Masked, diluted noise: δ of a message, for example 1e-5."),
+        click.option(
+            "--honest-share", metavar="G", help="Masked: share γ of parties that surely add noise, above 0 to 1."
+        ),
+        click.option("--colluding-share", metavar="K", help="Masked: share κ of parties that may collude; default: 0."),
+        click.option("--most-parties", type=click.IntRange(2, 1 << 16), metavar="N", help="Masked: most parties ever."),
+        click.option(
+            "--unit",
+            type=click.Choice(["record", "party"]),
+            help="Masked: what is hidden, a record or all records of a party; default: record.",
+        ),
+    )
+    for option in reversed(options):
+        checked = option(checked)
+    return checked
+
+
+_MASKED = {
+    "dealer": "masked",
+    "noise": "noise",
+    "delta": "delta",
+    "honest_share": "honest-share",
+    "colluding_share": "colluding-share",
+    "most_parties": "most-parties",
+    "unit": "unit",
+}
+"""Parameter of a command → name of its option."""
 
 
 @click.command()
@@ -75,6 +138,7 @@ if TYPE_CHECKING:
     help="Publish nothing from fewer nodes.",
 )
 @click.option("--postprocess", default="floored", show_default=True, help="How sums become probabilities.")
+@_masked_options
 @passphrase_option
 @force_option
 @json_option
@@ -99,6 +163,7 @@ def campaign(
     min_batch_size: int,
     postprocess: str,
     passphrase_file: Path | None,
+    masking: Masking | None,
     *,
     force: bool,
     as_json: bool,
@@ -113,11 +178,17 @@ def campaign(
     numbers and of their squares by class. ε is divided equally among these vectors. A node sends a summary once per
     period; records that are in the summaries of two periods count, and cost, twice.
 
+    With --masked nodes encrypt their sums, and the aggregator decrypts only the total of all parties that reported,
+    with one noise for all in place of one each. A period is decrypted only if the honest share and the colluding share
+    of the parties reported: --honest-share 0.8 leaves room for parties that fail.
+
     hearsay campaign --end NAME ends a campaign for nodes, too.
 
     \b
     Example:
       hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000 -o c.hsc
+      hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000
+        --masked dealer.pub --honest-share 0.8 --most-parties 50 -o c.hsc
     """  # noqa: D301
     from aggregator.publishing.nodes.campaigns import make_node_campaign
     from aggregator.publishing.workspace import open_workspace
@@ -143,6 +214,7 @@ def campaign(
         min_batch_size=min_batch_size,
         now=int(time.time()),
         postprocess=postprocess,
+        masking=masking,
     )
     made.save(output, force=force)
     say(_facts(made.campaign, output, as_json=as_json), as_json=as_json)
@@ -166,5 +238,6 @@ def _facts(made: Campaign, output: Path, *, as_json: bool) -> dict[str, Any]:
         "numbers": sheet.numbers,
         **cost_facts(made, sheet, as_json=as_json),
         "periods": periods(made),
-        "noise": [vector.deviation for vector in sheet.vectors] if as_json else noise_text(sheet),
+        "noise": [vector.deviation for vector in sheet.vectors] if as_json else noise_text(sheet, made.masked),
+        **masked_facts(made, as_json=as_json),
     }

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from aggregator.cli.output import counted, lasting
+from protocol.documents.envelope import keyid
+from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import format_micro
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
     from aggregator.publishing.nodes.sheet import NodeSheet
     from protocol.documents.campaign import Campaign
+    from protocol.documents.masked_terms import MaskedTerms
     from protocol.nodes.node_list import NodeList
 
 NAMES = {
@@ -53,27 +57,62 @@ def cost_text(sheet: NodeSheet) -> str:
     return "; ".join(f"{format_micro(micro)} for {IN_WORDS[name]}" for name, micro in booked.items())
 
 
-def noise_text(sheet: NodeSheet) -> str:
-    """The standard deviations of the noise of one number of a node: the smallest to the largest."""
+def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
+    """The standard deviations of the noise of one number of a node, or of the total of a masked campaign.
+
+    The smallest to the largest; ``masked`` are the terms of a masked campaign, None of another one.
+    """
     deviations = [vector.deviation for vector in sheet.vectors]
     ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))
-    return f"standard deviation {' to '.join(ends)} records in each number of a node"
+    of = "a node" if masked is None else f"the total of {masked.most_parties} parties"
+    return f"standard deviation {' to '.join(ends)} records in each number of {of}"
+
+
+def masked_facts(found: Campaign, *, as_json: bool) -> dict[str, object]:
+    """The facts about a masked campaign's terms that commands print; none if it is not masked."""
+    from protocol.masked.costs import cost
+    from protocol.masked.terms import ciphertexts_of, least_parties
+
+    terms = found.masked
+    if terms is None:
+        return {}
+    needed, least = ciphertexts_of(found), least_parties(terms, terms.most_parties)
+    delta = Fraction(cost(found, ADD_REMOVE)[1], 10**12)
+    if as_json:
+        facts: dict[str, object] = {**terms._asdict(), "modulus": f"{terms.modulus:x}", "ciphertexts": needed}
+        return {"masked": {**facts, "delta": float(delta), "least_parties_of_most": least}}
+    return {
+        "masked by": f"dealer {keyid(terms.dealer).hex()}, modulus of {terms.modulus.bit_length()} bits",
+        "hidden": "one record" if terms.unit == RECORD else "all records of one party",
+        "kind of noise": f"{terms.noise}, δ = {float(delta):g} for one more or less",
+        "needed parties": f"honest share {_share(terms.honest_micro)}, colluding {_share(terms.colluding_micro)}: of "
+        f"{terms.most_parties} parties, the most, {least}",
+        "message": f"{counted(needed, 'ciphertext')} of 512 bytes, {2000 // terms.slot_bits} numbers in each",
+    }
+
+
+def _share(micro: int) -> str:
+    return f"{micro / 1_000_000:g}"
 
 
 def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
     """The facts about a campaign for nodes that ``hearsay show`` prints."""
     assert found.nodes is not None
     terms = found.nodes
+    with_noise, sent = "each with noise of its own", "summary"
+    if found.masked is not None:
+        with_noise, sent = "encrypted: only the total of a set of nodes is decrypted", "message"
     life = {name: micro * periods for name, micro in sheet.booked_micro.items()}
     return {
-        "asks": f"nodes of the list '{terms.list_name}' for sums over their records, each with noise of its own",
-        "period": f"{lasting(found.time_precision)}: a node sends one summary in it",
+        "asks": f"nodes of the list '{terms.list_name}' for sums over their records, {with_noise}",
+        "period": f"{lasting(found.time_precision)}: a node sends one {sent} in it",
         "ε": cost_text(sheet),
         "ε over its life": f"{cost_text(sheet._replace(booked_micro=life))}, in {counted(periods, 'period')}",
         "least ε": f"{format_micro(terms.least_epsilon_micro)}, if a node's owner wants more noise",
         "sensitivity": terms.sensitivity,
         "sums": f"{len(sheet.vectors)} vectors with {sheet.numbers} numbers; each vector has an equal part of ε",
-        "noise": noise_text(sheet),
+        "noise": noise_text(sheet, found.masked),
+        **masked_facts(found, as_json=False),
         "most records": f"{terms.max_records} of one node; numbers beyond that are cut by the node, or refused",
         "least nodes": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),

@@ -15,6 +15,8 @@ from aggregator.models.postprocess import check_postprocess
 from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.naming import opened
+from aggregator.publishing.nodes.lists import current_list
+from aggregator.publishing.nodes.masking import masked_terms, masked_warnings
 from aggregator.publishing.nodes.sheet import node_warnings
 from aggregator.publishing.privacy import refusal_warning
 from aggregator.publishing.projection_file import load_pilots, load_projection
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.ask_table import Ask, Asked
+    from aggregator.publishing.nodes.masking import Masking
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.masked_terms import MaskedTerms
     from protocol.documents.pilots import PilotCost
@@ -101,6 +104,7 @@ def make_node_campaign(
     days: int = 30,
     min_batch_size: int = 1,
     postprocess: str = POSTPROCESS,
+    masking: Masking | None = None,
     now: int | None = None,
 ) -> SignedCampaign:
     """``hearsay nodes campaign``: sign the next version of a campaign for nodes, and record it in the workspace.
@@ -123,12 +127,15 @@ def make_node_campaign(
         days: lifetime of the campaign.
         min_batch_size: number of nodes below which nothing is published.
         postprocess: name of the post-processing of the model.
+        masking: nodes encrypt their sums, and only the total of a set of nodes is decrypted
+            (:class:`aggregator.publishing.nodes.masking.Masking`); None: summaries in the clear.
         now: the time of issue in seconds since 1970; None means the present time.
 
     Raises:
         InputError: the schema or projection file can not be read; ``name_invalid``, there is no name;
             ``epsilon_invalid``; ``ask_invalid``; ``family_unknown``; ``no_numbers``; ``floor_invalid``;
-            ``period_invalid``; ``terms_invalid``: another term is out of range; ``postprocess_unknown``.
+            ``period_invalid``; ``terms_invalid``: another term is out of range; ``postprocess_unknown``;
+            of a masked campaign also ``delta_invalid``, and ``dealer_invalid`` or the reasons of an unreadable file.
         DocumentError: ``invalid_campaign``: devices and nodes would refuse a value.
         InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
     """
@@ -141,10 +148,11 @@ def make_node_campaign(
     asked = _asked(resolve(described, ask_of(ask, file.ask)))
     chosen = family or (GAUSSIAN if asked.numeric else DISCRETE)
     micro = micro_epsilon(epsilon)
+    terms = NodeTerms(nodes, max_records, micro if least_epsilon is None else micro_epsilon(least_epsilon), sensitivity)
     parameters = NodeParameters(
         name or file.name,
         micro,
-        NodeTerms(nodes, max_records, micro if least_epsilon is None else micro_epsilon(least_epsilon), sensitivity),
+        terms,
         chosen,
         purpose,
         contact,
@@ -153,6 +161,7 @@ def make_node_campaign(
         min_batch_size,
         postprocess,
         pilots=file.pilots + (() if projection is None else load_pilots(projection)),
+        masked=None if masking is None else masked_terms(masking, terms, asked, chosen, micro),
         **gaussian_fields(
             chosen, VARIANCE_FLOOR if variance_floor is None and chosen == GAUSSIAN else variance_floor, None
         ),
@@ -161,7 +170,9 @@ def make_node_campaign(
     moment = int(time.time()) if now is None else now
     raw = publish_node_campaign(signer, asked, parameters, moment)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
-    warnings = (*node_warnings(made), refusal_warning(asked), alike_in(asked), _unlisted(signer, nodes))
+    listed = current_list(signer, nodes)
+    masked = masked_warnings(made, None if listed is None else len(listed.nodes))
+    warnings = (*node_warnings(made), *masked, refusal_warning(asked), alike_in(asked), _unlisted(signer, nodes))
     return SignedCampaign(raw, made, signer.standing("campaign", raw), warnings=tuple(filter(None, warnings)))
 
 

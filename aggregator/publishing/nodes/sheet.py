@@ -24,6 +24,8 @@ from aggregator.publishing.privacy import (
 from protocol import SCALE, allowance
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
+from protocol.masked.noise import noise_of
+from protocol.masked.terms import delta_of
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
 from protocol.questions import MOMENT
@@ -31,6 +33,7 @@ from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
 
 
 class VectorLoss(NamedTuple):
@@ -39,11 +42,12 @@ class VectorLoss(NamedTuple):
     Attributes:
         name: what is summed, in words.
         size: number of integers in the vector.
-        sensitivity: Δ, the largest change of the sums by one added or removed record, or by new features of one record
-            if the campaign's sensitivity is ``smooth``; in counts, sums of numbers in units of one scaled number.
+        sensitivity: Δ, the largest change of the sums by one added or removed record; or by new features of one record
+            if the campaign's sensitivity is ``smooth``; or by all records of a party if these are the unit of a masked
+            campaign. In counts; sums of numbers in units of one scaled number.
         epsilon_micro: ε_q in millionths.
         deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``.
-            With ``smooth`` an upper bound for sums of squares.
+            With ``smooth`` an upper bound for sums of squares. Of a masked campaign: of the total of the most parties.
         losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
     """
 
@@ -116,22 +120,33 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
     names = [feature.name for feature in found.schema.observed]
     micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
     booked, kind = _booked(found, micro), terms_of(found).sensitivity
-    vectors = []
+    vectors: list[VectorLoss] = []
+    variances = _variances_of_totals(found)
     for subject, share in zip(released_vectors(found), shares(found, epsilon_micro), strict=True):
         by_adjacency = SENSITIVITIES[subject.kind, subject.power]
         unit = SCALE if subject.kind == MOMENT else 1
         base = sensitivity(subject, kind)
+        stated = base if found.masked is None else delta_of(found, subject)
         vectors.append(
             VectorLoss(
                 subject_text(subject, names),
                 subject.size,
-                Fraction(base, unit),
+                Fraction(stated, unit),
                 share,
-                sqrt(noise_variance(found, subject, share)) / unit,
+                sqrt(variances.get(subject) or noise_variance(found, subject, share)) / unit,
                 {name: Fraction(share * by_adjacency[name], MICRO * base) for name in booked},
             )
         )
     return NodeSheet(tuple(vectors), micro, booked)
+
+
+def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
+    """Released vector → variance of one number of the total of the most parties. Empty if not masked."""
+    if found.masked is None:
+        return {}
+    parties = found.masked.most_parties
+    noise = noise_of(found, parties)
+    return {subject: parties * each.variance for subject, each in zip(released_vectors(found), noise, strict=True)}
 
 
 def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
