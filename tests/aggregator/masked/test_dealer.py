@@ -56,7 +56,7 @@ def new_dealer(folder, **options) -> Dealer:
 def new_world(folder, *, honest=500_000, colluding=0, **terms) -> World:
     dealer, publisher = new_dealer(folder), Publisher()
     own = TERMS._replace(dealer=dealer.public.key, honest_micro=honest, colluding_micro=colluding, **terms)
-    campaign = publisher.sign("campaign", masked_payload(publisher, terms=own))
+    campaign = publisher.sign("campaign", masked_payload(publisher, masked=own))
     return World(dealer, publisher, campaign, publisher.root())
 
 
@@ -182,14 +182,14 @@ def test_only_signed_documents_for_this_dealer_are_set_up(world, tmp_path):
     refused(InputError, "wrong_key", other.setup, world.campaign, listed, world.root)
     terms = TERMS._replace(dealer=world.dealer.public.key)
     number = next(each for each in count(MODULUS + 2, 2) if not unfit_modulus(each))
-    modulus = publisher.sign("campaign", masked_payload(publisher, terms=terms._replace(modulus=number)))
+    modulus = publisher.sign("campaign", masked_payload(publisher, masked=terms._replace(modulus=number)))
     refused(InputError, "wrong_key", setup, modulus, listed, world.root)
     unmasked = publisher.sign("campaign", node_payload(publisher))
     refused(InputError, "campaign_not_masked", setup, unmasked, listed, world.root)
     refused(InputError, "campaign_not_masked", setup, publisher.campaign(), listed, world.root)
     refused(DocumentError, "other_name", setup, world.campaign, signed_list(publisher, name="x"), world.root)
     refused(InputError, "parties_too_few", setup, world.campaign, signed_list(publisher, NODE_KEYS[:1]), world.root)
-    small = publisher.sign("campaign", masked_payload(publisher, terms=terms._replace(most_parties=3)))
+    small = publisher.sign("campaign", masked_payload(publisher, masked=terms._replace(most_parties=3)))
     refused(InputError, "parties_too_many", setup, small, listed, world.root)
     late = Dealer.open(tmp_path / "dealer", clock=lambda: NOW + 400 * DAY)
     refused(DocumentError, "expired", late.setup, world.campaign, listed, world.root)
@@ -270,7 +270,7 @@ def test_the_secret_is_under_a_passphrase_and_a_wrong_one_records_nothing(tmp_pa
     with new_dealer(tmp_path / "dealer", passphrase=b"right", entropy=lambda size: bytes([7]) * size) as dealer:
         publisher = Publisher()
         terms = TERMS._replace(dealer=dealer.public.key)
-        campaign = publisher.sign("campaign", masked_payload(publisher, terms=terms))
+        campaign = publisher.sign("campaign", masked_payload(publisher, masked=terms))
         arguments = campaign, signed_list(publisher, NODE_KEYS[:4]), publisher.root()
         with Dealer.open(tmp_path / "dealer", b"wrong", clock=lambda: NOW) as wrong:
             refused(InputError, "passphrase_wrong", wrong.setup, *arguments)
