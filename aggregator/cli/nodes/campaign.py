@@ -187,8 +187,6 @@ def campaign(
     \b
     Example:
       hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000 -o c.hsc
-      hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000
-        --masked dealer.pub --honest-share 0.8 --most-parties 50 -o c.hsc
     """  # noqa: D301
     from aggregator.publishing.nodes.campaigns import make_node_campaign
     from aggregator.publishing.workspace import open_workspace
