@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 COIN = 1 << 32
 """Probabilities of ``diluted`` noise are multiples of 1/COIN."""
-_LARGEST_MEAN = Fraction(1, 2)
+_WORD = 1 << 64
 _LONGEST = 48
 """Bits of the rate's denominator up to which :func:`protocol.mechanisms.noise.discrete_laplace`, which is faster, draws
 whole copies. It can draw integers below 2^64, and multiplies the denominator by small numbers."""
@@ -164,77 +164,85 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
         rate: positive.
         parties: at least 1.
     """
-    octaves = _octaves(rate)
+    s, t = rate.as_integer_ratio()
+    octaves, parts, a, b = _plan(s, t, parties)
     total = 0
-    for _ in range(_poisson(stream, Fraction(2 * (octaves + 1), parties))):
-        size = _point(stream, rate, octaves)
-        total += -size if below(2, stream.read) else size
+    for _ in range(_poisson(stream, parts, a, b)):
+        size = _point(stream, s, t, octaves)
+        total += -size if stream.below(2) else size
     return total
 
 
 @lru_cache(maxsize=1024)
-def _octaves(rate: Fraction) -> int:
-    """The smallest J ≥ 0 with 2^J·``rate`` ≥ 1."""
-    return (-(-rate.denominator // rate.numerator) - 1).bit_length()
+def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
+    """J, and the parts and the mean a/b of each for the number of points: for the rate s/t and r = 1/``parties``.
+
+    J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. The ``parts`` means a/b ≤ ½ add up to 2r(J + 1).
+    """
+    octaves = (-(-t // s) - 1).bit_length()
+    parts = -(-4 * (octaves + 1) // parties)
+    mean = Fraction(2 * (octaves + 1), parties * parts)
+    return octaves, parts, mean.numerator, mean.denominator
 
 
-def _point(stream: Stream, rate: Fraction, octaves: int) -> int:
-    """Draw a point |k| of the denser process of :func:`divided`, and return it if thinning keeps it, else 0."""
-    octave = below(octaves + 1, stream.read)
+def _point(stream: Stream, s: int, t: int, octaves: int) -> int:
+    """Draw a point |k| of the denser process of :func:`divided`. Return |k| if thinning keeps it, else 0."""
+    octave = stream.below(octaves + 1)
     if octave < octaves:
-        size = below(1 << octave, stream.read) + (1 << octave)
-        keeps = below(size, stream.read) < 1 << octave and _keeps_exp(stream, size * rate.numerator, rate.denominator)
-        return size if keeps else 0
+        low = 1 << octave
+        size = _below(stream, low) + low
+        return size if _below(stream, size) < low and _keeps_exp(stream, size * s, t) else 0
     block = 1
-    while below(2, stream.read):
+    while stream.below(2):
         block += 1
-    size = (block << octaves) + below(1 << octaves, stream.read)
+    low = 1 << octaves
+    size = block * low + _below(stream, low)
     keeps = (
-        below(size, stream.read) < 1 << octaves  # T/k
-        and all(_keeps_two_over_e(stream) for _ in range(block))  # 2^m·e^−m
-        and _keeps_exp(stream, size * rate.numerator - block * rate.denominator, rate.denominator)
+        _below(stream, size) < low  # probability T/|k|
+        and all(_alternates(stream, 1, 1, 3) for _ in range(block))  # (2/e)^m
+        and _keeps_exp(stream, size * s - block * t, t)
     )
     return size if keeps else 0
 
 
-def _poisson(stream: Stream, mean: Fraction) -> int:
-    """Draw a Poisson number, as the sum of enough independent ones with a mean of at most ½.
+def _poisson(stream: Stream, parts: int, a: int, b: int) -> int:
+    """Draw the sum of ``parts`` independent Poisson numbers of mean μ = a/b ≤ ½.
 
     Each is drawn by rejection. The proposal n has P(N ≥ n) = μ^n/n!, so P(n) = μ^n/n!·(1 − μ/(n + 1)). It is accepted
-    with probability (1 − μ)/(1 − μ/(n + 1)).
+    with probability (1 − μ)/(1 − μ/(n + 1)), which is 1 for n = 0.
     """
-    parts = -(-mean // _LARGEST_MEAN)
-    a, b = (mean / parts).as_integer_ratio()
-    return sum(_poisson_part(stream, a, b) for _ in range(parts))
-
-
-def _poisson_part(stream: Stream, a: int, b: int) -> int:
-    """Draw a Poisson number of mean a/b ≤ ½."""
-    while True:
+    total = 0
+    while parts:
         n = 0
-        while below(b * (n + 1), stream.read) < a:
+        while stream.below(b * (n + 1)) < a:
             n += 1
-        if n == 0 or below(b * (n + 1) - a, stream.read) < (b - a) * (n + 1):
-            return n
+        if n == 0 or stream.below(b * (n + 1) - a) < (b - a) * (n + 1):
+            total += n
+            parts -= 1
+    return total
 
 
-def _keeps_exp(stream: Stream, numerator: int, denominator: int) -> bool:
-    """Draw True with probability e^{−numerator/denominator}; numerator ≥ 0, denominator ≥ 1."""
-    whole_parts, rest = divmod(numerator, denominator)
-    return all(_alternates(stream, 1, 1, 1) for _ in range(whole_parts)) and _alternates(stream, rest, denominator, 1)
-
-
-def _keeps_two_over_e(stream: Stream) -> bool:
-    """Draw True with probability 2/e. A draw for 1/e stops at its second step with probability ½, else here."""
-    return _alternates(stream, 1, 1, 3)
+def _keeps_exp(stream: Stream, a: int, b: int) -> bool:
+    """Draw True with probability e^{−a/b}, for integers a ≥ 0 and b > 0."""
+    while a > b:
+        if not _alternates(stream, 1, 1, 1):
+            return False
+        a -= b
+    return _alternates(stream, a, b, 1)
 
 
 def _alternates(stream: Stream, a: int, b: int, first: int) -> bool:
-    """Whether the first k ≥ ``first`` at which below(b·k) < a is false is odd.
+    """Whether the first k ≥ ``first`` at which a number below b·k is not below a is odd; 0 ≤ a ≤ b.
 
-    With ``first`` = 1 this is true with probability e^{−a/b}, 0 ≤ a ≤ b.
+    ``first`` = 1: true with probability e^{−a/b}. ``first`` = 3 and a = b: true with probability 2/e, since the walk
+    from 1 gets to 3 with probability ½ and ends at an odd k only from there.
     """
     k = first
-    while below(b * k, stream.read) < a:
+    while _below(stream, b * k) < a:
         k += 1
     return k % 2 == 1
+
+
+def _below(stream: Stream, bound: int) -> int:
+    """Draw an integer uniformly from {0 … bound − 1}, also for bounds above 2^64, where ``Stream.below`` ends."""
+    return stream.below(bound) if bound <= _WORD else below(bound, stream.read)

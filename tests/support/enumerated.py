@@ -1,6 +1,6 @@
 """Exact distributions of samplers, by following every sequence of random choices.
 
-A sampler draws integers with a function ``below(bound, read)``. Here a replacement makes every choice in turn and
+A sampler draws integers with ``Stream.below``. Here a replacement of the stream makes every choice in turn and
 multiplies the probabilities.
 """
 
@@ -14,29 +14,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def enumerated(
-    monkeypatch: Any, module: Any, draw: Callable[[Any], Any], least: Fraction
-) -> tuple[Counter[Any], Fraction]:
+def enumerated(draw: Callable[[Any], Any], least: Fraction) -> tuple[Counter[Any], Fraction]:
     """The exact probabilities of what a sampler returns, over all sequences of choices that are likely enough.
 
     Args:
-        monkeypatch: replaces ``below`` in ``module``.
-        module: the module of the sampler.
-        draw: calls the sampler with a stream.
+        draw: calls the sampler with a stream, of which it uses ``below`` alone.
         least: sequences with a smaller probability are not followed.
 
     Returns:
         result → probability of the sequences that were followed, and the probability of all others.
     """
     walk = _Walk(least)
-    monkeypatch.setattr(module, "below", walk.below)
     found: Counter[Any] = Counter()
     pending = [()]
     missing = Fraction(0)
     while pending:
         walk.start(pending.pop(), pending)
         try:
-            found[draw(_NoStream())] += walk.probability
+            found[draw(walk)] += walk.probability
         except _UnlikelyError:
             missing += walk.probability
     return found, missing
@@ -46,14 +41,8 @@ class _UnlikelyError(Exception):
     pass
 
 
-class _NoStream:
-    """A stream whose bytes are never read."""
-
-    read = None
-
-
 class _Walk:
-    """One sequence of choices: those of ``prefix``, and then the first choice each time."""
+    """A stream that makes one sequence of choices: those of ``prefix``, and then the first choice each time."""
 
     def __init__(self, least: Fraction) -> None:
         self.least = least
@@ -61,8 +50,7 @@ class _Walk:
     def start(self, prefix: tuple[int, ...], pending: list[tuple[int, ...]]) -> None:
         self.prefix, self.pending, self.made, self.probability = prefix, pending, (), Fraction(1)
 
-    def below(self, bound: int, read: None) -> _Drawn:
-        del read
+    def below(self, bound: int) -> _Drawn:
         return _Drawn(self, bound)
 
     def choose(self, chances: list[Fraction]) -> int:

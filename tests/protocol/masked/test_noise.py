@@ -82,63 +82,86 @@ def test_the_difference_of_two_geometric_numbers_is_a_discrete_laplace_number():
 def alternates_by_value(stream, a, b, first):
     """Replaces ``_alternates`` by one comparison, so that fewer sequences of choices remain."""
     value = exp(-a / b) if first == 1 else 2 / e
-    return noise.below(1 << 53, stream.read) < round(value * (1 << 53))
+    return stream.below(1 << 53) < round(value * (1 << 53))
 
 
 @pytest.mark.parametrize(("a", "b", "first", "value"), [(1, 1, 1, 1 / e), (2, 7, 1, exp(-2 / 7)), (1, 1, 3, 2 / e)])
-def test_coins_of_exponentials_are_exact(monkeypatch, a, b, first, value):
-    found, missing = enumerated(
-        monkeypatch, noise, lambda stream: noise._alternates(stream, a, b, first), Fraction(1, 10**14)
-    )
+def test_coins_of_exponentials_are_exact(a, b, first, value):
+    found, missing = enumerated(lambda stream: noise._alternates(stream, a, b, first), Fraction(1, 10**14))
     assert float(found[True]) == pytest.approx(value, abs=1e-13)
     assert missing < 1e-13
 
 
-def wrong_points(monkeypatch, rate):
+def wrong_points(monkeypatch, s, t):
     """The largest difference between the drawn process and q^k/k points at k, k ≤ 8, for r = 1."""
-    octaves = noise._octaves(rate)
+    octaves = noise._plan(s, t, 1)[0]
     monkeypatch.setattr(noise, "_alternates", alternates_by_value)
-    found, missing = enumerated(
-        monkeypatch, noise, lambda stream: noise._point(stream, rate, octaves), Fraction(1, 10**8)
-    )
+    found, missing = enumerated(lambda stream: noise._point(stream, s, t, octaves), Fraction(1, 10**8))
     assert missing < 1e-6
-    return max(abs(float((octaves + 1) * found[k]) - exp(-float(rate) * k) / k) for k in range(1, 9))
+    return max(abs(float((octaves + 1) * found[k]) - exp(-s / t * k) / k) for k in range(1, 9))
 
 
-@pytest.mark.parametrize("rate", [Fraction(3), Fraction(1), Fraction(1, 2), Fraction(2, 7)])
-def test_points_are_thinned_exactly(monkeypatch, rate):
-    assert wrong_points(monkeypatch, rate) < 1e-5
+@pytest.mark.parametrize(("s", "t"), [(3, 1), (1, 1), (1, 2), (2, 7)])
+def test_points_are_thinned_exactly(monkeypatch, s, t):
+    assert wrong_points(monkeypatch, s, t) < 1e-5
 
 
-@pytest.mark.parametrize("broken", ["_keeps_exp", "_keeps_two_over_e"])
-@pytest.mark.parametrize("rate", [Fraction(3), Fraction(2, 7)])
-def test_thinning_with_a_step_left_out_is_seen(monkeypatch, broken, rate):
-    monkeypatch.setattr(noise, broken, lambda *_: True)
-    assert wrong_points(monkeypatch, rate) > 1e-3
+def always(*_):
+    return True
 
 
-def wrong_counts(monkeypatch, mean):
+def no_tail_factor(stream, a, b, first):
+    """Coins without the factor (2/e)^m of the tail."""
+    return first == 3 or right_coin(stream, a, b, first)
+
+
+right_coin = alternates_by_value
+
+
+@pytest.mark.parametrize(("place", "broken"), [("_keeps_exp", always), ("coin", no_tail_factor)])
+@pytest.mark.parametrize(("s", "t"), [(3, 1), (2, 7)])
+def test_thinning_with_a_step_left_out_is_seen(monkeypatch, place, broken, s, t):
+    if place == "coin":
+        monkeypatch.setitem(globals(), "alternates_by_value", broken)
+    else:
+        monkeypatch.setattr(noise, place, broken)
+    assert wrong_points(monkeypatch, s, t) > 1e-3
+
+
+def poisson_of(stream, mean):
+    parts = -(-mean // Fraction(1, 2))
+    return noise._poisson(stream, parts, *(mean / parts).as_integer_ratio())
+
+
+def wrong_counts(draw, mean):
     """The largest difference between drawn and Poisson probabilities, beyond that of the sequences not followed."""
-    found, missing = enumerated(monkeypatch, noise, lambda stream: noise._poisson(stream, mean), Fraction(1, 10**6))
+    found, missing = enumerated(lambda stream: draw(stream, mean), Fraction(1, 10**6))
     assert missing < 1e-2
     exact = [exp(-float(mean)) * float(mean) ** n / factorial(n) for n in range(6)]
     return max(abs(float(found[n]) - each) for n, each in enumerate(exact)) - float(missing)
 
 
 @pytest.mark.parametrize("mean", [Fraction(1, 500), Fraction(2, 5), Fraction(1, 2), Fraction(2, 3)])
-def test_poisson_numbers_are_exact(monkeypatch, mean):
-    assert wrong_counts(monkeypatch, mean) <= 1e-15
+def test_poisson_numbers_are_exact(mean):
+    assert wrong_counts(poisson_of, mean) <= 1e-15
 
 
-def test_a_poisson_number_without_its_rejection_is_seen(monkeypatch):
-    def proposed(stream, a, b):
+def test_a_poisson_number_without_its_rejection_is_seen():
+    def proposed(stream, mean):
         n = 0
-        while noise.below(b * (n + 1), stream.read) < a:
+        while stream.below(mean.denominator * (n + 1)) < mean.numerator:
             n += 1
         return n
 
-    monkeypatch.setattr(noise, "_poisson_part", proposed)
-    assert wrong_counts(monkeypatch, Fraction(1, 2)) > 0.05
+    assert wrong_counts(proposed, Fraction(1, 2)) > 0.05
+
+
+@pytest.mark.parametrize(("s", "t", "parties"), [(3, 1, 1), (1, 10, 7), (1, 10**9, 3), (1, 10**9, 5000)])
+def test_the_number_of_points_has_the_stated_mean(s, t, parties):
+    octaves, parts, a, b = noise._plan(s, t, parties)
+    assert (1 << octaves) * s >= t > (1 << octaves) // 2 * s
+    assert parts * Fraction(a, b) == Fraction(2 * (octaves + 1), parties)
+    assert 2 * a <= b
 
 
 def two_sided(rate, shape, reach):
@@ -201,7 +224,7 @@ def rate_doubled(stream, rate, parties):
 
 def whole_copy_sometimes(stream, rate, parties):
     """``diluted`` noise with the same variance."""
-    return divided(stream, rate, 1) if noise.below(parties, stream.read) == 0 else 0
+    return divided(stream, rate, 1) if stream.below(parties) == 0 else 0
 
 
 @pytest.mark.parametrize("broken", [shape_off_by_one, no_sign, rate_doubled, whole_copy_sometimes])
