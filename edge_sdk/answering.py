@@ -102,10 +102,10 @@ class AboutRecord:
                 "campaign_for_nodes", "this campaign asks for sums of many records; a node summarises them for it"
             )
 
-    def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
-        """The ε of the reports of one period, in millionths."""
+    def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
+        """The ε of the reports of one period, in millionths; no δ."""
         del policy
-        return campaign.epsilon_micro
+        return campaign.epsilon_micro, 0
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
         """The campaign's r reports. Each has noise from a fresh seed.

@@ -435,8 +435,11 @@ class Device:
     def drain(self, path: str | os.PathLike[str]) -> int:
         """Seal all unacknowledged reports into a new batch file, atomically. The reports stay in the spool.
 
-        The file holds one batch per campaign, and only the device's user can read it. Call :meth:`ack` once the file
-        has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports once.
+        The file holds one batch per campaign, and only the device's user can read it. A node's file holds summaries or
+        messages of masked campaigns: of a node with both, the oldest of one kind up to the first of the other
+        (:meth:`file_ending`), and the next call after :meth:`ack` seals the following ones. Call :meth:`ack` once the
+        file has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports
+        once.
 
         Args:
             path: where the new file is to be.
@@ -450,6 +453,14 @@ class Device:
                 ``state_damaged``: there is no new file, or it is complete: send it or remove it. The reports stay.
         """
         return self._sealing.drain(path)
+
+    def file_ending(self) -> str | None:
+        """How the name of the file that :meth:`drain` would seal now should end; None if no report waits.
+
+        Returns:
+            ``.hsr`` for reports; of a node ``.hsn`` for summaries, ``.hse`` for the messages of masked campaigns.
+        """
+        return self._sealing.ending()
 
     @logged("ack", lambda count: f"{count} reports released")
     def ack(self, path: str | os.PathLike[str]) -> int:

@@ -17,12 +17,13 @@ from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.highest import HIGHEST_FILE
-from edge_sdk.storage.ledger import Ledger, Lines
+from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, state_lost
 from edge_sdk.storage.outbox import clear_outboxes
 from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
+from edge_sdk.storage.tally import Lines
 from edge_sdk.timekeeping.timekeeper import carry_track, stored_track
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError
@@ -77,7 +78,7 @@ def open_state(
     begins = not os.path.lexists(place)
     _prepare_folder(folder, marker, root, enrolment, now)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
-    lifetime_micro = _lifetime_allowed(allowed, begins=begins)
+    lifetime = _lifetime_allowed(allowed, begins=begins)
     lost = False
     try:
         state = State(place)
@@ -91,7 +92,7 @@ def open_state(
                 # A new or damaged marker may lack the secret of the provisioning file in use: note it again.
                 if marker is None or not marker.whole:
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
-                note_in_marker(folder, marker, lifetime_micro, used, policy=allowed.in_file)
+                note_in_marker(folder, marker, lifetime, used, policy=allowed.in_file)
                 allowed.marks = True
         except BaseException:
             state.close()
@@ -105,14 +106,14 @@ def open_state(
     return state, allowed
 
 
-def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> int:
-    """The policy's lifetime ε in millionths; 0 if the state exists (not ``begins``) and the policy can not be read."""
+def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> tuple[int, int]:
+    """The policy's lifetime ε and δ; zeros if the state exists (not ``begins``) and the policy can not be read."""
     try:
-        return allowed().lifetime_micro
+        return allowed().lifetime
     except InputError:
         if begins:
             raise
-    return 0
+    return 0, 0
 
 
 def _check_read_only(state: State, root: bytes | None, machine: bytes | None, now: int) -> None:
@@ -266,7 +267,7 @@ def reset_state(
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
-    lifetime_micro = allowed().lifetime_micro
+    lifetime_micro, delta_pico = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
@@ -281,7 +282,8 @@ def reset_state(
     secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     _make_folder(folder)
     micro = max(lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
-    note_in_marker(folder, known, micro, None if enrolment is None else secret, policy=allowed.in_file)
+    delta_pico = max(delta_pico, 0 if known is None else known.delta_pico, sum(old.lines.deltas.values()))
+    note_in_marker(folder, known, (micro, delta_pico), None if enrolment is None else secret, policy=allowed.in_file)
     fresh = f"{place}.new"
     try:
         _discard(fresh)
@@ -290,7 +292,7 @@ def reset_state(
             with state.transaction():
                 _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
                 series_after = max(now, pinned.time_floor, old.latest)
-                line = Ledger(state).begin_after_reset(micro, now, old.lines, series_after)
+                line = Ledger(state).begin_after_reset((micro, delta_pico), now, old.lines, series_after)
                 if old.track is not None:
                     carry_track(state, old.track, [each.number for each in old.lines.paid])
                 Spool(state).begin_after(line)

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
         def check(self, campaign: Campaign) -> None:
             """Refuse a campaign of another kind: ``campaign_for_nodes`` or ``campaign_for_devices`` (InputError)."""
 
-        def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
-            """The ε in millionths that the answer costs, as the owner's limits and the ledger count it."""
+        def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
+            """The ε in millionths and the δ in 10⁻¹² that the answer costs, as limits and ledger count them."""
 
         def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
             """The reports of the period, or one summary. ``secret`` is the device's; no noise may follow from it."""
@@ -241,8 +241,8 @@ class Reporting:
         said = self.ledger.said(newest) or _refuse_deleted(refusal(campaign.series, self.ledger, turn.secret))
         return Said(said, newest.period, repeated=True, next_at=next_at)
 
-    def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, int]:
-        """Check that the turn's period may be answered. Return the owner's policy and the answer's cost in millionths.
+    def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
+        """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ.
 
         Raises:
             DocumentError: ``expired``, ``not_yet_valid``, ``invalid_campaign``.
@@ -259,20 +259,22 @@ class Reporting:
         policy = self.policy
         policy.check_adjacency(campaign, self.ledger.adjacency(), self.ledger.spent_micro())
         policy.check_campaign(campaign, evaluated)
-        micro = making.cost_micro(campaign, policy)
+        micro, delta_pico = making.cost(campaign, policy)
         policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
-        return policy, micro
+        if delta_pico:
+            policy.check_delta(self.ledger.deltas.spent_pico(), delta_pico)
+        return policy, (micro, delta_pico)
 
     def _answer_at(self, turn: _Turn, making: Making) -> Said:
         """Answer for the turn's period. A :class:`PolicyError` is raised before anything is written."""
         said = self._said_before(turn)
         if said is not None:
             return said
-        policy, micro = self._check_allowed(turn, making)
+        policy, cost = self._check_allowed(turn, making)
         campaign, period, time = turn.campaign, turn.period, turn.time
         records = making.make(campaign, turn.secret, period)
         reports = b"".join(records)
-        line, number = self.ledger.spend(campaign, period, turn.answered_at, reports, micro)
+        line, number = self.ledger.spend(campaign, period, turn.answered_at, reports, cost)
         if campaign.nodes is not None:
             self.ledger.fix_adjacency(policy.node_adjacency)
         self.spool.add(line, number, records, time, min(time, turn.moment.base), policy.spool)

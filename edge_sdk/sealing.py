@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
-    from edge_sdk.storage.spool import Spool
+    from edge_sdk.storage.spool import Batch, Spool
 
 _BLOCK_BYTES = 1 << 18
 
@@ -37,7 +37,10 @@ class Sealing:
         self._now = now
 
     def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal all unacknowledged reports into a new file at ``path``. They stay in the spool.
+        """Seal the unacknowledged reports into a new file at ``path``. They stay in the spool.
+
+        A file holds one kind: reports, summaries, or messages of masked campaigns. Of a node with both of these, the
+        oldest of one kind are sealed, up to the first of the other.
 
         Returns the number of reports in the file; if it is 0, no file is written. The errors are those of
         :meth:`edge_sdk.Device.drain`.
@@ -46,26 +49,39 @@ class Sealing:
 
         place = path_of(path, "the path")
         sealed = False
-        reports: dict[bytes, list[bytes]] = {}
         try:
             with self._state.transaction():
-                reports = self._spool.reports()
-                if reports:
-                    content = FILES[self._documents.kind()](reports)
+                batch = self._oldest()
+                if batch is not None:
+                    content = FILES[batch.kind](batch.reports)
                     write_outbox(place, content)
                     sealed = True
-                    self._spool.note_sealed(place, content, self._now())
+                    self._spool.note_sealed(place, content, batch.through, self._now())
         except StorageError as error:
             if not sealed:
                 raise
             problem = error
         else:
-            return sum(map(len, reports.values()))
+            return 0 if batch is None else sum(map(len, batch.reports.values()))
         raise StorageError(
             problem.reason,
             f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
             "send it or remove it, the same reports will be sealed again, which is harmless",
         )
+
+    def ending(self) -> str | None:
+        """How the name of the file that :meth:`drain` would seal now should end, for example ``.hsr``.
+
+        None if nothing waits.
+        """
+        batch = self._oldest()
+        return None if batch is None else batch.kind
+
+    def _oldest(self) -> Batch | None:
+        from edge_sdk.storage.batch_file import ending_of
+
+        kind = self._documents.kind()
+        return self._spool.oldest(lambda answer: ending_of(kind, answer))
 
     def ack(self, path: str | os.PathLike[str]) -> int:
         """Forget the reports of the sealed file at ``path``, because the file has arrived.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
@@ -11,10 +12,12 @@ from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.documents import campaign as campaigns
 from protocol.documents.evaluation import missing_models
 from protocol.documents.model import parse_model
-from protocol.epsilon import format_micro
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from edge_sdk.meanings import Meanings, Unread
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.documents import Documents
@@ -119,6 +122,10 @@ class Status(NamedTuple):
             the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
         kind: ``device`` or ``node``, as the first campaign was for; None before there was one.
         adjacency: of a node, the adjacency whose ε the amounts count, fixed by its first summary; else None.
+        delta_spent_pico: the δ that was spent in all, in 10⁻¹²; only masked campaigns with diluted noise have one.
+        delta_left_pico: what is left of the lifetime δ; 0 if the policy does not allow masked campaigns.
+        keys: of a node, id of each masked campaign in hexadecimal digits → version of the newest key book that was
+            accepted.
     """
 
     spent_micro: int
@@ -139,6 +146,9 @@ class Status(NamedTuple):
     closed_fleet: bool = False
     kind: str | None = None
     adjacency: str | None = None
+    delta_spent_pico: int = 0
+    delta_left_pico: int = 0
+    keys: Mapping[str, int] = MappingProxyType({})
 
     @property
     def spooled(self) -> int:
@@ -167,10 +177,21 @@ class Status(NamedTuple):
             "closed_fleet": self.closed_fleet,
             "kind": self.kind,
             "epsilon_counted_for": self.adjacency,
+            **self._masked(),
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
             "policy": self.policy,
             "unread": [each._asdict() for each in self.unread],
+        }
+
+    def _masked(self) -> dict[str, Any]:
+        """The entries for masked campaigns; none on a device that neither allows nor has ever answered one."""
+        if not (self.keys or self.delta_spent_pico or self.delta_left_pico):
+            return {}
+        return {
+            "delta_spent": format_pico(self.delta_spent_pico),
+            "delta_left": format_pico(self.delta_left_pico),
+            "key_books": dict(self.keys),
         }
 
 
@@ -216,7 +237,7 @@ def gather(
         ledger.spent_around(limit_time, policy.window_seconds, track),
         ledger.spent_micro(),
     )
-    trusted = documents.trust()
+    trusted, delta = documents.trust(), ledger.deltas.spent_pico()
     shown = [
         _campaign(campaigns.parse_campaign(payload), ledger, present, secret, documents)
         for _, _, payload in documents.all("campaign")
@@ -239,6 +260,9 @@ def gather(
         policy=origin,
         kind=documents.kind(),
         adjacency=ledger.adjacency(),
+        delta_spent_pico=delta,
+        delta_left_pico=max(0, policy.lifetime[1] - delta),
+        keys=documents.key_books(),
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 

@@ -19,6 +19,12 @@ DAY_MICRO = 4 * MICRO
 """Largest ε in any 24 hours, over all campaigns."""
 LIFETIME_MICRO = 100 * MICRO
 """Largest ε in a device's life, over all campaigns."""
+PERIOD_DELTA_PICO = 20_000_000
+"""Largest δ of one masked campaign in one of its periods, in 10⁻¹²: 2·10⁻⁵, twice the usual 10⁻⁵ of a campaign. A
+changed record costs up to twice what a record more or less costs, and nodes count changes unless their owner says else.
+"""
+LIFETIME_DELTA_PICO = 500_000_000
+"""Largest δ in a node's life: 5·10⁻⁴, 25 periods as for ε. So noise fails for a record with a chance of 1 in 2000."""
 
 
 class Limit(NamedTuple):

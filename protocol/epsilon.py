@@ -1,4 +1,4 @@
-"""ε without floats: integer micro-ε, exponentials rounded down, exact privacy loss.
+"""ε and δ without floats: integer micro-ε and pico-δ, exponentials rounded down, exact privacy loss.
 
 Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶; documents state it as an integer
 number of millionths. E = e^ε comes from 60-digit decimal arithmetic and is lowered by one part in 10⁵⁰.
@@ -21,9 +21,13 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 MICRO = 1_000_000
+PICO = 10**12
+"""δ is stated in multiples of 1/PICO."""
 MIN_ANSWER_MICRO = 1_000
 MAX_ANSWER_MICRO = 16 * MICRO
 _MAX_CHARACTERS = 100
+_DELTA_PLACES = 12
+_ZERO = frozenset(("0", "0.0", 0, 0.0))
 _NUMBER = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 # 1 − 10⁻⁵⁰, written as text: a subtraction in the default context would give 1.
@@ -55,17 +59,28 @@ def millionths(value: object) -> int | None:
         value: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer
             of any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
     """
+    return decimal_multiple(value, 6, MICRO)
+
+
+def decimal_multiple(value: object, places: int, bound: int) -> int | None:
+    """K of a number k·10^−places that is above 0 and below ``bound``; None for every other value.
+
+    Args:
+        value: as for :func:`millionths`.
+        places: number of decimal places.
+        bound: the value is below it.
+    """
     number = _exact(value)
-    if number is None or not number.is_finite() or not 0 < number < MICRO:
+    if number is None or not number.is_finite() or not 0 < number < bound:
         return None
     # Digits, not Decimal arithmetic: arithmetic rounds to the precision of the caller's context.
     _, digits, exponent = number.as_tuple()
     text = "".join(map(str, digits)).rstrip("0")
-    places = int(exponent) + len(digits) - len(text) + 6
-    if places < 0:
+    shift = int(exponent) + len(digits) - len(text) + places
+    if shift < 0:
         return None
-    micro: int = int(text) * 10**places
-    return micro
+    found: int = int(text) * 10**shift
+    return found
 
 
 def _exact(value: object) -> Decimal | None:
@@ -98,6 +113,36 @@ def format_micro(micro: int) -> str:
     """``micro`` millionths as the shortest decimal text: 1500000 → ``1.5``."""
     whole, fraction = divmod(micro, MICRO)
     return f"{whole}.{fraction:06d}".rstrip("0").rstrip(".")
+
+
+def pico_delta(delta: str | float | Decimal) -> int:
+    """δ as an integer number of 10⁻¹². δ bounds the probability that noise fails to give the promised ε.
+
+    Args:
+        delta: 0, or a positive multiple of 10⁻¹² below 1. Text, of ASCII digits, is read exactly; a float is read as
+            its shortest text, so ``1e-5`` is 10⁻⁵.
+
+    Raises:
+        InputError: ``delta_invalid``: no such number.
+    """
+    if not isinstance(delta, bool) and isinstance(delta, str | int | float | Decimal) and delta in _ZERO:
+        return 0
+    pico = decimal_multiple(delta, _DELTA_PLACES, 1)
+    if pico is None:
+        raise InputError("delta_invalid", "δ is 0 or a number below 1 with at most 12 decimal places, for example 1e-5")
+    return pico
+
+
+def format_pico(pico: int) -> str:
+    """``pico`` multiples of 10⁻¹² as text: 10000000 → ``1e-05``, 500000000000 → ``0.5``, 0 → ``0``."""
+    if not pico:
+        return "0"
+    digits = str(pico).rstrip("0")
+    exponent = len(str(pico)) - 1 - _DELTA_PLACES
+    if exponent >= -3:
+        whole, fraction = divmod(pico, PICO)
+        return f"{whole}.{fraction:012d}".rstrip("0").rstrip(".")
+    return f"{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e-{-exponent:02d}"
 
 
 @lru_cache(maxsize=1024)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_SECONDS = 60.0
 """Longest life of a connection, in seconds, even if data still arrives."""
 REPORTS = "reports"
-_BATCH = re.compile(r"[0-9a-f]{1,64}\.hs[rn]")
+_BATCH = re.compile(r"[0-9a-f]{1,64}\.hs[rne]")
 _EXTENSIONS = {"roots": ("root", ".hst")} | {folder: (role, end) for role, (folder, end) in FOLDERS.items()}
 
 

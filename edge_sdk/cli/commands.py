@@ -15,7 +15,7 @@ from edge_sdk.cli import node
 from edge_sdk.cli.files import PROVISIONING, read_document, read_file
 from edge_sdk.cli.records import read_record
 from edge_sdk.device import Device
-from protocol.epsilon import format_micro
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
 from protocol.shown import quoted
@@ -226,11 +226,14 @@ def history(options: argparse.Namespace) -> dict[str, Any]:
             "period_start": line.period_start,
             "answered_at": line.answered_at,
             "epsilon": format_micro(line.epsilon_micro),
+            "delta": format_pico(line.delta_pico),
             "series": line.series or None,
         }
         for line in lines
     ]
     of_node = {} if status.adjacency is None else {"epsilon_counted_for": status.adjacency}
+    if status.delta_spent_pico:
+        of_node["delta_spent"] = format_pico(status.delta_spent_pico)
     return {"answers": answers, "epsilon_spent": format_micro(status.spent_micro), **of_node}
 
 

@@ -135,12 +135,23 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
 
 def _show_table(rows: list[dict[str, Any]]) -> None:
     """Print the history as an aligned table, with times as dates."""
-    columns = ("campaign", "version", "period", "answered_at", "epsilon")
+    # Only masked campaigns with diluted noise have a δ.
+    of_delta = ("delta",) if any(row["delta"] != "0" for row in rows) else ()
+    columns = ("campaign", "version", "period", "answered_at", "epsilon", *of_delta)
     cells = [tuple(name.replace("_", " ") for name in columns)]
     for row in rows:
         answered = _date(row["answered_at"])
         called = quoted(row["campaign"]) if row["id"] else row["campaign"]
-        cells.append((called, str(row["version"]), str(row["period"]), answered, row["epsilon"]))
+        cells.append(
+            (
+                called,
+                str(row["version"]),
+                str(row["period"]),
+                answered,
+                row["epsilon"],
+                *(row[name] for name in of_delta),
+            )
+        )
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     for line in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())  # noqa: T201

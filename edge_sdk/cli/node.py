@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.files import read_document
-from protocol.epsilon import format_micro
+from protocol.documents.masked_terms import RECORD
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
 from protocol.shown import quoted
@@ -62,9 +63,22 @@ def key(options: argparse.Namespace) -> dict[str, Any]:
 
 def add_summarise_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command ``node summarise`` to ``parser``."""
+    parser.add_argument("--epsilon", metavar="E", help="less than the campaign's ε, for more noise, if it allows that")
+    _add_records_arguments(parser)
+
+
+def add_encrypt_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command ``node encrypt`` to ``parser``."""
+    parser.add_argument(
+        "--keys", type=Path, metavar="BOOK.hsk", help="the dealer's newest key book; default: the last one accepted"
+    )
+    _add_records_arguments(parser)
+
+
+def _add_records_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name a campaign and the records for it."""
     parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     parser.add_argument("--label", help="class of every record; default: each record's own label field")
-    parser.add_argument("--epsilon", metavar="E", help="less than the campaign's ε, for more noise, if it allows that")
     parser.add_argument(
         "file", nargs="?", type=Path, metavar="FILE.csv", help="records with the names of columns, plain or .gz"
     )
@@ -78,6 +92,51 @@ def add_summarise_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sqlite", type=Path, metavar="DB", help="a database, in the place of the file")
     parser.add_argument("--table", metavar="T", help="the table or view of the database whose rows are records")
     parser.add_argument("--query", metavar="Q", help="one SELECT that gives the records, in the place of a table")
+
+
+def encrypt(options: argparse.Namespace) -> dict[str, Any]:
+    """Encrypt noisy sums of records for a masked campaign, at most once per period.
+
+    The records are from a CSV file, or from a table or query of SQLite. The key book ``options.keys`` is accepted
+    first. Return the campaign, the period, what the message costs, and when the next period begins. In a period that
+    was encrypted before, the stored message is kept, and no record is read. With ``options.check`` the key book is
+    accepted and the records are read, and nothing is spent; return their number and the campaign's limit.
+    """
+    from protocol.masked.terms import masked_terms_of
+
+    with _open_node(options) as node:
+        campaign = node.campaign(options.campaign)
+        if options.keys is not None:
+            node.accept_keys(read_document(options.keys, "keys"), campaign=campaign.id)
+        label = FROM_RECORD if options.label is None else options.label
+        records, progress = _noting_columns(_records(options, campaign), campaign), _Progress()
+        try:
+            if options.check:
+                masked_terms_of(campaign)
+                return _checked(node.check_records(campaign.id, records, label, progress), campaign)
+            found = node.encrypt(campaign.id, records, label, progress=progress)
+        finally:
+            progress.end()
+        node_id = node.node_id
+    if found.unread is not None:
+        _note_unread(found.unread, campaign)
+    if found.beyond:
+        assert campaign.nodes is not None
+        _note(
+            f"{found.beyond} records after the first {campaign.nodes.max_records} are in no sum: the campaign protects "
+            "all records of one node together, and takes that many from each"
+        )
+    return {
+        "campaign": campaign.header.name,
+        "node": node_id.hex(),
+        "period": found.period,
+        "encrypted_before": found.repeated,
+        "bytes": len(found.raw),
+        "key_serial": found.serial,
+        "epsilon_counted_as_spent": format_micro(found.cost_micro),
+        "delta_counted_as_spent": format_pico(found.cost_delta_pico),
+        "next_period_at": found.next_at,
+    }
 
 
 def summarise(options: argparse.Namespace) -> dict[str, Any]:
@@ -183,7 +242,8 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
     if not counts:
         _note("there is no record; a summary of none is noise alone")
     assert campaign.nodes is not None
-    if counts > campaign.nodes.max_records:
+    takes_all = campaign.masked is None or campaign.masked.unit == RECORD
+    if takes_all and counts > campaign.nodes.max_records:
         _note(
             f"the campaign expects at most {campaign.nodes.max_records} records, and there are {counts}: sums are cut "
             "off there, which makes them useless; ask the publisher for a larger number (--max-records)"

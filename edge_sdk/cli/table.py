@@ -219,6 +219,16 @@ COMMANDS = (
         ),
     ),
     Command(
+        "node encrypt",
+        node.encrypt,
+        "send noisy sums encrypted; only the total of many nodes can be read, if the dealer of the keys is honest",
+        node.add_encrypt_arguments,
+        (
+            f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk patients.csv",
+            f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
+        ),
+    ),
+    Command(
         "node exchange",
         node.exchange,
         "unite the verified summaries of peers with this node's own file, without an aggregator",

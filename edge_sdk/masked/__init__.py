@@ -1,9 +1,5 @@
-"""A party of a masked campaign: a node whose sums leave it encrypted, so that only the total of many nodes is seen.
+"""The vertical form of masked sums: parties that hold different features of the same records.
 
-In: exact sums of a node's records, its signing key, and its own entry of the dealer's key book. Out: the signed message
-of one period, which :mod:`edge_sdk.node` pays for and stores as it does with a summary. ``vertical`` is the other form:
-parties that hold different features of the same records encrypt their factors of a product.
-
-The noise of one party is not enough to protect its records. The protection rests on the noise of other parties, and on
-the dealer, who holds all keys.
+In: a party's records, the campaign's terms, and the party's key. Out: ciphertexts of products of its noisy counts. The
+horizontal form, nodes that hold different records, is ``Node.encrypt`` in :mod:`edge_sdk.node`.
 """

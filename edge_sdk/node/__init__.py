@@ -3,6 +3,10 @@
 In: records as mappings, from an iterator, a CSV file or SQLite; the campaign and the policy of the node's state. Out:
 the bytes of one signed summary per campaign and period, paid in the ledger and kept in the spool as reports are.
 
+In a masked campaign a node is a *party*: its sums leave it encrypted, so that only the total of many nodes is seen. The
+noise of one party is not enough to protect its records: the protection rests on the noise of other parties, and on the
+dealer, who holds all keys. ``party_keys`` keeps the node's own entries of key books, ``encryption`` makes messages.
+
 Nodes without an aggregator: ``exchanging`` unites verified summaries of peers, ``totals`` adds them, and ``averaging``
 finds the sums of integers by exchanges between pairs of peers, without verification.
 """

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from edge_sdk.arguments import check_bytes
 from edge_sdk.device import Device
 from edge_sdk.log import logged
-from edge_sdk.node.release import OfRecords, node_key
+from edge_sdk.node.release import OfRecords, check_in_the_clear, node_key
 from edge_sdk.node.sums import ExactSums
 from protocol.documents.envelope import keyid
+from protocol.documents.masked_terms import PARTY
 from protocol.epsilon import micro_epsilon
+from protocol.errors import DocumentError
 from protocol.nodes.summary import read_summary
 from protocol.nodes.terms import SMOOTH, released_vectors, terms_of
 from protocol.schema import FROM_RECORD
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
 
     from edge_sdk.node.exchanging import Exchanged
     from edge_sdk.node.sums import Unread
+    from edge_sdk.storage.ledger import Answered
+    from protocol.documents.campaign import Campaign
+    from protocol.masked.keys import KeyBook
 
 
 class Summarised(NamedTuple):
@@ -44,6 +51,50 @@ class Summarised(NamedTuple):
     epsilon_micro: int
     cost_micro: int
     unread: Unread | None
+
+
+class Encrypted(NamedTuple):
+    """The encrypted sums of a node for one period of a masked campaign.
+
+    Attributes:
+        raw: the bytes of the signed message.
+        period: index of the period since 1970.
+        repeated: the period was encrypted before; these are the bytes of that message, and no record was read.
+        next_at: when the wall clock will show that the next period can be encrypted, in seconds since 1970.
+        serial: serial number of the key that encrypted.
+        cost_micro, cost_delta_pico: the ε in millionths and the δ in 10⁻¹² that the ledger counts for the message.
+        unread: counts of missing and unlisted values, for the owner; None if no record was read. They are exact and
+            private: they must not leave the node.
+        beyond: number of records after the first ``max_records``, if the unit of protection is a party. They were not
+            read and are in no sum.
+    """
+
+    raw: bytes
+    period: int
+    repeated: bool
+    next_at: int
+    serial: int
+    cost_micro: int
+    cost_delta_pico: int
+    unread: Unread | None
+    beyond: int
+
+
+class AcceptedKeys(NamedTuple):
+    """A key book that the node has accepted.
+
+    Attributes:
+        campaign: the masked campaign of the book.
+        version: of the book.
+        parties: number of parties in the book.
+        serial, u: of this node's key.
+    """
+
+    campaign: Campaign
+    version: int
+    parties: int
+    serial: int
+    u: int
 
 
 class Node(Device):
@@ -113,7 +164,8 @@ class Node(Device):
 
         Raises:
             InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer;
-                ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``epsilon_out_of_range``: the campaign
+                ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
+                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign
                 does not allow this ε; ``epsilon_invalid``: it is no ε; ``record_invalid``: a record is no mapping;
                 ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
@@ -137,10 +189,127 @@ class Node(Device):
             sums.add_all(records, label, progress)
             making.exact, making.grids, unread = sums.totals, sums.grids, sums.unread()
             said = self._reporting.answer(campaign_id, making)
-        lines = self._reporting.history(campaign_id)
-        (cost_micro,) = [line.epsilon_micro for line in lines if line.period == said.period]
+        cost_micro = self._paid(campaign_id, said.period).epsilon_micro
         micro = read_summary(said.reports)[1].epsilon_micro
         return Summarised(said.reports, said.period, said.repeated, said.next_at, micro, cost_micro, unread)
+
+    def _paid(self, campaign_id: bytes, period: int) -> Answered:
+        """The line of the ledger that paid for a period."""
+        (line,) = [line for line in self._reporting.history(campaign_id) if line.period == period]
+        return line
+
+    @logged("encrypt")
+    def encrypt(
+        self,
+        campaign: bytes | str,
+        records: Iterable[Mapping[str, object]],
+        label: object = FROM_RECORD,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> Encrypted:
+        """Encrypt noisy sums of records for a masked campaign, at most once per period.
+
+        A second call in a period returns the first message's bytes. Message, ε and δ are stored in one durable
+        transaction after the last record was read: if reading fails, nothing was spent. The slow powers of the
+        encryption are computed before that transaction; noise is drawn and sums are encrypted inside it, once. So there
+        are never two messages of one period under one key, neither stored nor sent.
+
+        The aggregator decrypts only the total of many nodes. The noise of this node alone is too small to hide a
+        record: ε and δ hold as long as the campaign's share of nodes adds its noise, and the dealer neither reads
+        messages nor gives keys away.
+
+        Args:
+            campaign: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            records: mappings from feature names to values, as for :meth:`summarise`. If the unit of protection is a
+                party, only the first ``max_records`` are read; the others are counted for the owner.
+            label, progress: as for :meth:`summarise`.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_not_masked``: call :meth:`summarise`;
+                ``keys_unknown``: call :meth:`accept_keys` first; ``record_invalid``, ``policy_invalid``,
+                ``policy_missing``, ``argument_invalid``.
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``node_without_key``: the newest key book
+                has no key for this node, for example since an opt-out made another node; ``invalid_keys``.
+            PolicyError: ``policy_refused``: the policy does not allow the cost, or no masked campaigns
+                (``allow_masked``); ``budget_exhausted``: ε or δ of the node's life; ``adjacency_fixed``,
+                ``period_answered``, ``budget_paused``, ``disabled``.
+            StorageError: as for :meth:`summarise`.
+            Exception: an error of the iterator ``records``.
+        """
+        from edge_sdk.node.encryption import OfSums, Unprepared
+        from edge_sdk.node.party_keys import PartyKeys
+        from protocol.masked.message import read_message
+
+        campaign_id = self.campaign(campaign).id if isinstance(campaign, str) else campaign
+        making = OfSums(PartyKeys(self._state), lambda: node_key(self._reporting.secret()), self._entropy)
+        said = self._reporting.earlier(campaign_id, making)
+        unread, beyond = None, 0
+        if said is None:
+            found = self._reporting.campaign(campaign_id)
+            sums = ExactSums(found.schema, released_vectors(found))
+            beyond = _add_within_unit(sums, found, records, label, progress)
+            making.exact, unread = sums.totals, sums.unread()
+        while said is None:
+            try:
+                said = self._reporting.answer(campaign_id, making)
+            except Unprepared as needed:
+                making.prepare(found, needed)
+        paid, message = self._paid(campaign_id, said.period), read_message(said.reports)[1]
+        return Encrypted(
+            said.reports, said.period, said.repeated, said.next_at, message.serial,
+            paid.epsilon_micro, paid.delta_pico, unread, beyond,
+        )  # fmt: skip
+
+    @logged("accept_keys", lambda found: f"key book {found.version}")
+    def accept_keys(self, book: bytes, *, campaign: bytes | str | None = None) -> AcceptedKeys:
+        """Verify a dealer's key book, and store its version and this node's key in it.
+
+        The book must be signed by the dealer whom the campaign names. No older book is accepted afterwards, and no
+        other one of the same version. The same book may be given again.
+
+        Args:
+            book: the ``.hsk`` file.
+            campaign: the masked campaign of the book: its id, or as text its name or first hexadecimal digits of the
+                id. None for the accepted campaign to which the book belongs.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``campaign_not_masked``, ``argument_invalid``.
+            DocumentError: ``unrecognized_campaign``: the book is of no masked campaign that was accepted here;
+                ``bad_signature``, ``rollback``, ``equivocation``, ``invalid_keys``, and the reasons of a file that can
+                not be read; ``node_without_key``: the book has no key for this node. Its version is stored all the
+                same.
+            PolicyError: ``disabled``: the owner has opted out.
+        """
+        from edge_sdk.node.party_keys import PartyKeys
+
+        check_bytes(book, "a key book")
+        found, read = self._book_of(book, campaign)
+        keys = PartyKeys(self._state)
+        with self._state.transaction():
+            key = node_key(self._reporting.secret())
+            problem = keys.accept(read, key)
+        if problem is not None:
+            raise problem
+        own = keys.own(found, key)
+        return AcceptedKeys(found, read.version, len(read.parties), own.serial, own.u)
+
+    def _book_of(self, raw: bytes, campaign: bytes | str | None) -> tuple[Campaign, KeyBook]:
+        """Verify a key book, and find its campaign among the accepted ones, unless it is named."""
+        from protocol.masked.keys import read_key_book
+
+        if campaign is not None:
+            named = self.campaign(campaign)
+            return named, read_key_book(raw, named)
+        problem = DocumentError("unrecognized_campaign", "this node has accepted no masked campaign; enrol in it first")
+        for each in self.campaigns():
+            if each.masked is not None:
+                try:
+                    return each, read_key_book(raw, each)
+                except DocumentError as error:
+                    # "malformed": of another dealer; such a reason tells less than that of a book of this one.
+                    if problem.reason in ("malformed", "unrecognized_campaign"):
+                        problem = error
+        raise problem
 
     @logged("check_records")
     def check_records(
@@ -190,7 +359,8 @@ class Node(Device):
                 list that was stored last.
 
         Raises:
-            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``nodes_unknown``: no list was accepted yet;
+            InputError: ``campaign_unknown``, ``campaign_for_devices``; ``campaign_masked``: nobody but the dealer and
+                the aggregator together reads encrypted sums; ``nodes_unknown``: no list was accepted yet;
                 ``other_campaign``, ``too_large``, ``file_unreadable``: the node's own file can not be used.
             DocumentError: the list is refused: ``bad_signature``, ``rollback``, ``equivocation``, ``expired``,
                 ``not_yet_valid``, ``other_name``: the campaign names another list; ``wrong_role``, ``invalid_nodes``,
@@ -200,8 +370,28 @@ class Node(Device):
         from edge_sdk.node.exchanging import exchange
 
         found = self.campaign(campaign)
+        check_in_the_clear(found)
         listed = terms_of(found).list_name
         accepted = self._acceptance.nodes(listed) if nodes is None else self._acceptance.accept_nodes(nodes, listed)
         paths = [os.fspath(peer) for peer in peers]
         mine = b"".join(self._reporting.spool.reports().get(found.id, ()))
         return exchange(found, accepted, self._acceptance.present(), os.fspath(own), paths, mine)
+
+
+def _add_within_unit(
+    sums: ExactSums,
+    campaign: Campaign,
+    records: Iterable[Mapping[str, object]],
+    label: object,
+    progress: Callable[[int], None] | None,
+) -> int:
+    """Add the records that a masked campaign takes from one node; return the number of the others.
+
+    If the unit of protection is a party, these are the first ``max_records``; if it is a record, all of them.
+    """
+    if campaign.masked is None or campaign.masked.unit != PARTY:
+        sums.add_all(records, label, progress)
+        return 0
+    iterator = iter(records)
+    sums.add_all(islice(iterator, terms_of(campaign).max_records), label, progress)
+    return sum(1 for _ in iterator)

@@ -64,6 +64,19 @@ def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, see
     return tuple(released)
 
 
+def check_in_the_clear(campaign: Campaign) -> None:
+    """Refuse a masked campaign, whose sums leave a node only encrypted.
+
+    Raises:
+        InputError: ``campaign_masked``.
+    """
+    if campaign.masked is not None:
+        raise InputError(
+            "campaign_masked",
+            "this campaign is masked: its sums are encrypted ('node encrypt'), never sent in the clear",
+        )
+
+
 class OfRecords:
     """Makes the summary of a node for one period (:class:`edge_sdk.reporting.Making`)."""
 
@@ -85,11 +98,12 @@ class OfRecords:
         """Refuse a campaign for devices, and an ε that the campaign does not allow.
 
         Raises:
-            InputError: ``campaign_for_devices``, ``epsilon_out_of_range``.
+            InputError: ``campaign_for_devices``, ``campaign_masked``, ``epsilon_out_of_range``.
         """
         terms = campaign.nodes
         if terms is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
+        check_in_the_clear(campaign)
         least, most = terms.least_epsilon_micro, campaign.epsilon_micro
         if not least <= self._epsilon(campaign) <= most:
             raise InputError(
@@ -100,8 +114,8 @@ class OfRecords:
     def _epsilon(self, campaign: Campaign) -> int:
         return campaign.epsilon_micro if self._epsilon_micro is None else self._epsilon_micro
 
-    def cost_micro(self, campaign: Campaign, policy: Policy) -> int:
-        """The ε in millionths that the summary costs for the neighbours that the owner's policy names.
+    def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
+        """The ε in millionths that the summary costs for the neighbours that the owner's policy names; no δ.
 
         Raises:
             PolicyError: ``policy_refused``: one summary alone exceeds a limit; ``adjacency_uncovered``.
@@ -113,7 +127,7 @@ class OfRecords:
                 f"this summary would spend {excess}, for neighbours of the kind {policy.node_adjacency} "
                 "(node_adjacency); a smaller ε may be allowed",
             )
-        return micro
+        return micro, 0
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
         """The signed summary, alone in a list. Its noise has a fresh seed.

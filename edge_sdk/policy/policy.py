@@ -17,6 +17,9 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
     spool_days = 365
     allow_refuse = true            # development only: accept campaigns with ``unlisted = "refuse"``
     node_adjacency = "change"      # of a node: the ε of which the limits speak; also "add-remove", "change-features"
+    allow_masked = true            # accept masked campaigns: their protection rests on the dealer and on other nodes
+    delta_per_period = "2e-5"      # largest δ that a masked campaign may spend in one of its periods
+    delta_lifetime = "5e-4"        # largest δ that this node ever spends
 
 What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
 owner who opts out takes them back.
@@ -26,30 +29,28 @@ owner who opts out takes them back.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from edge_sdk.policy.entries import ENTRIES, MOST
 from edge_sdk.storage.spool import Limits
-from protocol.allowance import DAY_MICRO, LIFETIME_MICRO, PERIOD_MICRO, Limit
-from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.allowance import DAY_MICRO, LIFETIME_DELTA_PICO, LIFETIME_MICRO, PERIOD_DELTA_PICO, PERIOD_MICRO, Limit
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
 from protocol.shown import quoted
-from protocol.sums.adjacency import ADJACENCIES, CHANGE
+from protocol.sums.adjacency import CHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from protocol.documents.campaign import Campaign
     from protocol.documents.evaluation import Evaluated
     from protocol.schema import Schema
 
 DAY_SECONDS = 86_400
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
-_MOST = 1 << 40
 _FRAME_BYTES = 400
 """More than the bytes of a summary beside its numbers."""
-LONGEST_WINDOW = _MOST * DAY_SECONDS
+LONGEST_WINDOW = MOST * DAY_SECONDS
 """Seconds of the longest window that a policy may have."""
 
 
@@ -82,6 +83,11 @@ class Policy(NamedTuple):
         node_adjacency: which ε of a node's summary is compared with the limits and counted as spent: for ``change``, a
             replaced record; for ``add-remove``, one record more or less; for ``change-features``, other features of a
             record with the same label. Devices do not use it.
+        allow_masked: whether masked campaigns are accepted. In these a node's own noise does not protect its records:
+            the protection also rests on the dealer of the keys, who could decrypt every message, and on the noise of
+            other nodes.
+        period_delta_pico: largest δ that a masked campaign may spend per period, in 10⁻¹²; for ``node_adjacency``.
+        lifetime_delta_pico: largest δ in all, over all campaigns and for the life of the node, in 10⁻¹².
         spool: the most reports that may wait to be acknowledged; those of the newest period always may.
     """
 
@@ -97,6 +103,9 @@ class Policy(NamedTuple):
     features: tuple[str, ...] | None = None
     campaigns: tuple[str, ...] | None = None
     node_adjacency: str = CHANGE
+    allow_masked: bool = False
+    period_delta_pico: int = PERIOD_DELTA_PICO
+    lifetime_delta_pico: int = LIFETIME_DELTA_PICO
     spool: Limits = Limits(100_000, 8_000_000, 365 * DAY_SECONDS)
 
     @classmethod
@@ -106,14 +115,14 @@ class Policy(NamedTuple):
         Raises:
             InputError: ``policy_invalid``: an unknown key, or a wrong value; the text names the key and its range.
         """
-        unknown = set(entries) - set(_ENTRIES)
+        unknown = set(entries) - set(ENTRIES)
         if unknown:
-            keys = ", ".join(_ENTRIES)
+            keys = ", ".join(ENTRIES)
             raise InputError("policy_invalid", f"has an unknown key {quoted(min(unknown))}; the keys are {keys}")
         fields: dict[str, Any] = {}
         limits: dict[str, int] = {}
         for name, value in entries.items():
-            field, parse = _ENTRIES[name]
+            field, parse = ENTRIES[name]
             (limits if field in Limits._fields else fields)[field] = parse(name, value)
         fields.setdefault("day_micro", max(DAY_MICRO, fields.get("period_micro", 0)))
         return cls(**fields, spool=cls().spool._replace(**limits))
@@ -123,6 +132,11 @@ class Policy(NamedTuple):
         """The owner's limits on ε in a time span: in 24 hours, and in the policy's window, if they are set."""
         both = ((self.day_micro, DAY_SECONDS), (self.window_micro, self.window_seconds))
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
+
+    @property
+    def lifetime(self) -> tuple[int, int]:
+        """The ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; no δ without masks."""
+        return self.lifetime_micro, self.lifetime_delta_pico if self.allow_masked else 0
 
     @property
     def window_text(self) -> str:
@@ -150,6 +164,20 @@ class Policy(NamedTuple):
         from protocol.nodes.terms import cost_micro
 
         return cost_micro(campaign, self.node_adjacency, epsilon_micro)
+
+    def cost_delta(self, campaign: Campaign) -> int:
+        """The δ of an answer of one period in 10⁻¹², for the neighbours that ``node_adjacency`` names.
+
+        It is 0 unless the campaign is masked and its noise is ``diluted``.
+
+        Args:
+            campaign: a parsed campaign.
+        """
+        if campaign.masked is None:
+            return 0
+        from protocol.masked.costs import cost
+
+        return cost(campaign, self.node_adjacency)[1]
 
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
         """Refuse a summary whose cost would be added to costs for another adjacency: their sum bounds nothing.
@@ -182,6 +210,7 @@ class Policy(NamedTuple):
             yield "the owner does not take part in campaigns of this name (campaigns)"
         if not campaign.ended:
             yield from self._cost_refusals(campaign)
+            yield from self._mask_refusals(campaign)
             yield from self._extent_refusals(campaign)
             yield from self._feature_refusals(campaign, evaluated)
 
@@ -195,6 +224,22 @@ class Policy(NamedTuple):
         else:
             for refusal in self.limit_refusals(micro):
                 yield f"the campaign spends {refusal}"
+
+    def _mask_refusals(self, campaign: Campaign) -> Iterator[str]:
+        """Refuse masked campaigns unless the owner accepts whom they rely on; compare δ with the owner's limit."""
+        if campaign.masked is None:
+            return
+        if not self.allow_masked:
+            yield (
+                "the campaign is masked: its noise protects only together with that of other nodes, and the dealer of "
+                "its keys could decrypt this node's message; whoever accepts that sets allow_masked = true"
+            )
+        delta = self.cost_delta(campaign)
+        if delta > self.period_delta_pico:
+            yield (
+                f"the campaign spends δ = {format_pico(delta)} per period for {self.node_adjacency}; "
+                f"the owner allows {format_pico(self.period_delta_pico)} (delta_per_period)"
+            )
 
     def limit_refusals(self, micro: int) -> Iterator[str]:
         """The end of a sentence for each limit that one answer alone exceeds, whatever was spent before.
@@ -287,14 +332,36 @@ class Policy(NamedTuple):
                     f"this answer would need {format_micro(micro)}; try again later",
                 )
 
+    def check_delta(self, spent_pico: int, delta_pico: int) -> None:
+        """Refuse an answer that would exceed the owner's limit on δ for the life of the node.
+
+        Args:
+            spent_pico: the δ that was spent in all, in 10⁻¹².
+            delta_pico: the δ of the answer, in 10⁻¹².
+
+        Raises:
+            PolicyError: ``budget_exhausted``.
+        """
+        if spent_pico + delta_pico > self.lifetime_delta_pico:
+            raise PolicyError(
+                "budget_exhausted",
+                f"of the lifetime's δ = {format_pico(self.lifetime_delta_pico)} (delta_lifetime), "
+                f"{format_pico(spent_pico)} is spent; this answer would need {format_pico(delta_pico)}",
+            )
+
 
 def _answer_bytes(campaign: Campaign) -> int:
-    """Length of a device's reports of one period in bytes; of a node's summary, an upper bound."""
+    """Length of a device's reports of one period in bytes; of a node's summary or masked message, an upper bound."""
     if campaign.nodes is None:
         return campaign.report_bytes
     from protocol.nodes.terms import released_vectors
 
-    return 8 * sum(subject.size for subject in released_vectors(campaign)) + _FRAME_BYTES
+    numbers = sum(subject.size for subject in released_vectors(campaign))
+    if campaign.masked is None:
+        return 8 * numbers + _FRAME_BYTES
+    from protocol.documents.masked_terms import MODULUS_BYTES, ciphertexts_needed
+
+    return 2 * MODULUS_BYTES * ciphertexts_needed(numbers, campaign.masked.slot_bits) + _FRAME_BYTES
 
 
 def _names_read(schema: Schema) -> list[str]:
@@ -322,65 +389,3 @@ def _matches_pieces(name: str, pieces: list[str]) -> bool:
             return False
         place = found + len(piece)
     return True
-
-
-def _epsilon(name: str, value: object) -> int:
-    with suppress(InputError):
-        return micro_epsilon(value)  # type: ignore[arg-type]
-    raise InputError("policy_invalid", f"{name} is a number above 0 and below {MICRO}, with at most six decimal places")
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InputError("policy_invalid", f"{name} is true or false")
-    return value
-
-
-def _number(name: str, value: object) -> int:
-    if type(value) is not int or not 1 <= value <= _MOST:
-        raise InputError("policy_invalid", f"{name} is a whole number from 1 to 2^40")
-    return value
-
-
-def _days(name: str, value: object) -> int:
-    return _number(name, value) * DAY_SECONDS
-
-
-def _duration(name: str, value: object) -> int:
-    if isinstance(value, str) and value[-1:] in _UNITS and value[:-1].isascii() and value[:-1].isdigit():
-        return _number(name, int(value[:-1][:13]) * _UNITS[value[-1]])
-    if isinstance(value, str):
-        raise InputError("policy_invalid", f'{name} is a duration such as "90s", "15m", "1h" or "1d"')
-    return _number(name, value)
-
-
-def _names(name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-        raise InputError("policy_invalid", f"{name} is a list of names")
-    return tuple(value)
-
-
-def _adjacency(name: str, value: object) -> str:
-    if value not in ADJACENCIES:
-        raise InputError("policy_invalid", f"{name} is one of {', '.join(ADJACENCIES)}")
-    return str(value)
-
-
-_ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
-    "epsilon_per_period": ("period_micro", _epsilon),
-    "epsilon_per_day": ("day_micro", _epsilon),
-    "epsilon_per_window": ("window_micro", _epsilon),
-    "window_days": ("window_seconds", _days),
-    "epsilon_lifetime": ("lifetime_micro", _epsilon),
-    "shortest_period": ("shortest_period", _duration),
-    "smallest_batch": ("smallest_batch", _number),
-    "report_bytes": ("report_bytes", _number),
-    "features": ("features", _names),
-    "campaigns": ("campaigns", _names),
-    "spool_reports": ("reports", _number),
-    "spool_bytes": ("size_bytes", _number),
-    "spool_days": ("age_seconds", _days),
-    "allow_refuse": ("allow_refuse", _flag),
-    "node_adjacency": ("node_adjacency", _adjacency),
-}
-"""Key of ``policy.toml`` → field of :class:`Policy` or of its spool's limits, and the function that reads the value."""

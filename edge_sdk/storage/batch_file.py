@@ -1,4 +1,4 @@
-"""Files of unacknowledged reports or summaries: their bytes, and how they are written."""
+"""Files of unacknowledged reports, summaries or encrypted sums: their bytes, and how they are written."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import os
 from typing import IO, TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import write_new
-from edge_sdk.storage.documents import DEVICE, NODE
+from edge_sdk.storage.documents import NODE
+from edge_sdk.storage.outbox import MESSAGES, REPORTS, SUMMARIES
 from edge_sdk.storage.rows import damaged
 from protocol.batches.framing import Header, write_batch
 from protocol.batches.report import layout_kind
+from protocol.documents.envelope import role_of
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -51,8 +53,39 @@ def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     return found.to_bytes()
 
 
-FILES: Mapping[str | None, Callable[[Mapping[bytes, Sequence[bytes]]], bytes]] = {DEVICE: batches, NODE: summaries}
-"""Kind of a state → the function that makes the bytes of its files."""
+def messages(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
+    """The bytes of a file of a node's encrypted sums, in the order of docs/formats.md, section 6.
+
+    Args:
+        reports: id of each masked campaign → its messages, each a whole envelope.
+    """
+    from protocol.masked.message import MessageSet
+
+    found = MessageSet()
+    for records in reports.values():
+        for each in records:
+            found.add(each, MessageSet.parse)
+    return found.to_bytes()
+
+
+FILES: Mapping[str, Callable[[Mapping[bytes, Sequence[bytes]]], bytes]] = {
+    REPORTS: batches,
+    SUMMARIES: summaries,
+    MESSAGES: messages,
+}
+"""Ending of a file's name → the function that makes the bytes of such files."""
+
+
+def ending_of(kind: str | None, answer: bytes) -> str:
+    """How the name of a file with this answer ends.
+
+    Args:
+        kind: of the state.
+        answer: the bytes of one period's reports, or the envelope of a node.
+    """
+    if kind != NODE:
+        return REPORTS
+    return MESSAGES if role_of(answer) == "masked" else SUMMARIES
 
 
 def write_outbox(path: str, content: bytes) -> None:

@@ -18,10 +18,10 @@ from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, write_
 from edge_sdk.storage.rows import META, TABLES, Rows, damaged
 from edge_sdk.storage.state_file import (
     APPLICATION_ID,
+    OLDEST_VERSION,
     STATE_VERSION,
-    WITHOUT_SERIES,
-    add_series,
     address_of,
+    bring_up_to_date,
     check_tables,
     empty_state,
     ensure_file,
@@ -106,12 +106,12 @@ class State:
             raise damaged()
         if version > STATE_VERSION:
             raise StorageError("state_newer", "the state was written by newer software; update this one")
-        if version < WITHOUT_SERIES:
+        if version < OLDEST_VERSION:
             raise StorageError("state_older", "the state was written before the first release; reset this device")
-        if version == WITHOUT_SERIES and self.read_only:
+        if version < STATE_VERSION and self.read_only:
             raise StorageError("state_older", "the state is of older software, and its disk can only be read")
-        if version == WITHOUT_SERIES:
-            add_series(connection)
+        if version < STATE_VERSION:
+            bring_up_to_date(connection)
         check_tables(connection, TABLES)
         _execute(connection, "PRAGMA secure_delete = ON")  # overwrite deleted rows, which may hold secrets
         self._place = place_of(self._path)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, Rows, damaged, number_in
+from edge_sdk.storage.rows import DOCUMENTS, EVIDENCE, FLOORS, PARTY_KEYS, Rows, damaged, number_in
 from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, verified_by
@@ -42,6 +42,7 @@ class Documents:
         self._floors = Rows(state, FLOORS)
         self._documents = Rows(state, DOCUMENTS)
         self._evidence = Rows(state, EVIDENCE)
+        self._books = Rows(state, PARTY_KEYS)
 
     def kind(self) -> str | None:
         """Which campaigns the state takes: :data:`DEVICE` or :data:`NODE`; None before the first one was accepted.
@@ -181,6 +182,10 @@ class Documents:
         """
         prefix = _ended_key(role, "")
         return [key.removeprefix(prefix) for key in self._state.all_meta() if key.startswith(prefix)]
+
+    def key_books(self) -> dict[str, int]:
+        """Id of each masked campaign in hexadecimal digits → version of the newest key book that was accepted."""
+        return {row[0]: row[1] for row in self._books.all()}
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
         """Store signed documents as evidence, each with the document that it contradicts; eight pairs at most.

@@ -1,4 +1,4 @@
-"""The ledger: the cost of every answered period, in whole millionths of ε, for the life of the device.
+"""The ledger: the cost of every answered period, in whole millionths of ε and 10⁻¹² of δ, for the life of the device.
 
 A line is never changed or removed, and its digest depends on all lines before it. A second table holds, per campaign,
 the newest answered period and the bytes of its answer, which an opt-out or a reset deletes. Later calls for that
@@ -11,15 +11,14 @@ Sums over all lines (``tally``) are kept in memory, so a report reads only the l
 from __future__ import annotations
 
 from itertools import pairwise
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, LEDGER, SERIES, Rows, damaged, number_in, seal
-from edge_sdk.storage.tally import BEFORE_RESET, Known, Line, Tally
+from edge_sdk.storage.tally import BEFORE_RESET, Deltas, Known, Line, Lines, Tally
 from protocol.sums.adjacency import ADJACENCIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.tally import Track
@@ -46,6 +45,7 @@ class Answered(NamedTuple):
         answered_at: the device's time of the answer, in seconds since 1970.
         epsilon_micro: the cost, in millionths of ε.
         series: name of the series of which this is the one answer; "" for an answer of no series.
+        delta_pico: the δ of the answer in 10⁻¹²; 0 for all but masked campaigns with diluted noise.
     """
 
     campaign: str
@@ -56,19 +56,7 @@ class Answered(NamedTuple):
     answered_at: int
     epsilon_micro: int
     series: str = ""
-
-
-class Lines(NamedTuple):
-    """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
-
-    ``series`` maps the name of each series to the number of its line. ``adjacency``: whose ε a node's lines count, or
-    None (:meth:`Ledger.adjacency`).
-    """
-
-    campaigns: tuple[Known, ...]
-    paid: tuple[Line, ...]
-    series: Mapping[str, int] = MappingProxyType({})
-    adjacency: str | None = None
+    delta_pico: int = 0
 
 
 _NOTHING = Line(0, BEFORE_RESET, 0, 0, 0, 0, 0, b"")
@@ -87,6 +75,7 @@ class Ledger:
         self._state = state
         self._campaigns = Rows(state, CAMPAIGNS)
         self._series = Rows(state, SERIES)
+        self.deltas = Deltas(state)
         self._tally: Tally | None = None
 
     def known(self) -> list[Known]:
@@ -190,6 +179,8 @@ class Ledger:
                 newest[line.campaign] = line.number, line.period
             newest.pop(BEFORE_RESET, None)
             if newest != {each.number: (each.line, each.period) for each in self.known()}:
+                raise damaged()
+            if any(number > self._newest().number for number in self.deltas.by_line()):
                 raise damaged()
 
     def _forward(self) -> Iterator[Line]:
@@ -296,7 +287,9 @@ class Ledger:
         """Store the adjacency whose ε the lines of this node count. A second call with the same one changes nothing."""
         self._state.write_meta(_ADJACENCY, adjacency.encode())
 
-    def spend(self, campaign: Campaign, period: int, answered_at: int, reports: bytes, micro: int) -> tuple[int, int]:
+    def spend(
+        self, campaign: Campaign, period: int, answered_at: int, reports: bytes, cost: tuple[int, int]
+    ) -> tuple[int, int]:
         """Write the line of an answered period, and its reports in the place of those of the campaign's last period.
 
         The name of the campaign's series, if any, is written too. Neither the period nor the series nor the owner's
@@ -307,7 +300,7 @@ class Ledger:
             period: index of the period since 1970.
             answered_at: the device's time of the answer, in seconds since 1970.
             reports: the bytes of the reports, joined.
-            micro: the cost of the answer, in millionths of ε.
+            cost: of the answer: ε in millionths, δ in 10⁻¹².
 
         Returns:
             The line's number, one more than that of the line before, and the campaign's number in this state.
@@ -315,7 +308,7 @@ class Ledger:
         tally = self._current_tally()
         known = tally.campaigns.get(campaign.id)
         number = len(tally.campaigns) + 1 if known is None else known.number
-        line = self._line(tally.newest, number, period, micro, answered_at)
+        line = self._line(tally.newest, number, period, cost, answered_at)
         header = campaign.header
         row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
         (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)
@@ -335,16 +328,16 @@ class Ledger:
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
             _, known, series = self._read()
-            return Lines(tuple(known), lines, series, self.adjacency())
+            return Lines(tuple(known), lines, series, self.adjacency(), self.deltas.by_line())
 
-    def begin_after_reset(self, micro: int, now: int, old: Lines, series_after: int) -> int:
-        """Write the first lines after a reset: one for the ε beyond the old lines, then the lines of the old ledger.
+    def begin_after_reset(self, cost: tuple[int, int], now: int, old: Lines, series_after: int) -> int:
+        """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
         counts in the owner's limits.
 
         Args:
-            micro: the cost of all these lines together, in millionths of ε.
+            cost: of all these lines together: ε in millionths, δ in 10⁻¹².
             now: seconds since 1970.
             old: the readable lines of the old ledger.
             series_after: series that begin until this time, in seconds since 1970, are not answered.
@@ -352,11 +345,12 @@ class Ledger:
         Returns:
             The number of the last line.
         """
-        unknown = micro - sum(line.epsilon_micro for line in old.paid)
+        unknown = cost[0] - sum(line.epsilon_micro for line in old.paid), cost[1] - sum(old.deltas.values())
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
         newest, copied = {}, {}
         for each in old.paid:
-            line = self._line(line, each.campaign, each.period, each.epsilon_micro, each.answered_at)
+            paid = each.epsilon_micro, old.deltas.get(each.number, 0)
+            line = self._line(line, each.campaign, each.period, paid, each.answered_at)
             newest[each.campaign] = copied[each.number] = line.number
         for known in old.campaigns:
             self._campaigns.add(known._replace(line=newest[known.number]), b"")
@@ -368,11 +362,13 @@ class Ledger:
         self._state.write_meta(_RESET, b"1")
         return line.number
 
-    def _line(self, before: Line, campaign: int, period: int, micro: int, answered_at: int) -> Line:
+    def _line(self, before: Line, campaign: int, period: int, cost: tuple[int, int], answered_at: int) -> Line:
+        micro, delta_pico = cost
         latest, total = max(before.latest, answered_at), before.total_micro + micro
         row = (before.number + 1, campaign, period, micro, answered_at, latest, total)
         line = Line(*row, seal(LEDGER.name, (before.seal, *row)))
         self._state.run("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?, ?, ?)", line)
+        self.deltas.add(line.number, delta_pico)
         return line
 
     def history(self) -> list[Answered]:
@@ -381,15 +377,16 @@ class Ledger:
             _, campaigns, answered = self._read()
             known = {each.number: each for each in campaigns}
             known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
-            series = {line: name for name, line in answered.items()}
-            return [_shown(line, known[line.campaign], series.get(line.number, "")) for line in self._forward()]
+            series, deltas = {line: name for name, line in answered.items()}, self.deltas.by_line()
+            return [
+                _shown(line, known[line.campaign], series.get(line.number, ""), deltas.get(line.number, 0))
+                for line in self._forward()
+            ]
 
 
-def _shown(line: Line, payer: Known, series: str) -> Answered:
-    start = line.period * payer.time_precision
-    return Answered(
-        payer.name, payer.version, payer.id, line.period, start, line.answered_at, line.epsilon_micro, series
-    )
+def _shown(line: Line, payer: Known, series: str, delta: int) -> Answered:
+    start, paid = line.period * payer.time_precision, line.epsilon_micro
+    return Answered(payer.name, payer.version, payer.id, line.period, start, line.answered_at, paid, series, delta)
 
 
 def _check_line(before: Line, line: Line) -> None:

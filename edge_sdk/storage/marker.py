@@ -54,12 +54,14 @@ class Marker(NamedTuple):
             since it would answer old periods a second time.
         whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
         policy: whether the owner ever had a policy file here.
+        delta_pico: the largest lifetime δ, in 10⁻¹², that the owner ever allowed here together with masked campaigns.
     """
 
     lifetime_micro: int = 0
     enrolments: tuple[str, ...] = ()
     whole: bool = True
     policy: bool = False
+    delta_pico: int = 0
 
 
 def used_mark(secret: bytes) -> str:
@@ -105,6 +107,7 @@ def _read_line(line: bytes) -> Marker:
         tuple(map(str, body["enrolments"])),
         bool(body["whole"]),
         bool(body.get("policy")),
+        int(body.get("delta_lifetime_pico", 0)),
     )
 
 
@@ -126,6 +129,7 @@ def write_marker(path: str, marker: Marker) -> None:
             "enrolments": list(marker.enrolments),
             "whole": marker.whole,
             "policy": marker.policy,
+            **({"delta_lifetime_pico": marker.delta_pico} if marker.delta_pico else {}),
         }
     ).encode()
     try:
@@ -138,14 +142,20 @@ def write_marker(path: str, marker: Marker) -> None:
 
 
 def note_in_marker(
-    folder: str, known: Marker | None, lifetime_micro: int, secret: bytes | None, *, policy: bool = False
+    folder: str,
+    known: Marker | None,
+    lifetime: tuple[int, int],
+    secret: bytes | None,
+    *,
+    policy: bool = False,
 ) -> None:
     """Add facts to the install marker, and write it if that changes it.
 
     Args:
         folder: the state folder.
         known: the present marker; None if there is none.
-        lifetime_micro: a lifetime ε that the owner allows, in millionths; the marker keeps the largest.
+        lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; the marker keeps
+            the largest of each.
         secret: the secret of a provisioning file that is used here; None to add none.
         policy: whether there is a policy file; the marker keeps a true value for ever.
 
@@ -155,7 +165,8 @@ def note_in_marker(
     old = known or Marker()
     enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
     new = old._replace(
-        lifetime_micro=max(old.lifetime_micro, lifetime_micro),
+        lifetime_micro=max(old.lifetime_micro, lifetime[0]),
+        delta_pico=max(old.delta_pico, lifetime[1]),
         enrolments=tuple(dict.fromkeys(enrolments)),
         policy=old.policy or policy,
     )

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX, remove_old_temporaries
-from edge_sdk.storage.documents import DEVICE, NODE
 from edge_sdk.storage.fetched import forget_fetched
 from protocol.errors import StorageError
 
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
 OUTBOX = "outbox"
 NAME_BYTES = 16
 _BLOCK = 1 << 16
-SUFFIXES = {DEVICE: ".hsr", NODE: ".hsn"}
-"""Kind of a state → how the names of its files end."""
-_NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hs[rn]")
+REPORTS, SUMMARIES, MESSAGES = ".hsr", ".hsn", ".hse"
+"""How the names of files end: of a device's reports, and of a node's summaries and encrypted sums."""
+_NAME = re.compile(rf"[0-9a-f]{{{2 * NAME_BYTES}}}\.hs[rne]")
 _UNFINISHED = re.compile(rf"\.{_NAME.pattern}\.[0-9a-f]{{16}}{re.escape(TEMPORARY_SUFFIX)}")
 
 
@@ -36,7 +35,7 @@ class Outbox:
 
         Args:
             chance: 16 random bytes; the name has their hexadecimal digits.
-            suffix: the end of the name, one of :data:`SUFFIXES`.
+            suffix: the end of the name, for example :data:`REPORTS`.
 
         Raises:
             StorageError: ``io_failed``, ``disk_full``: the folder can not be made.
@@ -46,7 +45,7 @@ class Outbox:
         return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
     def waiting(self) -> list[str]:
-        """Paths of the files that wait to be sent: regular files named with 32 hex digits and ``.hsr`` or ``.hsn``.
+        """Paths of the files that wait to be sent: regular files named with 32 hex digits and a known ending.
 
         Raises:
             StorageError: ``io_failed``: the folder can not be read.

@@ -69,10 +69,14 @@ DOCUMENTS = Table("documents", ("number", "role", "name", "digest"), "envelope")
 EVIDENCE = Table("evidence", ("number", "role", "accepted", "refused"))
 CAMPAIGNS = Table("campaigns", ("number", "id", "name", "version", "time_precision", "line", "period"), "reports")
 SERIES = Table("series", ("name", "line"))
+DELTAS = Table("deltas", ("number", "delta_pico", "total_pico"))
+"""δ of the ledger lines that have one, by the number of the line, and the sum of δ up to that line."""
+PARTY_KEYS = Table("party_keys", ("campaign", "version", "digest", "node", "serial", "u"), "sealed")
+"""Own entry of the newest key book of each masked campaign; the key is the id of the campaign in hexadecimal digits."""
 SEALED = Table("sealed", ("number", "path", "digest", "through", "sealed_at"))
 LEDGER = Table("ledger", ("number", "campaign", "period", "epsilon_micro", "answered_at", "latest", "total_micro"))
 SPOOL = Table("spool", ("number", "campaign", "answers", "made_at", "all_answers", "all_bytes", "reports"))
-COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SERIES, SEALED)
+COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SERIES, DELTAS, PARTY_KEYS, SEALED)
 """Tables whose number of rows is stored. Ledger and spool have consecutive numbers instead, so gaps show."""
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 

@@ -155,7 +155,7 @@ def enable_state(
     enrolled = state.meta("enrolled") is not None
     secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     if folder is not None and enrolment is not None:
-        note_in_marker(folder, known, 0, secret)
+        note_in_marker(folder, known, (0, 0), secret)
     note_fleet(state, enrolled=enrolment is not None)
     state.write_meta("secret", secret)
     state.remove_meta("disabled")

@@ -10,6 +10,7 @@ clock was set back, the rows whose dates are lowered.
 from __future__ import annotations
 
 import os
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, SEALED, SPOOL, Rows, damaged, number_in
@@ -47,6 +48,20 @@ class Kept(NamedTuple):
     all_answers: int
     all_bytes: int
     reports: bytes
+
+
+class Batch(NamedTuple):
+    """What one sealed file holds.
+
+    Attributes:
+        kind: of all its answers.
+        reports: campaign id → reports of a device, or signed envelopes of a node.
+        through: number of the last ledger line whose answer it holds.
+    """
+
+    kind: str
+    reports: dict[bytes, list[bytes]]
+    through: int
 
 
 class Limits(NamedTuple):
@@ -168,9 +183,27 @@ class Spool:
 
     def reports(self) -> dict[bytes, list[bytes]]:
         """Campaign id → its unacknowledged reports or summaries, in the order in which they were made."""
+        return self._grouped(self._kept())
+
+    def oldest(self, kind: Callable[[bytes], str]) -> Batch | None:
+        """The oldest unacknowledged answers of one kind, up to the first of another kind; None if there are none.
+
+        A file holds answers of one kind. Nearly always all answers that wait are of one kind.
+
+        Args:
+            kind: the bytes of an answer → its kind.
+        """
         with self._state.reading():
-            ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
             rows = self._kept()
+            if not rows:
+                return None
+            found = kind(rows[0].reports)
+            rows = list(takewhile(lambda row: kind(row.reports) == found, rows))
+            return Batch(found, self._grouped(rows), rows[-1].line)
+
+    def _grouped(self, rows: Sequence[Kept]) -> dict[bytes, list[bytes]]:
+        """Campaign id → the reports of these rows."""
+        ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
         groups: dict[bytes, list[bytes]] = {}
         for row in rows:
             length, rest = divmod(len(row.reports), max(1, row.answers))
@@ -180,15 +213,15 @@ class Spool:
             group.extend(row.reports[start : start + length] for start in range(0, len(row.reports), length))
         return groups
 
-    def note_sealed(self, path: str, content: bytes, now: int) -> None:
-        """Note that all reports of the spool are in a sealed file. Notes on the 256 newest files are kept.
+    def note_sealed(self, path: str, content: bytes, through: int, now: int) -> None:
+        """Note that all reports up to a ledger line are in a sealed file. Notes on the 256 newest files are kept.
 
         Args:
             path: the absolute path where the file was sealed.
             content: the bytes of the file.
+            through: number of the last ledger line whose reports the file holds.
             now: seconds since 1970.
         """
-        through = max((row.line for row in self._kept()), default=0)
         known = self._sealed.all()
         number = 1 + max((row[0] for row in known), default=0)
         name, digest = os.fsencode(path), sha256(content).digest()

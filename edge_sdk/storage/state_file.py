@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import write_new
-from edge_sdk.storage.rows import COUNTED, COUNTS, SERIES, TABLES, damaged, seal
+from edge_sdk.storage.rows import COUNTED, COUNTS, DELTAS, PARTY_KEYS, SERIES, TABLES, damaged, seal
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from edge_sdk.storage.rows import Table
 
 STATE_FILE = "state.db"
-STATE_VERSION = 5
-WITHOUT_SERIES = 4
-"""The version before, whose states have no table of series. They are brought up to date when they are opened."""
+STATE_VERSION = 6
+_ADDED = {5: (SERIES,), 6: (DELTAS, PARTY_KEYS)}
+"""Version of the state → tables that it added. States of earlier versions are brought up to date when opened."""
+OLDEST_VERSION = min(_ADDED) - 1
+"""The oldest version that can be brought up to date."""
 APPLICATION_ID = 0x48737931  # "Hsy1"
 _DAMAGE = (
     "SQLITE_CORRUPT",
@@ -73,22 +75,25 @@ def _count_from_0(connection: sqlite3.Connection, table: Table) -> None:
     connection.execute("INSERT INTO counts VALUES (?, 0, ?)", (table.name, seal(COUNTS.name, (table.name, 0))))
 
 
-def add_series(connection: sqlite3.Connection) -> None:
-    """Bring a state of version :data:`WITHOUT_SERIES` up to date, in one transaction: add an empty table of series.
+def bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """Add the tables that a state of an older version has not, empty, in one transaction.
 
-    Software that knew no series has answered in none. If another process has just done it, nothing is changed.
+    Older software has answered in no series and spent no δ, if it did not know them. If another process has just
+    brought the state up to date, nothing is changed.
 
     Raises:
-        StorageError: ``state_damaged``: the state has other tables than that version.
+        StorageError: ``state_damaged``: the state has other tables than its version.
         sqlite3.Error: the file can not be read or written.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
         ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-        if version == WITHOUT_SERIES:
-            check_tables(connection, [table for table in TABLES if table != SERIES])
-            connection.execute(SERIES.create())
-            _count_from_0(connection, SERIES)
+        missing = [table for later, tables in _ADDED.items() if later > version for table in tables]
+        if missing:
+            check_tables(connection, [table for table in TABLES if table not in missing])
+            for table in missing:
+                connection.execute(table.create())
+                _count_from_0(connection, table)
             connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
         connection.execute("COMMIT")
     except BaseException:

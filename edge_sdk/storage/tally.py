@@ -6,11 +6,16 @@ A tally follows from the lines, and is dropped when the ledger no longer has the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from edge_sdk.storage.rows import DELTAS, Rows, damaged
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Protocol
+
+    from edge_sdk.storage.rows import Database
 
     class Track(Protocol):
         """The part of :class:`edge_sdk.timekeeping.steps.Track` that sums use."""
@@ -67,6 +72,51 @@ class Known(NamedTuple):
     time_precision: int
     line: int
     period: int
+
+
+class Lines(NamedTuple):
+    """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
+
+    ``series`` maps the name of each series to the number of its line. ``adjacency``: whose ε a node's lines count, or
+    None (:meth:`edge_sdk.storage.ledger.Ledger.adjacency`). ``deltas`` maps the number of a line to its δ, if it
+    has one.
+    """
+
+    campaigns: tuple[Known, ...]
+    paid: tuple[Line, ...]
+    series: Mapping[str, int] = MappingProxyType({})
+    adjacency: str | None = None
+    deltas: Mapping[int, int] = MappingProxyType({})
+
+
+class Deltas:
+    """The δ of ledger lines, which few lines have. Methods that write are called inside a transaction.
+
+    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a row was changed or is
+    missing.
+    """
+
+    def __init__(self, state: Database) -> None:
+        self._rows = Rows(state, DELTAS)
+
+    def by_line(self) -> dict[int, int]:
+        """Number of the ledger line → δ in 10⁻¹², for all lines with a δ above 0, sorted."""
+        total, found = 0, {}
+        for line, pico, upto in self._rows.all():
+            total += pico
+            if pico < 1 or upto != total:
+                raise damaged()
+            found[line] = pico
+        return found
+
+    def spent_pico(self) -> int:
+        """The δ of all lines, in 10⁻¹²."""
+        return sum(self.by_line().values())
+
+    def add(self, line: int, pico: int) -> None:
+        """Write the δ ``pico``, in 10⁻¹², of the ledger line number ``line``, the newest one. Nothing for 0."""
+        if pico:
+            self._rows.add((line, pico, self.spent_pico() + pico))
 
 
 class Tally:

@@ -22,7 +22,7 @@ from edge_sdk.arguments import path_of
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.storage.fetched import Fetched, Known
-from edge_sdk.storage.outbox import NAME_BYTES, SUFFIXES, Outbox
+from edge_sdk.storage.outbox import NAME_BYTES, Outbox
 from edge_sdk.transport.base import Guarded
 from protocol.digest import sha256
 from protocol.document import is_text, read_payload
@@ -328,12 +328,12 @@ class _Run:
         self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
             self._send_file(path)
-        kind = self._device.status().kind
-        # A state without a kind has never answered, so there is nothing to seal.
-        if kind is not None:
-            path = self._outbox.new(self._entropy(NAME_BYTES), SUFFIXES[kind])
-            if self._device.drain(path):
-                self._send_file(path)
+        # A file holds one kind of answers. A node that answers masked campaigns and others needs several files.
+        while (ending := self._device.file_ending()) is not None:
+            path = self._outbox.new(self._entropy(NAME_BYTES), ending)
+            if not self._device.drain(path):
+                break
+            self._send_file(path)
 
     def _send_file(self, path: str) -> None:
         try:

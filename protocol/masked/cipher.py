@@ -56,13 +56,28 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
         (1 + (x mod N)·N) · H^secret mod N².
     """
     square = modulus * modulus
-    hidden = power(hash_to_group(campaign_id, period, number, modulus), secret, square)
-    return (1 + plaintext % modulus * modulus) * hidden % square
+    pad = power(hash_to_group(campaign_id, period, number, modulus), secret, square)
+    return (1 + plaintext % modulus * modulus) * pad % square
 
 
 def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period: int, modulus: int) -> list[int]:
     """Encrypt a node's plaintexts of one period with :func:`mask`; the numbers of the ciphertexts are 0, 1, …."""
-    return [mask(each, secret, campaign_id, period, number, modulus) for number, each in enumerate(plaintexts)]
+    return masked_with(plaintexts, pads(secret, campaign_id, period, len(plaintexts), modulus), modulus)
+
+
+def pads(secret: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
+    """The slow part of :func:`mask_all`, which needs no plaintext: H^secret mod N² for the numbers 0 … count − 1.
+
+    A pad is as secret as the key, and serves for one ciphertext.
+    """
+    square = modulus * modulus
+    return [power(hash_to_group(campaign_id, period, number, modulus), secret, square) for number in range(count)]
+
+
+def masked_with(plaintexts: Sequence[int], pads: Sequence[int], modulus: int) -> list[int]:
+    """The quick part of :func:`mask_all`: (1 + (x mod N)·N) · pad mod N² for each plaintext x and its pad."""
+    square = modulus * modulus
+    return [(1 + x % modulus * modulus) * pad % square for x, pad in zip(plaintexts, pads, strict=True)]
 
 
 def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:

@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 PUBLISHER = Publisher()
 CAMPAIGN, MODEL = PUBLISHER.campaign(), PUBLISHER.model()
 PERMISSIVE = Policy.of(
-    epsilon_per_period="100000", epsilon_lifetime="100000", shortest_period=1, report_bytes=1 << 30, allow_refuse=True
+    epsilon_per_period="100000",
+    epsilon_lifetime="100000",
+    delta_per_period="0.5",
+    shortest_period=1,
+    report_bytes=1 << 30,
+    allow_refuse=True,
+    allow_masked=True,
 )
 PEAK_PER_BYTE = 250
 PEAK_AT_LEAST = 1_500_000

@@ -99,13 +99,16 @@ WRONG = {
     "spool_days": True,
     "allow_refuse": "yes",
     "node_adjacency": "add",
+    "allow_masked": 1,
+    "delta_per_period": "1e-13",
+    "delta_lifetime": "1",
 }
 
 
 def test_every_key_of_the_policy_says_its_name_and_what_it_takes():
-    from edge_sdk.policy.policy import _ENTRIES
+    from edge_sdk.policy.entries import ENTRIES
 
-    assert set(WRONG) == set(_ENTRIES)
+    assert set(WRONG) == set(ENTRIES)
     for key, value in WRONG.items():
         error = failure(Policy.of, **{key: value})
         assert error.reason == "policy_invalid"

@@ -394,8 +394,9 @@ def test_a_machine_at_random_answers_at_most_once_in_each_series(tmp_path, seeds
 def older(folder):
     """Make the state of the version before of a state that has answered in no series."""
     with sqlite3.connect(folder / "state.db", isolation_level=None) as connection:
-        connection.execute("DROP TABLE series")
-        connection.execute("DELETE FROM counts WHERE name = 'series'")
+        for table in ("series", "deltas", "party_keys"):
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute("DELETE FROM counts WHERE name = ?", (table,))
         connection.execute("PRAGMA user_version = 4")
     connection.close()
 

@@ -118,7 +118,7 @@ def test_the_newest_period_stays_however_small_the_spool(tmp_path, publisher, cl
 def test_sealed_files_are_remembered_for_a_while_and_not_for_ever(enrolled, clock, tmp_path):
     answer(enrolled, clock, 1)
     for number in range(260):
-        enrolled._reporting.spool.note_sealed(f"/{number}", b"%d" % number, clock.now)
+        enrolled._reporting.spool.note_sealed(f"/{number}", b"%d" % number, 1, clock.now)
     ((count,),) = enrolled._state.run("SELECT count(*) FROM sealed")
     assert count == 256
     assert reason(enrolled.ack, "/0") == "batch_unknown"

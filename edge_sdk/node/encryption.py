@@ -1,0 +1,170 @@
+"""The message of one period: exact sums → public range → this party's noise → slots → ciphertexts → signature.
+
+Powers modulo N² take seconds on a small machine, and are a function of key, campaign and period alone: neither the
+records nor the noise are in them. So they are computed before the transaction that pays for the message. The noise is
+drawn and the sums are encrypted inside that transaction, once, in a few milliseconds. Two ciphertexts of one period
+under one key would reveal the difference of what they encrypt. So no message exists before its period is being paid,
+and a message whose transaction fails is dropped: it was never stored or sent.
+
+Sources: docs/math.md, section 6; docs/formats.md, section 6; docs/decisions/0082.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.epsilon import format_pico
+from protocol.errors import InputError, PolicyError
+from protocol.masked.cipher import masked_with, pads
+from protocol.masked.message import build_message
+from protocol.masked.noise import noise_of
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of, masked_terms_of, ranges_of
+from protocol.nodes.terms import released_vectors
+from protocol.stream import SEED_BYTES, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from edge_sdk.node.party_keys import PartyKeys
+    from edge_sdk.policy.policy import Policy
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.envelope import SigningKey
+    from protocol.masked.keys import MaskedKey
+
+NOISE_TAG = b"hearsay/1/masked noise"
+"""Tag of the stream of a message's noise. The vectors are perturbed in their order, each from its first number on."""
+_MOST_ATTEMPTS = 4
+"""Transactions that are begun anew because the powers are of another period or key. After these many the powers are
+computed inside the transaction: periods are then shorter than the powers take."""
+
+
+class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes powers and calls again
+    """A message needs powers that were not computed yet. The transaction is rolled back.
+
+    Attributes:
+        key: the key that encrypts.
+        period: the period of the message.
+    """
+
+    def __init__(self, key: MaskedKey, period: int) -> None:
+        super().__init__("powers of this key and period are needed")
+        self.key = key
+        self.period = period
+
+
+class _Powers(NamedTuple):
+    """H(t, j)^sk mod N² for all ciphertexts j of a message, and the key and the period that they belong to."""
+
+    key: MaskedKey
+    period: int
+    values: list[int]
+
+
+def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
+    """Exact sums, cut off at the public range of a party's numbers. This changes no number's sensitivity.
+
+    Args:
+        campaign: a masked campaign.
+        exact: shape (M,), the exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
+    """
+    found, place = [], 0
+    for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
+        found += [min(max(number, limits.low), limits.high) for number in exact[place : place + subject.size]]
+        place += subject.size
+    return found
+
+
+def drawn_noise(campaign: Campaign, u: int, seed: bytes) -> list[int]:
+    """The noise of one party for all M numbers. It is not clamped: the guarantee is that of unbounded noise.
+
+    Args:
+        campaign: a masked campaign.
+        u: the party's number from the key book.
+        seed: 32 fresh random bytes, used for nothing else.
+    """
+    stream = Stream(seed, NOISE_TAG)
+    vectors = zip(released_vectors(campaign), noise_of(campaign, u), strict=True)
+    return [noise.draw(stream) for subject, noise in vectors for _ in range(subject.size)]
+
+
+class OfSums:
+    """Makes the message of a party for one period (:class:`edge_sdk.reporting.Making`)."""
+
+    def __init__(self, keys: PartyKeys, signer: Callable[[], SigningKey], entropy: Callable[[int], bytes]) -> None:
+        """The sums are given later, by :attr:`exact`.
+
+        Args:
+            keys: the party's keys.
+            signer: returns the node's present key pair.
+            entropy: n → n fresh random bytes.
+        """
+        self._keys = keys
+        self._signer = signer
+        self._entropy = entropy
+        self._powers: _Powers | None = None
+        self._attempts = 0
+        self.exact: Sequence[int] = ()
+        """Shape (M,), the exact sums. They are set before the message is made."""
+
+    def check(self, campaign: Campaign) -> None:
+        """Refuse a campaign that is not masked, and one for which this node has no key.
+
+        Raises:
+            InputError: ``campaign_for_devices``, ``campaign_not_masked``, ``keys_unknown``.
+            DocumentError: ``node_without_key``, ``invalid_keys``.
+        """
+        if campaign.nodes is None:
+            raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
+        masked_terms_of(campaign)
+        self._keys.own(campaign, self._signer())
+
+    def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
+        """The ε in millionths and the δ in 10⁻¹² of the message, for the neighbours that the owner's policy names.
+
+        Raises:
+            PolicyError: ``policy_refused``: one message alone exceeds a limit.
+        """
+        micro, delta = policy.cost_micro(campaign), policy.cost_delta(campaign)
+        for excess in policy.limit_refusals(micro):
+            raise PolicyError(
+                "policy_refused",
+                f"this message would spend {excess}, for neighbours of the kind {policy.node_adjacency} "
+                f"(node_adjacency), and δ = {format_pico(delta)}",
+            )
+        return micro, delta
+
+    def prepare(self, campaign: Campaign, needed: Unprepared) -> None:
+        """Compute the powers of a key and a period, outside of any transaction."""
+        self._powers = _powers(campaign, needed.key, needed.period)
+
+    def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
+        """The signed message, alone in a list. Its noise has a fresh seed.
+
+        Raises:
+            Unprepared: call :meth:`prepare` and begin the transaction anew.
+            StorageError: ``entropy_unavailable``.
+        """
+        del secret  # the signer reads it
+        signer = self._signer()
+        key, powers = self._keys.own(campaign, signer), self._powers
+        if powers is None or (powers.key, powers.period) != (key, period):
+            self._attempts += 1
+            if self._attempts < _MOST_ATTEMPTS:
+                raise Unprepared(key, period)
+            powers = _powers(campaign, key, period)
+        terms = masked_terms_of(campaign)
+        slots = Slots(terms.slot_bits)
+        exact = slots.pack(clamped(campaign, self.exact))
+        noise = slots.spread(drawn_noise(campaign, key.u, self._entropy(SEED_BYTES)))
+        plaintexts = [number + added for number, added in zip(exact, noise, strict=True)]
+        ciphertexts = masked_with(plaintexts, powers.values, terms.modulus)
+        return [build_message(campaign, signer, period, key.serial, ciphertexts)]
+
+    def note(self, campaign: Campaign) -> None:
+        """Nothing: the node counts missing and unlisted values while it reads the records."""
+
+
+def _powers(campaign: Campaign, key: MaskedKey, period: int) -> _Powers:
+    modulus = masked_terms_of(campaign).modulus
+    return _Powers(key, period, pads(key.secret, campaign.id, period, ciphertexts_of(campaign), modulus))

@@ -1,0 +1,330 @@
+"""A party: one paid message of encrypted sums per campaign and period, which only the total of all parties opens."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from support.failures import failure, reason
+from support.masked import MODULUS, TERMS, book_of, masked_payload, secret_of
+from support.nodes import NODE_KEYS, signed_list
+from support.publisher import DAY, NOW, key
+
+from edge_sdk import Node, Policy
+from edge_sdk.node import encryption
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.folder import Folder
+from protocol.documents.campaign import DISCRETE
+from protocol.documents.envelope import read_envelope
+from protocol.documents.masked_terms import DILUTED, PARTY
+from protocol.masked.cipher import Unmasking, release_elements
+from protocol.masked.costs import cost
+from protocol.masked.keys import read_key_book
+from protocol.masked.message import judge_message, read_message
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of
+from protocol.nodes.node_list import parse_node_list
+from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.terms import released_vectors
+
+RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": None, "label": "p"}]
+UNREAD = object()
+"""In the place of records. Reading it raises a TypeError."""
+NAMED = {"first": {}, "second": {"masked": TERMS._replace(dealer=key(91).public)}}
+ALLOWED = Policy.of(allow_masked=True)
+
+
+@pytest.fixture
+def open_node(tmp_path, publisher, clock):
+    """Opens nodes in folders of their own."""
+    opened = []
+
+    def make(name="state", policy=ALLOWED, **options):
+        opened.append(Node.open(tmp_path / name, trust=publisher.root(), policy=policy, clock=clock, **options))
+        return opened[-1]
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def campaign_of(publisher, family=DISCRETE, **options):
+    return publisher.sign("campaign", masked_payload(publisher, family, **options))
+
+
+def enrolled(node, publisher, **options):
+    """The campaign, after the node has accepted it and a book with its key."""
+    campaign = node.enrol(campaign_of(publisher, **options))
+    node.accept_keys(book_of(campaign, keys=[*NODE_KEYS, public_of(node)]))
+    return campaign
+
+
+class public_of:  # noqa: N801 - in the place of a key pair, of which a dealer has the public key
+    def __init__(self, node):
+        self.public = node.public_key
+
+
+def numbers_of(campaign):
+    return sum(subject.size for subject in released_vectors(campaign))
+
+
+def noiseless(monkeypatch):
+    monkeypatch.setattr(encryption, "drawn_noise", lambda campaign, *_: [0] * numbers_of(campaign))
+
+
+def test_the_total_of_parties_is_the_sum_of_their_records(open_node, publisher, monkeypatch):
+    noiseless(monkeypatch)
+    nodes = [open_node(str(number)) for number in range(3)]
+    campaign, *_ = [node.enrol(campaign_of(publisher)) for node in nodes]
+    keys = [public_of(node) for node in nodes]
+    raw = book_of(campaign, keys=keys)
+    listed = parse_node_list(read_envelope(signed_list(publisher, keys), "nodes").payload)
+    unmasking = Unmasking(MODULUS, ciphertexts_of(campaign))
+    for number, node in enumerate(nodes):
+        found = node.accept_keys(raw)
+        assert (found.version, found.parties, found.serial, found.u) == (1, 3, number + 1, 3)
+        said = node.encrypt(campaign.id, RECORDS * (number + 1))
+        message = judge_message(said.raw, campaign, listed, read_key_book(raw, campaign), NOW)
+        assert (message.node, message.period, message.serial) == (node.node_id, said.period, number + 1)
+        unmasking.add(message.ciphertexts)
+    secrets = sum(secret_of(serial) for serial in (1, 2, 3))
+    opened = unmasking.opened(release_elements(secrets, campaign.id, said.period, ciphertexts_of(campaign), MODULUS))
+    totals = Slots(campaign.masked.slot_bits).unpack(opened, numbers_of(campaign))
+    assert totals[:2] == [6, 6]
+    assert sum(totals) == 12 * len(released_vectors(campaign))
+
+
+def test_one_message_per_campaign_and_period(open_node, publisher, clock, tmp_path):
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    first = node.encrypt("wards", RECORDS)
+    assert (first.cost_micro, first.cost_delta_pico, first.repeated, first.beyond) == (2_000_000, 0, False, 0)
+    again = node.encrypt(campaign.id, UNREAD)
+    assert again == first._replace(repeated=True, unread=None)
+    clock.now += DAY
+    second = node.encrypt(campaign.id, RECORDS)
+    assert second.period == first.period + 1
+    assert read_message(first.raw)[1].ciphertexts != read_message(second.raw)[1].ciphertexts
+    assert node.drain(tmp_path / "out.hse") == 2
+    pieces = read_summaries((tmp_path / "out.hse").read_bytes(), "masked")
+    assert [piece.envelope for piece in pieces] == [first.raw, second.raw]
+    assert node.ack(tmp_path / "out.hse") == 2
+    assert node.file_ending() is None
+
+
+def test_noise_is_drawn_once_and_sums_are_encrypted_once(open_node, publisher, clock, monkeypatch):
+    """Powers are computed outside of the transaction. If the period ends meanwhile, they are dropped unused."""
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    powers, drawn, inside = [], [], []
+    real, noise = encryption.pads, encryption.drawn_noise
+
+    def slow(secret, campaign_id, period, *more):
+        powers.append(period)
+        inside.append(node._state.turn > 0)
+        clock.now += DAY if len(powers) == 1 else 0
+        return real(secret, campaign_id, period, *more)
+
+    monkeypatch.setattr(encryption, "pads", slow)
+    monkeypatch.setattr(encryption, "drawn_noise", lambda *given: drawn.append(node._state.turn > 0) or noise(*given))
+    said = node.encrypt(campaign.id, RECORDS)
+    assert powers == [said.period - 1, said.period]
+    assert inside == [False, False]
+    assert drawn == [True]
+    assert len(node.history()) == 1
+
+
+def test_powers_that_take_longer_than_a_period_are_computed_inside(open_node, publisher, clock, monkeypatch):
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    turns, real = [], encryption.pads
+
+    def slow(*given):
+        turns.append(node._state.turn > 0)
+        clock.now += DAY
+        return real(*given)
+
+    monkeypatch.setattr(encryption, "pads", slow)
+    node.encrypt(campaign.id, RECORDS)
+    assert turns == [False, False, False, True]
+
+
+def test_the_owner_allows_masks_and_delta_knowingly(open_node, publisher, clock):
+    node = open_node("plain", Policy())
+    error = failure(node.enrol, campaign_of(publisher))
+    assert error.reason == "policy_refused"
+    assert "dealer" in error.detail
+    assert "allow_masked = true" in error.detail
+    diluted = campaign_of(publisher, masked=TERMS._replace(noise=DILUTED, delta_pico=10_000_000))
+    node = open_node("small", Policy.of(allow_masked=True, delta_per_period="1.9e-5"))
+    error = failure(node.enrol, diluted)
+    assert error.reason == "policy_refused"
+    assert "per period for change; the owner allows 1.9e-05 (delta_per_period)" in error.detail
+    assert open_node("more").enrol(diluted).masked.delta_pico == 10_000_000
+
+
+def test_delta_is_booked_shown_and_limited(open_node, publisher, clock, tmp_path):
+    terms = TERMS._replace(noise=DILUTED, delta_pico=1_000_000)
+    node = open_node("one")
+    campaign = node.enrol(campaign_of(publisher, masked=terms))
+    epsilon, delta = cost(campaign, "change")
+    assert delta > terms.delta_pico
+    node.close()
+    node = open_node("one", ALLOWED._replace(lifetime_delta_pico=2 * delta))
+    node.accept_keys(book_of(campaign, keys=[*NODE_KEYS, public_of(node)]))
+    for spent in (1, 2):
+        said = node.encrypt(campaign.id, RECORDS)
+        assert (said.cost_micro, said.cost_delta_pico) == (epsilon, delta)
+        assert (node.status().delta_spent_pico, node.status().delta_left_pico) == (spent * delta, (2 - spent) * delta)
+        clock.now += DAY
+    error = failure(node.encrypt, campaign.id, UNREAD)
+    assert (error.reason, "delta_lifetime" in error.detail) == ("budget_exhausted", True)
+    assert [line.delta_pico for line in node.history()] == [delta, delta]
+    assert "delta_spent" in node.status().to_json()
+    Node.reset(tmp_path / "one", publisher.root(), policy=ALLOWED, clock=clock)
+    node = open_node("one", ALLOWED)
+    assert node.status().delta_spent_pico == ALLOWED.lifetime_delta_pico
+    assert [line.delta_pico for line in node.history()] == [ALLOWED.lifetime_delta_pico - 2 * delta, delta, delta]
+
+
+def test_a_reset_of_a_node_without_masks_counts_no_delta(open_node, publisher, clock, tmp_path):
+    open_node("one", Policy()).close()
+    Node.reset(tmp_path / "one", publisher.root(), policy=Policy(), clock=clock)
+    assert open_node("one", Policy()).status().delta_spent_pico == 0
+
+
+def test_a_missing_or_changed_delta_is_damage(open_node, publisher, clock, tmp_path):
+    node = open_node("one")
+    terms = TERMS._replace(noise=DILUTED, delta_pico=1_000_000)
+    campaign = enrolled(node, publisher, masked=terms)
+    node.encrypt(campaign.id, RECORDS)
+    node.close()
+    with sqlite3.connect(tmp_path / "one" / "state.db", isolation_level=None) as connection:
+        connection.execute("DELETE FROM deltas")
+    connection.close()
+    assert reason(open_node, "one") == "state_lost"
+
+
+def test_a_state_of_the_version_before_is_brought_up_to_date(open_node, publisher, clock, tmp_path):
+    """Older software knew neither δ nor key books. What it has answered stays answered."""
+    node = open_node("one")
+    plain = node.enrol(publisher.node_campaign())
+    said = node.summarise(plain.id, RECORDS)
+    node.close()
+    with sqlite3.connect(tmp_path / "one" / "state.db", isolation_level=None) as connection:
+        for table in ("deltas", "party_keys"):
+            connection.execute(f"DROP TABLE {table}")
+            connection.execute("DELETE FROM counts WHERE name = ?", (table,))
+        connection.execute("PRAGMA user_version = 5")
+    connection.close()
+    node = open_node("one")
+    assert node.summarise(plain.id, UNREAD).raw == said.raw
+    assert (node.status().spent_micro, node.status().delta_spent_pico) == (2_000_000, 0)
+    campaign = enrolled(node, publisher)
+    node.encrypt(campaign.id, RECORDS)
+    assert node.status().spent_micro == 4_000_000
+
+
+def test_another_kind_of_campaign_is_refused_both_ways(open_node, publisher):
+    node = open_node()
+    masked, plain = enrolled(node, publisher), node.enrol(publisher.node_campaign())
+    assert reason(node.summarise, masked.id, UNREAD) == "campaign_masked"
+    assert reason(node.exchange, masked.id, "own.hsn", []) == "campaign_masked"
+    assert reason(node.encrypt, plain.id, UNREAD) == "campaign_not_masked"
+    assert reason(node.accept_keys, book_of(masked), campaign=plain.id) == "campaign_not_masked"
+    assert node.status().spent_micro == 0
+
+
+def test_books_rise_and_are_the_dealers(open_node, publisher):
+    node = open_node()
+    campaign = node.enrol(campaign_of(publisher))
+    keys = [*NODE_KEYS, public_of(node)]
+    assert reason(node.encrypt, campaign.id, UNREAD) == "keys_unknown"
+    second = book_of(campaign, keys=keys, version=2)
+    assert node.accept_keys(second).serial == 6
+    assert node.accept_keys(second).version == 2
+    assert node.status().keys == {campaign.id.hex(): 2}
+    assert reason(node.accept_keys, book_of(campaign, keys=keys, version=1)) == "rollback"
+    assert reason(node.accept_keys, book_of(campaign, keys=keys[::-1], version=2)) == "equivocation"
+    changed = bytearray(book_of(campaign, keys=keys, version=3))
+    changed[-1] ^= 1
+    assert reason(node.accept_keys, bytes(changed)) == "bad_signature"
+    assert node.encrypt(campaign.id, RECORDS).serial == 6
+    assert reason(node.accept_keys, book_of(campaign, version=4)) == "node_without_key"
+    assert node.status().keys == {campaign.id.hex(): 4}
+    assert reason(node.accept_keys, book_of(campaign, keys=keys, version=3)) == "rollback"
+    assert reason(node.encrypt, campaign.id, UNREAD) == "node_without_key"
+
+
+def test_a_book_of_no_campaign_or_another_dealer(open_node, publisher):
+    node = open_node()
+    assert reason(node.accept_keys, b"x") == "unrecognized_campaign"
+    first, second = (node.enrol(campaign_of(publisher, name=name, **more)) for name, more in NAMED.items())
+    keys = [*NODE_KEYS, public_of(node)]
+    books = [book_of(second, keys=keys, dealer=key(91)), book_of(first, keys=keys)]
+    assert [node.accept_keys(book).campaign.header.name for book in books] == ["second", "first"]
+    assert reason(node.accept_keys, books[0], campaign=first.id) == "malformed"
+    assert reason(node.accept_keys, books[1], campaign=second.id) == "malformed"
+    assert reason(node.accept_keys, "text") == "argument_invalid"
+
+
+@pytest.mark.parametrize("way", ["opt-out", "reset"])
+def test_after_an_opt_out_or_a_reset_the_old_key_is_useless(open_node, publisher, clock, tmp_path, way):
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    before, book = node.node_id, book_of(campaign, keys=[*NODE_KEYS, public_of(node)])
+    if way == "opt-out":
+        node.disable()
+        assert reason(node.encrypt, campaign.id, UNREAD) == "disabled"
+        assert reason(node.accept_keys, book) == "disabled"
+        node.enable()
+        error = failure(node.encrypt, campaign.id, UNREAD)
+        assert error.reason == "node_without_key"
+        assert "opt-out" in error.detail
+    else:
+        node.close()
+        Node.reset(tmp_path / "state", publisher.root(), policy=ALLOWED, clock=clock)
+        node = open_node(policy=ALLOWED._replace(lifetime_micro=10**9))
+        node.enrol(campaign_of(publisher))
+        assert reason(node.encrypt, campaign.id, UNREAD) == "keys_unknown"
+    assert node.node_id != before
+    assert reason(node.accept_keys, book) == "node_without_key"
+    newer = book_of(campaign, keys=[*NODE_KEYS, public_of(node)], version=2)
+    assert node.accept_keys(newer).version == 2
+    assert node.encrypt(campaign.id, RECORDS).serial == 6
+
+
+def test_a_party_takes_the_first_records_only(open_node, publisher, monkeypatch):
+    noiseless(monkeypatch)
+    node = open_node()
+    campaign = enrolled(node, publisher, masked=TERMS._replace(unit=PARTY))
+    most = campaign.nodes.max_records
+    taken = []
+    monkeypatch.setattr(encryption, "clamped", lambda _, exact: taken.append(list(exact)) or list(exact))
+    found = node.encrypt(campaign.id, RECORDS * most)
+    assert (found.beyond, found.unread.records) == (most, most)
+    assert taken[0][:2] == [most // 2, most // 2]
+
+
+def test_more_records_than_expected_are_cut_off(open_node, publisher):
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    most = campaign.nodes.max_records
+    exact = [most + 7] * numbers_of(campaign)
+    assert set(encryption.clamped(campaign, exact)) == {most}
+    assert set(encryption.clamped(campaign, [-1] * len(exact))) == {0}
+
+
+def test_a_node_of_both_kinds_sends_files_of_one_kind_each(open_node, publisher, clock, tmp_path):
+    node = open_node()
+    masked, plain = enrolled(node, publisher), node.enrol(publisher.node_campaign(epsilon_micro=500_000))
+    one, two = node.summarise(plain.id, RECORDS), node.encrypt(masked.id, RECORDS)
+    assert node.file_ending() == ".hsn"
+    assert node.drain(tmp_path / "a.hsn") == 1
+    assert (tmp_path / "a.hsn").read_bytes() == one.raw
+    (tmp_path / "server" / "roots").mkdir(parents=True)
+    outcome = sync(node, Folder(tmp_path / "server"))
+    assert (outcome.sent, outcome.released, outcome.refusals) == (2, 2, ())
+    sent = {file.suffix: file.read_bytes() for file in (tmp_path / "server" / "reports").iterdir()}
+    assert sent == {".hsn": one.raw, ".hse": two.raw}
+    assert node.status().spooled == 0
