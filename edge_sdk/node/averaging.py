@@ -313,8 +313,11 @@ class AveragingPeer:
         if fields is None or fields[1] != expected:
             raise DocumentError("malformed", f"this is no {expected} of averaging gossip")
         _, _, session, sender, partner, number, body = fields
-        if session != list(self.session) or partner != self.name or sender == self.name or sender not in self._members:
-            raise DocumentError("averaging_mismatch", "the message is of another session, or between other peers")
+        # Bytes are compared, since 1 and True are equal in Python and not in a message.
+        if canonical.pack(session) != canonical.pack(self.session):
+            raise DocumentError("averaging_mismatch", "the message is of another session")
+        if partner != self.name or sender == self.name or sender not in self._members:
+            raise DocumentError("averaging_mismatch", "the message is between other peers")
         if body is None and expected == "reply":
             return sender, number, None
         vector = None

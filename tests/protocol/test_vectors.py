@@ -5,11 +5,21 @@ from __future__ import annotations
 import copy
 
 import pytest
-from vectors import generate, kinds_counts, kinds_device, kinds_files, kinds_masked, kinds_nodes, kinds_values, runner
+from vectors import (
+    generate,
+    kinds_averaging,
+    kinds_counts,
+    kinds_device,
+    kinds_files,
+    kinds_masked,
+    kinds_nodes,
+    kinds_values,
+    runner,
+)
 
 CASES = dict(runner.load_all())
 assert all(
-    (kinds_counts, kinds_device, kinds_files, kinds_masked, kinds_nodes, kinds_values)
+    (kinds_averaging, kinds_counts, kinds_device, kinds_files, kinds_masked, kinds_nodes, kinds_values)
 )  # importing them registers their kinds
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from vectors import (
     made_asked,
+    made_averaging,
     made_campaigns,
     made_devices,
     made_envelopes,
@@ -34,6 +35,7 @@ from vectors.runner import FOLDER
 
 MAKERS = {
     "asked": made_asked.make,
+    "averaging": made_averaging.make,
     "campaigns": made_campaigns.make,
     "devices": made_devices.make,
     "envelopes": made_envelopes.make,
