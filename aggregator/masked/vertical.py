@@ -23,6 +23,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.errors import DocumentError
 from protocol.masked.products import opened_product
 
 if TYPE_CHECKING:
@@ -81,9 +82,15 @@ class ProductOpener(NamedTuple):
 
         Raises:
             InputError: ``product_overflow``: the bounds allow a product that does not fit into the group.
-            DocumentError: ``mask_mismatch``: ciphertexts of another record, party, campaign or period.
+            DocumentError: ``mask_mismatch``: ciphertexts of another record, party, campaign or period, or not one of
+                each party for every class.
         """
         classes = len(self.weights)
+        if len(ciphertexts) != len(self.bounds) or any(len(of_party) != classes for of_party in ciphertexts):
+            raise DocumentError(
+                "mask_mismatch",
+                f"{len(self.bounds)} parties are to send {classes} ciphertexts each, one for every class",
+            )
         return [
             opened_product(of_class, self.bounds, self.secret, self.campaign, self.period, query * classes + place)
             for place, of_class in enumerate(zip(*ciphertexts, strict=True))

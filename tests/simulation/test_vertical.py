@@ -132,6 +132,9 @@ def test_ciphertexts_of_another_record_do_not_open():
     for mixed, query in (([first[0], second[1]], 0), (first, 1)):
         with pytest.raises(DocumentError, match="square"):
             made.opener.products(mixed, query)
+    for short in (first[:1], [*first, first[0]], [first[0][:1], *first[1:]], [[*one, 1] for one in first]):
+        with pytest.raises(DocumentError, match="mask_mismatch.*one for every class"):
+            made.opener.products(short, 0)
     assert reason(lambda: made.parties[0].encrypt(record, 1)) == "argument_invalid"
 
 

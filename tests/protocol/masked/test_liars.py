@@ -1,0 +1,212 @@
+"""One role lies, the others follow the rules: what is refused, what is noticed, and what is not.
+
+A whole campaign at its real size: sealed keys of a book, signed messages, a release. Tests named *not noticed* state
+the limits that docs/math.md, section 6, names.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from support.failures import failure
+from support.masked import DEALER, MODULUS, P, Q, book, masked_campaign, secret_of
+from support.nodes import NODE_KEYS, PERIOD
+from support.publisher import NOW, Publisher, key
+
+from protocol.documents.campaign import DISCRETE
+from protocol.documents.envelope import keyid
+from protocol.errors import DocumentError
+from protocol.masked.cipher import Unmasking, mask_all, release_elements
+from protocol.masked.keys import own_key
+from protocol.masked.message import build_message, judge_message
+from protocol.masked.release import Request, build_release, build_request, check_answers, parse_request, read_release
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of, masked_terms_of
+from protocol.nodes.node_list import build_node_list, parse_node_list
+from protocol.nodes.terms import released_vectors
+
+CAMPAIGN = masked_campaign(DISCRETE)
+OTHER = masked_campaign(DISCRETE, purpose="another model")
+SLOTS = Slots(masked_terms_of(CAMPAIGN).slot_bits)
+COUNT = sum(subject.size for subject in released_vectors(CAMPAIGN))
+KEYS = NODE_KEYS[:3]
+IDS = [keyid(one.public) for one in KEYS]
+BOOK = book(CAMPAIGN, keys=tuple(KEYS))
+LISTED = parse_node_list(build_node_list(Publisher().header("wards", 1), [one.public for one in KEYS]))
+NUMBERS = [[100 * node + place for place in range(COUNT)] for node in range(3)]
+SQUARE = MODULUS**2
+
+
+def ciphertexts(node, campaign=CAMPAIGN, period=PERIOD):
+    secret = own_key(BOOK, KEYS[node]).secret
+    return mask_all(SLOTS.pack(NUMBERS[node]), secret, campaign.id, period, MODULUS)
+
+
+SENT = [ciphertexts(node) for node in range(3)]
+
+
+def message(node, values, campaign=CAMPAIGN, period=PERIOD, serial=None, signer=None):
+    """A message of a party, who chooses what it signs."""
+    return build_message(campaign, signer or KEYS[node], period, serial or BOOK.parties[IDS[node]].serial, values)
+
+
+def judged(raw):
+    return judge_message(raw, CAMPAIGN, LISTED, BOOK, NOW)
+
+
+def released(nodes, period=PERIOD, change=1):
+    """A dealer's release; ``change`` is multiplied to each element by a dealer who lies."""
+    secrets = sum(own_key(BOOK, KEYS[node]).secret for node in nodes)
+    elements = release_elements(secrets, CAMPAIGN.id, period, ciphertexts_of(CAMPAIGN), MODULUS)
+    request = Request(CAMPAIGN.id, PERIOD, BOOK.version, tuple(sorted(IDS[node] for node in nodes)))
+    return build_release(CAMPAIGN, DEALER, request, [element * change % SQUARE for element in elements])
+
+
+RELEASE = released(range(3))
+
+
+def opened(raws, release=RELEASE):
+    """What an honest aggregator does: judge every message, open the release, decrypt."""
+    unmasking = Unmasking(MODULUS, ciphertexts_of(CAMPAIGN))
+    for raw in raws:
+        unmasking.add(judged(raw).ciphertexts)
+    return SLOTS.unpack(unmasking.opened(read_release(release, CAMPAIGN).elements), COUNT)
+
+
+def noticed(raws, release=RELEASE):
+    error = failure(opened, raws, release)
+    return error is not None and error.reason == "mask_mismatch"
+
+
+HONEST = [message(node, SENT[node]) for node in range(3)]
+TOTALS = [sum(column) for column in zip(*NUMBERS, strict=True)]
+
+
+def test_with_honest_roles_the_totals_are_opened():
+    assert own_key(BOOK, KEYS[1]).secret == secret_of(2)
+    assert opened(HONEST) == TOTALS
+
+
+# A party lies.
+
+
+def test_a_party_that_sends_another_s_ciphertexts_is_noticed():
+    assert noticed([message(0, SENT[1]), *HONEST[1:]])
+    assert noticed([*HONEST[1:], message(0, [1] * len(SENT[0]))])
+
+
+def test_a_party_that_cancels_another_s_ciphertext_is_noticed():
+    """The inverse of another party's ciphertext would take that party out of the product."""
+    cancelled = [one * pow(other, -1, SQUARE) % SQUARE for one, other in zip(SENT[0], SENT[1], strict=True)]
+    assert noticed([message(0, cancelled), *HONEST[1:]])
+
+
+@pytest.mark.parametrize("factor", [SQUARE - 1, MODULUS - 1, MODULUS + 2, pow(3, MODULUS, SQUARE)])
+def test_a_party_that_multiplies_by_elements_of_small_order_or_others_is_noticed(factor):
+    """−1 has order 2, N − 1 is −1 modulo N; an N-th power is what masks are made of."""
+    assert noticed([message(0, [one * factor % SQUARE for one in SENT[0]]), *HONEST[1:]])
+
+
+@pytest.mark.parametrize("element", [0, SQUARE, MODULUS, 5 * MODULUS, P, 7 * Q, P * P, -1])
+def test_a_party_can_not_send_elements_outside_the_group(element):
+    """Also not if it knew p and q. One such element would make a running product undecryptable for ever."""
+    assert failure(message, 0, [element, *SENT[0][1:]]).reason == "value_out_of_domain"
+
+
+def test_a_party_that_encrypts_for_another_period_or_campaign_and_states_this_one_is_noticed():
+    assert noticed([message(0, ciphertexts(0, period=PERIOD - 1)), *HONEST[1:]])
+    assert noticed([message(0, ciphertexts(0, OTHER)), *HONEST[1:]])
+    assert failure(judged, message(0, SENT[0], OTHER)).reason == "unrecognized_campaign"
+
+
+def test_a_party_that_uses_an_old_key_is_refused_or_noticed():
+    assert failure(judged, message(0, SENT[0], serial=99)).reason == "stale_key"
+    old = mask_all(SLOTS.pack(NUMBERS[0]), secret_of(77), CAMPAIGN.id, PERIOD, MODULUS)
+    assert noticed([message(0, old), *HONEST[1:]])
+
+
+def test_a_message_counts_for_its_signer_only():
+    stranger = key(77)
+    assert failure(judged, message(0, SENT[0], signer=stranger)).reason == "node_not_listed"
+    changed = HONEST[0][:-1] + bytes([HONEST[0][-1] ^ 1])
+    assert failure(judged, changed).reason == "bad_signature"
+
+
+def test_not_noticed_a_party_that_lies_about_its_own_numbers():
+    """Data pollution. The largest lie shifts a total by any amount; the public range of totals bounds it."""
+    shifted = [one * (1 + 500 * MODULUS) % SQUARE for one in SENT[0]]
+    assert opened([message(0, shifted), *HONEST[1:]])[0] == TOTALS[0] + 500
+
+
+# The aggregator lies.
+
+
+def test_a_release_opens_no_other_set_than_its_own():
+    for size in range(3):
+        for nodes in combinations(range(3), size):
+            assert noticed([HONEST[node] for node in nodes])
+    assert noticed(HONEST, released([0, 1]))
+    assert noticed([*HONEST, HONEST[0]])
+
+
+def test_a_release_of_another_period_set_or_book_answers_no_request():
+    release = read_release(RELEASE, CAMPAIGN)
+    right = release.request
+    check_answers(release, right)
+    for wrong in (
+        right._replace(period=PERIOD + 1),
+        right._replace(version=2),
+        right._replace(parties=right.parties[:2]),
+        right._replace(campaign=OTHER.id),
+    ):
+        assert failure(check_answers, release, wrong).reason == "release_mismatch"
+    assert failure(read_release, RELEASE, OTHER).reason == "unrecognized_campaign"
+
+
+def test_a_request_names_each_party_once():
+    raw = build_request(CAMPAIGN.id, PERIOD, 1, [IDS[0], IDS[1], IDS[0]])
+    assert len(parse_request(raw).parties) == 2
+    first, second = sorted(IDS[:2])
+    twice = raw.replace(first + second, first + first)
+    assert failure(parse_request, twice).reason == "malformed"
+
+
+# The dealer lies, or somebody in its name.
+
+
+def test_a_release_that_the_dealer_did_not_sign_is_refused():
+    changed = RELEASE[:-1] + bytes([RELEASE[-1] ^ 1])
+    assert failure(read_release, changed, CAMPAIGN).reason == "bad_signature"
+    with pytest.raises(DocumentError, match="invalid_release"):
+        released(range(3), change=P)
+
+
+def test_a_dealer_that_answers_with_another_period_s_masks_is_noticed():
+    assert noticed(HONEST, released(range(3), period=PERIOD - 1))
+
+
+def test_not_noticed_a_dealer_that_shifts_totals():
+    """The dealer is trusted for the totals, too: (1+N)^k in a release adds k to them."""
+    assert opened(HONEST, released(range(3), change=1 + 500 * MODULUS))[0] == TOTALS[0] + 500
+
+
+def test_not_noticed_a_dealer_with_the_ciphertexts_reads_every_party():
+    """Why the dealer's machine must never get messages."""
+    for node in range(3):
+        secret = own_key(BOOK, KEYS[node]).secret
+        alone = Unmasking(MODULUS, ciphertexts_of(CAMPAIGN))
+        alone.add(SENT[node])
+        elements = release_elements(secret, CAMPAIGN.id, PERIOD, ciphertexts_of(CAMPAIGN), MODULUS)
+        assert SLOTS.unpack(alone.opened(elements), COUNT) == NUMBERS[node]
+
+
+def test_not_noticed_a_thief_of_a_node_key_reads_that_node_s_earlier_messages():
+    """The key book is public and opens with the node's signing key: there is no forward secrecy."""
+    stolen = KEYS[2]
+    secret = own_key(BOOK, stolen).secret
+    kept = judged(HONEST[2]).ciphertexts
+    alone = Unmasking(MODULUS, len(kept))
+    alone.add(kept)
+    elements = release_elements(secret, CAMPAIGN.id, PERIOD, len(kept), MODULUS)
+    assert SLOTS.unpack(alone.opened(elements), COUNT) == NUMBERS[2]
