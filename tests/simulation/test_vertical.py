@@ -133,7 +133,7 @@ def test_ciphertexts_of_another_record_do_not_open():
         with pytest.raises(DocumentError, match="square"):
             made.opener.products(mixed, query)
     for short in (first[:1], [*first, first[0]], [first[0][:1], *first[1:]], [[*one, 1] for one in first]):
-        with pytest.raises(DocumentError, match="mask_mismatch.*one for every class"):
+        with pytest.raises(DocumentError, match=r"mask_mismatch.*one for every class"):
             made.opener.products(short, 0)
     assert reason(lambda: made.parties[0].encrypt(record, 1)) == "argument_invalid"
 
