@@ -35,8 +35,9 @@ COIN = 1 << 32
 """Probabilities of ``diluted`` noise are multiples of 1/COIN."""
 _WORD = 1 << 64
 _LONGEST = 48
-"""Bits of the rate's denominator up to which :func:`protocol.mechanisms.noise.discrete_laplace`, which is faster, draws
-whole copies. It can draw integers below 2^64, and multiplies the denominator by small numbers."""
+"""Most bits of a rate's denominator t for which :func:`protocol.mechanisms.noise.discrete_laplace` draws whole copies.
+It takes less time than :func:`divided`, but draws integers below t·k with a random k, which may not exceed 2^64. A k
+above 2^16 has the probability 1/(2^16)!."""
 
 
 class PartyNoise(NamedTuple):
@@ -136,7 +137,7 @@ def _power_is_at_most(base: Fraction, exponent: int, limit: Fraction) -> bool:
 
 
 def whole(stream: Stream, rate: Fraction) -> int:
-    """Draw a whole copy: one discrete Laplace number, P(k) ∝ e^{−|k|·rate}.
+    """Draw a whole copy: one discrete Laplace number, P(k) ∝ e^{−|k|·rate}, for any rate.
 
     Args:
         stream: the randomness; its position advances.
@@ -168,8 +169,7 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
     octaves, parts, a, b = _plan(s, t, parties)
     total = 0
     for _ in range(_poisson(stream, parts, a, b)):
-        size = _point(stream, s, t, octaves)
-        total += -size if stream.below(2) else size
+        total += _point(stream, s, t, octaves)
     return total
 
 
@@ -186,23 +186,23 @@ def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
 
 
 def _point(stream: Stream, s: int, t: int, octaves: int) -> int:
-    """Draw a point |k| of the denser process of :func:`divided`. Return |k| if thinning keeps it, else 0."""
-    octave = stream.below(octaves + 1)
+    """Draw a point k of the denser process of :func:`divided`. Return k if thinning keeps it, else 0."""
+    octave, negative = divmod(stream.below(2 * octaves + 2), 2)
+    low = 1 << octave
     if octave < octaves:
-        low = 1 << octave
         size = _below(stream, low) + low
-        return size if _below(stream, size) < low and _keeps_exp(stream, size * s, t) else 0
-    block = 1
-    while stream.below(2):
-        block += 1
-    low = 1 << octaves
-    size = block * low + _below(stream, low)
-    keeps = (
-        _below(stream, size) < low  # probability T/|k|
-        and all(_alternates(stream, 1, 1, 3) for _ in range(block))  # (2/e)^m
-        and _keeps_exp(stream, size * s - block * t, t)
-    )
-    return size if keeps else 0
+        keeps = _below(stream, size) < low and _keeps_exp(stream, size * s, t)
+    else:
+        block = 1
+        while stream.below(2):
+            block += 1
+        size = _below(stream, low) + block * low
+        keeps = (
+            _below(stream, size) < low  # probability T/|k|
+            and all(_alternates(stream, 1, 1, 3) for _ in range(block))  # (2/e)^m
+            and _keeps_exp(stream, size * s - block * t, t)
+        )
+    return (-size if negative else size) if keeps else 0
 
 
 def _poisson(stream: Stream, parts: int, a: int, b: int) -> int:

@@ -94,8 +94,8 @@ class _Drawn:
 
     __radd__ = __add__
 
-    def __rlshift__(self, other: int) -> int:
-        return other << int(self)
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return divmod(int(self), other)
 
     def __bool__(self) -> bool:
         return int(self) != 0

@@ -93,17 +93,18 @@ def test_coins_of_exponentials_are_exact(a, b, first, value):
 
 
 def wrong_points(monkeypatch, s, t):
-    """The largest difference between the drawn process and q^k/k points at k, k ≤ 8, for r = 1."""
+    """The largest difference between the drawn process and q^|k|/|k| points at k, |k| ≤ 8, for r = 1."""
     octaves = noise._plan(s, t, 1)[0]
     monkeypatch.setattr(noise, "_alternates", alternates_by_value)
     found, missing = enumerated(lambda stream: noise._point(stream, s, t, octaves), Fraction(1, 10**8))
-    assert missing < 1e-6
-    return max(abs(float((octaves + 1) * found[k]) - exp(-s / t * k) / k) for k in range(1, 9))
+    assert missing < 1e-5
+    density = 2 * (octaves + 1)
+    return max(abs(float(density * found[k]) - exp(-s / t * abs(k)) / abs(k)) for k in range(-8, 9) if k)
 
 
 @pytest.mark.parametrize(("s", "t"), [(3, 1), (1, 1), (1, 2), (2, 7)])
 def test_points_are_thinned_exactly(monkeypatch, s, t):
-    assert wrong_points(monkeypatch, s, t) < 1e-5
+    assert wrong_points(monkeypatch, s, t) < 1e-4
 
 
 def always(*_):
@@ -232,6 +233,30 @@ def test_the_comparison_rejects(broken):
     assert compare(broken, Fraction(1, 3), 2)
 
 
+@pytest.mark.parametrize("denominator", [1, 1 << 50])
+def test_a_whole_copy_is_the_same_for_large_denominators(denominator):
+    """Both ways of drawing. The second rate differs from ½ by less than 2^−49."""
+    rate = Fraction(1, 2) + (Fraction(1, 2 * denominator + 1) if denominator > 1 else 0)
+    part = PartyNoise(rate, 1)
+    assert (rate.denominator.bit_length() > noise._LONGEST) == (denominator > 1)
+    reach = 8
+    table = two_sided(0.5, 1, reach)
+    expected = {k - reach: Fraction(float(chance)) for k, chance in enumerate(table)}
+
+    def found(draw):
+        return violations(
+            lambda seed: draw(Stream(seed, TAG)),
+            expected | {"far": 1 - sum(expected.values())},
+            lambda value: [value if abs(value) <= reach else "far"],
+            purpose="whole",
+            n=N // 2,
+            alpha=ALPHA,
+        )
+
+    assert found(part.draw) == []
+    assert found(part._replace(rate=2 * rate).draw) != []
+
+
 def test_one_draw_of_shape_one_is_a_discrete_laplace_number():
     """The formula of the test itself: for one party it gives (1 − q)/(1 + q)·q^|k|."""
     q = exp(-0.5)
@@ -275,14 +300,15 @@ def tail_violations(rate, parties, part, n):
 @pytest.mark.parametrize(
     ("rate", "n"),
     [
-        (Fraction(1, 10**9), 500),
-        pytest.param(Fraction(1, 10**7), 600, marks=pytest.mark.slow),
+        (Fraction(1, 10**7), 200),
+        pytest.param(Fraction(1, 10**9), 500, marks=pytest.mark.slow),
         pytest.param(Fraction(3, 10**23), 500, marks=pytest.mark.slow),
     ],
 )
 def test_parts_add_up_for_very_small_rates_too(rate, n):
     assert tail_violations(rate, 3, divided, n) == []
-    assert tail_violations(rate, 3, half_the_shape, n) != []
+    if n >= 500:
+        assert tail_violations(rate, 3, half_the_shape, n) != []
 
 
 def test_time_grows_with_the_logarithm_of_the_rate():
