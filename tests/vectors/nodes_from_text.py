@@ -16,6 +16,7 @@ S = 65536
 MARK = b"\x94\xa4hsy1"
 NODE = b"application/vnd.hearsay.node.v1+msgpack"
 NODES = b"application/vnd.hearsay.nodes.v1+msgpack"
+MASKED = b"application/vnd.hearsay.masked.v1+msgpack"
 LARGEST = 8 * 1024 * 1024
 SUMMARY_KEYS = ["campaign", "epsilon_micro", "node", "period", "spec", "sums"]
 
@@ -191,11 +192,16 @@ def payload_fault(payload: bytes) -> tuple[str | None, dict[str, Any]]:
     return None, body
 
 
-def parts_of(raw: bytes) -> tuple[bytes, bytes, bytes] | None:
+def head_of(kind: bytes) -> bytes:
+    """The bytes of an envelope before its payload."""
+    return MARK + b"\xd9" + bytes([len(kind)]) + kind
+
+
+def parts_of(raw: bytes, kind: bytes = NODE) -> tuple[bytes, bytes, bytes] | None:
     """Payload, keyid and signature of an intact envelope that is all of ``raw``; None of other bytes."""
     reader = Reader(raw)
     try:
-        if reader.take(len(MARK) + 2 + len(NODE)) != MARK + b"\xd9\x27" + NODE:
+        if reader.take(len(head_of(kind))) != head_of(kind):
             return None
         payload = reader.value()
         if type(payload) is not bytes or reader.take(4) != b"\x91\x92\xc4\x08":
@@ -206,15 +212,15 @@ def parts_of(raw: bytes) -> tuple[bytes, bytes, bytes] | None:
         signature = reader.take(64)
     except (ValueError, UnicodeDecodeError):
         return None
-    shortest = len(MARK) + 2 + len(NODE) + len(binary(payload)) + 78
+    shortest = len(head_of(kind)) + len(binary(payload)) + 78
     if reader.at != len(raw) or len(raw) != shortest or len(raw) > LARGEST or MARK in raw[1:]:
         return None
     return payload, hint, signature
 
 
-def cut(raw: bytes) -> bool:
+def cut(raw: bytes, kind: bytes = NODE) -> bool:
     """Whether more bytes could make these an intact envelope, or a mark."""
-    start = MARK + b"\xd9\x27" + NODE
+    start = head_of(kind)
     if len(raw) <= len(start):
         return start.startswith(raw)
     if not raw.startswith(start) or MARK in raw[1:]:
@@ -237,14 +243,14 @@ def cut(raw: bytes) -> bool:
     return len(after) < 78
 
 
-def file_pieces(raw: bytes) -> list[tuple[int, int, str | None]]:
+def file_pieces(raw: bytes, kind: bytes = NODE) -> list[tuple[int, int, str | None]]:
     """Offset, length, and reason (None of an envelope) of every stretch of a file."""
     marks = [at for at in range(len(raw)) if raw.startswith(MARK, at)]
     intact = []
     for number, at in enumerate(marks):
         limit = marks[number + 1] if number + 1 < len(marks) else len(raw)
         for end in _possible_ends(raw, at, limit):
-            if parts_of(raw[at:end]) is not None:
+            if parts_of(raw[at:end], kind) is not None:
                 intact.append((at, end))
     pieces: list[tuple[int, int, str | None]] = []
     done = 0
@@ -253,7 +259,7 @@ def file_pieces(raw: bytes) -> list[tuple[int, int, str | None]]:
             pieces.append((done, at - done, "invalid_message"))
         pieces.append((at, end - at, None))
         done = end
-    last = next((at for at in range(done, len(raw)) if cut(raw[at:])), len(raw))
+    last = next((at for at in range(done, len(raw)) if cut(raw[at:], kind)), len(raw))
     if last > done:
         pieces.append((done, last - done, "invalid_message"))
     if last < len(raw):
