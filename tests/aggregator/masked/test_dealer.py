@@ -11,6 +11,7 @@ from support.masked import MODULUS, TERMS, masked_payload
 from support.nodes import NODE_KEYS, PERIOD, node_payload, signed_list
 from support.publisher import DAY, NOW, Publisher, key
 
+from aggregator import sealing
 from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, Dealer
 from aggregator.masked.secret_keys import party_secret
 from protocol.documents.campaign import parse_campaign
@@ -266,7 +267,8 @@ def test_a_dealer_is_apart_from_workspaces_and_stores(tmp_path, where, kind):
     assert not (other / "dealer").exists()
 
 
-def test_the_secret_is_under_a_passphrase_and_a_wrong_one_records_nothing(tmp_path):
+def test_the_secret_is_under_a_passphrase_and_a_wrong_one_records_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr("aggregator.publishing.keys.COST", sealing.Cost(1, 8192))
     with new_dealer(tmp_path / "dealer", passphrase=b"right", entropy=lambda size: bytes([7]) * size) as dealer:
         publisher = Publisher()
         terms = TERMS._replace(dealer=dealer.public.key)
@@ -299,6 +301,17 @@ def test_damage_is_refused(world, tmp_path):
     (tmp_path / "dealer" / PUBLIC_FILE).write_bytes(b"{}")
     refused(StorageError, "dealer_damaged", Dealer.open, tmp_path / "dealer")
     refused(StorageError, "not_a_dealer", Dealer.open, tmp_path)
+
+
+def test_a_dealer_is_made_whole_or_not_at_all(tmp_path, monkeypatch):
+    def broken(*_arguments):
+        raise OSError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aggregator.masked.dealer.create_journal", broken)
+        refused(StorageError, "io_failed", new_dealer, tmp_path / "dealer")
+    assert list(tmp_path.iterdir()) == []
+    new_dealer(tmp_path / "dealer").close()
 
 
 def test_secrets_differ_by_campaign_node_and_serial_and_fill_4224_bits():

@@ -1,4 +1,4 @@
-"""``python -m support.faults SCENARIO…``: break acts of a device, node, curator or aggregator; print findings as JSON.
+"""``python -m support.faults SCENARIO…``: break acts of a device, node, curator and others; print findings as JSON.
 
 The shim must be preloaded. Without ``--ways`` nothing is broken; the calls are counted, each a possible kill point.
 """
@@ -11,13 +11,15 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from support.faults import curator, mutations, nodes, summaries
+from support.faults import curator, dealers, mutations, nodes, summaries
 from support.faults.harness import WAYS, Harness
 
-HARNESSES = (Harness, nodes.NodeHarness, curator.CuratorHarness, summaries.AggregatorHarness)
+HARNESSES = (Harness, nodes.NodeHarness, curator.CuratorHarness, summaries.AggregatorHarness, dealers.DealerHarness)
 KINDS = {name: kind for kind in HARNESSES for name in kind.scenarios}
 """Name of a scenario → the harness that breaks it."""
-MUTATIONS = {name: mutate for each in (mutations, nodes, curator, summaries) for name, mutate in each.MUTATIONS.items()}
+MUTATIONS = {
+    name: mutate for each in (mutations, nodes, curator, summaries, dealers) for name, mutate in each.MUTATIONS.items()
+}
 
 
 def main() -> int:
