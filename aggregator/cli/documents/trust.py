@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.options import PATH, json_option, life_option, passphrase_option, workspace_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
 from aggregator.cli.passphrase import existing_passphrase
 from protocol.document import DAY_SECONDS
-from protocol.documents.envelope import SIZE_LIMITS, keyid, role_of
+from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, keyid, role_of
 from protocol.documents.trust import ROLES
 from protocol.errors import InputError
 
@@ -285,6 +286,8 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     role = role_of(copies[0])
     if role is None:
         raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign, model or node list")
+    if role not in SIGNERS:
+        raise InputError("wrong_role", f"'{files[0]}' is of the kind '{NAMES[role]}', which has one signature for ever")
     opened = open_workspace(workspace)
     found = gather_copies(opened, role, copies)
     if isinstance(found, NextRoot):
