@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.federated.data import PERIOD, Split
 from protocol.epsilon import micro_epsilon
-from simulation.masked.vector import statistics_of, totals
+from simulation.masked.vector import numbers_of_setup, statistics_of, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -33,11 +33,26 @@ def masked_campaign(data: Data, epsilon: str, parties: int, records: int, terms:
 
 
 def masked_statistics(
-    data: Data, campaign: Campaign, rows: Integers, parties: int, rng: np.random.Generator
+    data: Data,
+    campaign: Campaign,
+    rows: Integers,
+    parties: int,
+    rng: np.random.Generator,
+    numbers: Mapping[int, int] | None = None,
 ) -> Statistics:
-    """Statistics of the decrypted totals of the records in ``rows``, shape (n,) int64, dealt to so many parties."""
+    """Statistics of the decrypted totals of records that are dealt to parties.
+
+    Args:
+        data: the data set.
+        campaign: a masked campaign.
+        rows: shape (n,) int64, row numbers of the records.
+        parties: number of parties.
+        rng: randomness of the noise.
+        numbers: u → number of parties that have it in the key book; None for the numbers of the dealer's setup.
+    """
+    numbers = numbers_of_setup(parties) if numbers is None else numbers
     exact = data.exact(campaign, rows, 1, rng)[0]
-    return statistics_of(totals(exact, campaign, parties, rng), campaign, parties, PERIOD)
+    return statistics_of(totals(exact, campaign, numbers, rng).tolist(), campaign, numbers, PERIOD)
 
 
 def folds(data: Data, rng: np.random.Generator) -> Iterator[Split]:

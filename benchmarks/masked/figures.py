@@ -8,13 +8,14 @@ Each writes ``benchmarks/results/masked-COMMAND.csv`` row by row, and then draws
 rows that are there.
 
 ``car`` (figures 1 a and b): accuracy on car by ε from 0.1 to 0.4, means over ten folds × repeats. *Horizontal*: one
-record per party, post-processing ``halves``, γ = 1, noise ``divided`` or ``diluted`` with δ = 10^−5 for each count.
-*Vertical*: six parties with one feature each, who know the labels. ``per count`` gives every count ε, so a record that
-is added or removed costs 7ε; ``in total`` divides ε by seven.
+record per party with the number u = n, post-processing ``halves``, γ = 1, noise ``divided`` or ``diluted`` with δ =
+10^−5 for each count. *Vertical*: six parties with one feature each, who know the labels. ``per count`` gives every
+count ε, so a record that is added or removed costs 7ε; ``in total`` divides ε by seven.
 
 ``nodes``: accuracy by the number of nodes, adding or removing one record, post-processing ``floored``: nodes that send
 their sums in the clear, masked totals with both kinds of noise (``diluted`` with δ = 10^−5 in total), γ = 1, and one
-curator with the method ``sums``. A masked campaign has two nodes at least.
+curator with the method ``sums``. The numbers u of the parties are those of the dealer's setup. A masked campaign has
+two nodes at least.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def on_car(data: Data, options: argparse.Namespace, *, form: str, reading: str, 
         chosen = terms(form, COUNTS * DELTA_PICO if form == DILUTED else 0)
         parties = len(split.learning)
         campaign = masked_campaign(data, f"{COUNTS * micro / MICRO:.6f}", parties, parties, chosen)
-        statistics = masked_statistics(data, campaign, split.learning, parties, rng)
+        statistics = masked_statistics(data, campaign, split.learning, parties, rng, {parties: parties})
         found.append(data.accuracy(statistics, "halves", split.test))
     return spread(found)
 

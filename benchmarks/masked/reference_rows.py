@@ -3,7 +3,8 @@
     python -m benchmarks.masked.reference_rows [--repeats 150] [--adult-repeats 100] [--only rows | adult]
 
 **Rows.** Car, one record per party, post-processing ``halves``. *One geometric copy* is ``divided`` noise with γ = 1:
-all parties together add exactly one discrete Laplace number to each count. *Diluted, delta 1e-5* is ``diluted`` noise
+all parties together add exactly one discrete Laplace number to each count, since every party has the number u = n here.
+(The dealer gives numbers from n/2 to n, which are 1.39 copies: see adult.) *Diluted, delta 1e-5* is ``diluted`` noise
 with δ = 10^−5 for each count. A record moves seven counts, so the campaign's δ is 7·10^−5. The column
 ``epsilon_per_answer`` says what a count gets: ``per count 0.2``; ``total/7``, a seventh of the total, for a record that
 is added or removed; ``total/14`` for one that changes. The campaign's ε is seven times that. 1555 parties are the
@@ -14,9 +15,9 @@ standard deviations here are smaller.)
 A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
 difference of the two means.
 
-**Adult.** 1000 nodes, ε = 0.1 in total, γ = 1, post-processing ``floored``: nodes that send their sums in the clear,
-masked totals with both kinds of noise, with δ = 10^−5 in total and for each count, and one curator with the method
-``sums``.
+**Adult.** 1000 nodes, ε = 0.1 in total, γ = 1, post-processing ``floored``, the dealer's numbers u: nodes that send
+their sums in the clear, masked totals with both kinds of noise, with δ = 10^−5 in total and for each count, and one
+curator with the method ``sums``.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from benchmarks.shared.reference import NOT_HERE, available, distributed_cases
 from protocol.documents.masked_terms import DILUTED, DIVIDED, RECORD
 from protocol.epsilon import MICRO
 from protocol.masked.costs import PICO, moved
-from protocol.masked.noise import noise_of
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.masked.terms import Terms
+from simulation.masked.vector import copies_of, numbers_of_setup
 
 if TYPE_CHECKING:
     from benchmarks.shared.reference import Case
@@ -73,7 +74,7 @@ def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | 
         split = next(splits)
         rows = split.learning if parties > len(split.learning) // 2 else rng.permutation(split.learning)[:parties]
         campaign = masked_campaign(data, epsilon_of(case), len(rows), len(rows), chosen)
-        statistics = masked_statistics(data, campaign, rows, len(rows), rng)
+        statistics = masked_statistics(data, campaign, rows, len(rows), rng, {len(rows): len(rows)})
         found.append(data.accuracy(statistics, "halves", split.test))
     return Found(case, found, 0.0)
 
@@ -119,7 +120,7 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
     for name, kind in kinds.items():
         campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), kind)
         own = measures.setdefault(f"masked, {name}", [])
-        copies = float(NODES * noise_of(campaign, NODES)[0].copies)
+        copies = copies_of(campaign, numbers_of_setup(NODES))
         print(f"masked, {name}: {copies:.2f} whole copies of noise in a total, δ = {kind.delta_pico / PICO:g}")
         for _ in range(repeats):
             statistics = masked_statistics(data, campaign, split.learning, NODES, rng)

@@ -17,7 +17,6 @@ from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.masked.costs import PICO, cost
-from protocol.masked.noise import noise_of
 from protocol.masked.terms import ciphertexts_of, masked_terms_of
 from protocol.nodes.terms import released_vectors
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
@@ -101,7 +100,7 @@ class PreparedTotals(NamedTuple):
             "noise": terms.noise,
             "honest_share": terms.honest_micro / MICRO,
             "colluding_share": terms.colluding_micro / MICRO,
-            "noise_copies": float(nodes * noise_of(campaign, nodes)[0].copies),
+            "noise_copies": vector.copies_of(campaign, vector.numbers_of_setup(nodes)),
             "queries": len(subjects),
             "ciphertexts": ciphertexts_of(campaign),
             **nodes_of(self.settings, trials, campaign),
@@ -169,5 +168,6 @@ def _gather(
     labels = label_codes(people, campaign.schema.label, substitute=True)
     owners = np.zeros(len(people), np.int64)
     exact = exact_sums(released_vectors(campaign), observe(people, campaign.schema), labels, owners, 1)[0]
-    values = vector.totals(exact, campaign, settings.nodes, randomness.noise)
-    return vector.statistics_of(values, campaign, settings.nodes, campaign.period_at(randomness.now))
+    numbers = vector.numbers_of_setup(settings.nodes)
+    values = vector.totals(exact, campaign, numbers, randomness.noise).tolist()
+    return vector.statistics_of(values, campaign, numbers, campaign.period_at(randomness.now))
