@@ -40,7 +40,7 @@ from protocol.epsilon import MICRO
 from protocol.masked.costs import PICO, moved
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.masked.terms import Terms
-from simulation.masked.vector import copies_of, numbers_of_setup
+from simulation.masked.vector import noise_of_total, numbers_of_setup
 
 if TYPE_CHECKING:
     from benchmarks.shared.reference import Case
@@ -120,7 +120,7 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
     for name, kind in kinds.items():
         campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), kind)
         own = measures.setdefault(f"masked, {name}", [])
-        copies = copies_of(campaign, numbers_of_setup(NODES))
+        copies = noise_of_total(campaign, numbers_of_setup(NODES))[0].copies
         print(f"masked, {name}: {copies:.2f} whole copies of noise in a total, δ = {kind.delta_pico / PICO:g}")
         for _ in range(repeats):
             statistics = masked_statistics(data, campaign, split.learning, NODES, rng)

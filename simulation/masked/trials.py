@@ -100,7 +100,7 @@ class PreparedTotals(NamedTuple):
             "noise": terms.noise,
             "honest_share": terms.honest_micro / MICRO,
             "colluding_share": terms.colluding_micro / MICRO,
-            "noise_copies": vector.copies_of(campaign, vector.numbers_of_setup(nodes)),
+            "noise_copies": vector.noise_of_total(campaign, vector.numbers_of_setup(nodes))[0].copies,
             "queries": len(subjects),
             "ciphertexts": ciphertexts_of(campaign),
             **nodes_of(self.settings, trials, campaign),

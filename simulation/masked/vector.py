@@ -11,8 +11,9 @@ Source: docs/math.md, section 6.
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -20,8 +21,11 @@ from aggregator.masked.numbering import first_numbers
 from aggregator.nodes.federation import divided, noisy_sum
 from aggregator.nodes.federation import statistics_of as of_nodes
 from aggregator.nodes.totals import Total
-from protocol.masked.noise import COIN, noise_of
+from protocol.documents.masked_terms import DIVIDED
+from protocol.masked.costs import delta_share, honest_parties, rates
+from protocol.masked.terms import masked_terms_of
 from protocol.nodes.terms import released_vectors
+from protocol.sums.vectors import laplace_variance
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,8 +34,8 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from protocol.documents.campaign import Campaign
-    from protocol.masked.noise import PartyNoise
 
+    Floats = NDArray[np.float64]
     Integers = NDArray[np.int64]
 
 
@@ -41,40 +45,74 @@ def numbers_of_setup(parties: int) -> Mapping[int, int]:
     return Counter(first_numbers(party.to_bytes(8, "big") for party in range(parties)).values())
 
 
-def noise_of_all(laws: Sequence[tuple[PartyNoise, int]], size: int, rng: np.random.Generator) -> Integers:
-    """The sum of the noise of all parties for ``size`` numbers: shape (size,) int64.
+class TotalNoise(NamedTuple):
+    """The law of the noise of all parties together for one number.
 
-    Args:
-        laws: pairs of a law of one party's noise and the number of parties with it. All have one rate and one kind.
-        size: number of released numbers with these laws.
-        rng: numpy's randomness.
+    Attributes:
+        rate: the rate of a whole copy, P(k) ∝ e^{−|k|·rate}.
+        shape: ``divided`` noise: Σ 1/h over the parties, the number of whole copies. None: the noise is ``diluted``.
+        parties: ``diluted`` noise: shape (groups,) int64, numbers of parties that have one chance.
+        chances: ``diluted`` noise: shape (groups,) float64, β, their chance to add a whole copy.
     """
-    stop = -np.expm1(-float(laws[0][0].rate))
-    if laws[0][0].chance is None:
-        shape = sum(count / noise.honest for noise, count in laws)
-        return rng.negative_binomial(shape, stop, size) - rng.negative_binomial(shape, stop, size)
-    copies = np.zeros(size, np.int64)
-    for noise, count in laws:
-        copies += rng.binomial(count, (noise.chance or 0) / COIN, size)
-    shapes = np.maximum(copies, 1)  # numpy refuses the shape 0, of which the number is always 0
-    drawn = rng.negative_binomial(shapes, stop) - rng.negative_binomial(shapes, stop)
-    return np.where(copies > 0, drawn, 0)
+
+    rate: float
+    shape: float | None
+    parties: Integers
+    chances: Floats
+
+    @property
+    def copies(self) -> float:
+        """The expected number of whole copies."""
+        return float((self.parties * self.chances).sum()) if self.shape is None else self.shape
+
+    @property
+    def variance(self) -> float:
+        """The variance, ``copies`` times that of a whole copy."""
+        return self.copies * laplace_variance(Fraction(self.rate))
+
+    @property
+    def kurtosis(self) -> float:
+        """The excess kurtosis: the sum of the parties' fourth cumulants over the squared variance.
+
+        With v the variance of a whole copy, Σ (3v² + v)/h, or Σ [β(6v² + v) − 3β²v²].
+        """
+        v = laplace_variance(Fraction(self.rate))
+        if self.shape is None:
+            fourth = self.copies * (6 * v**2 + v) - 3 * v**2 * float((self.parties * self.chances**2).sum())
+        else:
+            fourth = self.copies * (3 * v**2 + v)
+        return fourth / self.variance**2
+
+    def draw(self, size: int, rng: np.random.Generator) -> Integers:
+        """Draw so many independent numbers, shape (size,) int64."""
+        stop = -np.expm1(-self.rate)
+        if self.shape is not None:
+            return rng.negative_binomial(self.shape, stop, size) - rng.negative_binomial(self.shape, stop, size)
+        groups = (len(self.parties), size)
+        copies = rng.binomial(self.parties[:, None], self.chances[:, None], groups).sum(axis=0)
+        shapes = np.maximum(copies, 1)  # numpy refuses the shape 0, of which the number is always 0
+        drawn = rng.negative_binomial(shapes, stop) - rng.negative_binomial(shapes, stop)
+        return np.where(copies > 0, drawn, 0)
 
 
-def laws_of(campaign: Campaign, numbers: Mapping[int, int]) -> list[list[tuple[PartyNoise, int]]]:
-    """For every released vector the laws of the parties' noise, with the number of parties of each.
+def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[TotalNoise]:
+    """The law of the total's noise for every released vector, in their order.
+
+    The chances β are real numbers here, and multiples of 2^−32 at a party.
 
     Args:
         campaign: a masked campaign.
         numbers: u → number of parties that have it.
     """
-    by_number = [(noise_of(campaign, u), count) for u, count in numbers.items()]
-    return [[(laws[place], count) for laws, count in by_number] for place in range(len(released_vectors(campaign)))]
-
-
-def copies_of(campaign: Campaign, numbers: Mapping[int, int]) -> float:
-    """The expected number of whole copies of noise in a total."""
-    return float(sum(noise.copies * count for noise, count in laws_of(campaign, numbers)[0]))
+    terms = masked_terms_of(campaign)
+    honest = np.array([honest_parties(terms, u) for u in numbers], np.float64)
+    parties = np.array(list(numbers.values()), np.int64)
+    shape, chances = None, np.empty(0)
+    if terms.noise == DIVIDED:
+        shape = float((parties / honest).sum())
+    else:
+        chances = -np.expm1(np.log(float(delta_share(campaign))) / honest)
+    return [TotalNoise(float(rate), shape, parties, chances) for rate in rates(campaign)]
 
 
 def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng: np.random.Generator) -> Integers:
@@ -86,8 +124,8 @@ def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng:
         numbers: u → number of parties that have it; every party reported.
         rng: numpy's randomness.
     """
-    laws = zip(released_vectors(campaign), laws_of(campaign, numbers), strict=True)
-    noise = np.concatenate([noise_of_all(own, subject.size, rng) for subject, own in laws])
+    laws = zip(released_vectors(campaign), noise_of_total(campaign, numbers), strict=True)
+    noise = np.concatenate([law.draw(subject.size, rng) for subject, law in laws])
     return np.asarray(exact + noise, np.int64)
 
 
@@ -101,10 +139,9 @@ def statistics_of(values: Sequence[int], campaign: Campaign, numbers: Mapping[in
         period: number of the period.
     """
     subjects, parties, sums = released_vectors(campaign), sum(numbers.values()), []
-    for subject, part, laws in zip(subjects, divided(values, subjects), laws_of(campaign, numbers), strict=True):
-        variance = sum(noise.variance * count for noise, count in laws)
-        kurtosis = sum(noise.fourth_cumulant * count for noise, count in laws) / variance**2
-        sums.append(noisy_sum(subject, part, np.full(subject.size, variance), kurtosis))
+    laws = noise_of_total(campaign, numbers)
+    for subject, part, law in zip(subjects, divided(values, subjects), laws, strict=True):
+        sums.append(noisy_sum(subject, part, np.full(subject.size, law.variance), law.kurtosis))
     records = {period: sum(values[: subjects[0].size])}
     total = Total(campaign.id, parties, {campaign.epsilon_micro: parties}, records, tuple(values))
     return of_nodes(campaign, total, sums)

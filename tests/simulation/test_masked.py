@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from statistics import fmean, stdev
 
 import numpy as np
@@ -18,14 +17,19 @@ from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows
 from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared.reference import distributed_cases
+from protocol.document import Header
+from protocol.documents.campaign import Fit, build_payload, parse_campaign
 from protocol.documents.masked_terms import DILUTED, DIVIDED, RECORD, unfit_modulus
-from protocol.masked.noise import noise_of, party_noise
-from protocol.nodes.terms import released_vectors
+from protocol.features import Categorical
+from protocol.masked.noise import noise_of
+from protocol.nodes.terms import NodeTerms, released_vectors
+from protocol.schema import Label, build_schema
 from simulation import simulate_campaign
 from simulation.masked.terms import Terms, made_up_modulus
-from simulation.masked.vector import noise_of_all, numbers_of_setup, statistics_of, totals
+from simulation.masked.vector import TotalNoise, noise_of_total, numbers_of_setup, statistics_of, totals
 
 DRAWS = 40_000
+FEW = build_schema(Label("label", ["n", "p"]), [Categorical("c", ["r", "g"], substitute=0)])
 FALSE_ALARM = 5.5
 """Standard deviations: with 200 cells, a right sampler fails with probability below 200·4e-8 = 8e-6."""
 
@@ -54,46 +58,63 @@ def laplace(rate, reach):
     return (1 - q) / (1 + q) * q ** np.abs(np.arange(-reach, reach + 1))
 
 
-def of_total(laws, reach: int = 400):
+def of_total(law: TotalNoise, reach: int = 400):
     """P(k) of the noise of all parties: the product of the characteristic functions of every party's noise."""
-    whole = np.fft.fft(np.fft.ifftshift(laplace(float(laws[0][0].rate), reach)))
+    whole = np.fft.fft(np.fft.ifftshift(laplace(law.rate, reach)))
+    if law.shape is not None:
+        return np.fft.fftshift(np.fft.ifft(whole**law.shape).real)
     found = np.ones_like(whole)
-    for noise, parties in laws:
-        beta = (noise.chance or 0) / 2**32
-        one = whole ** (1 / noise.honest) if noise.chance is None else 1 - beta + beta * whole
-        found = found * one**parties
+    for parties, beta in zip(law.parties, law.chances, strict=True):
+        found = found * (1 - beta + beta * whole) ** parties
     return np.fft.fftshift(np.fft.ifft(found).real)
 
 
-def furthest(laws, drawn, reach=400):
+def furthest(law, drawn, reach=400):
     """The largest distance of a cell's share from its probability, in standard deviations, over |k| ≤ 100."""
-    expected = np.clip(of_total(laws, reach), 1e-12, 1)
+    expected = np.clip(of_total(law, reach), 1e-12, 1)
     counts = np.bincount(np.clip(drawn, -reach, reach) + reach, minlength=2 * reach + 1)
     cells = slice(reach - 100, reach + 101)
     spread = np.sqrt(DRAWS * expected * (1 - expected)) + 1
     return (np.abs(counts - DRAWS * expected) / spread)[cells].max()
 
 
-def laws(kind, *counts):
-    """Laws of parties with h honest ones, as pairs of h and number of parties."""
-    return [(party_noise(kind, Fraction(1, 5), honest, Fraction(1, 100)), count) for honest, count in counts]
+def campaign_of(kind, numbers):
+    """A masked campaign on one category: two vectors, each with the rate 0.2; γ = ½."""
+    chosen = Terms(kind, 0 if kind == DIVIDED else 2 * 10**9 // 4, 500_000, 0, RECORD)
+    masked = chosen.masked(FEW, "discrete", sum(numbers.values()), 10, 400_000)
+    payload = build_payload(
+        Header("masked", 1, 10, 10, 86_400), FEW, (), epsilon_micro=400_000, purpose="a test", contact="nobody",
+        time_precision=86_400, min_batch_size=1, fit=Fit("discrete", "floored", None),
+        nodes=NodeTerms("nodes", 10, 400_000), masked=masked,
+    )  # fmt: skip
+    return parse_campaign(payload)
 
 
-@pytest.mark.parametrize(
-    "own", [laws(DIVIDED, (40, 40)), laws(DIVIDED, (25, 10), (40, 30)), laws(DILUTED, (40, 30), (21, 10))]
-)
-def test_one_draw_has_the_law_of_the_noise_of_all_parties(own):
-    drawn = noise_of_all(own, DRAWS, np.random.default_rng(1))
-    assert furthest(own, drawn) < FALSE_ALARM
-    variance = sum(noise.variance * count for noise, count in own)
-    assert abs(drawn.var() / variance - 1) < 0.1
+@pytest.mark.parametrize("kind", [DIVIDED, DILUTED])
+@pytest.mark.parametrize("numbers", [{40: 40}, {40: 30, 21: 10}])
+def test_one_draw_has_the_law_of_the_noise_of_all_parties(kind, numbers):
+    campaign = campaign_of(kind, numbers)
+    law = noise_of_total(campaign, numbers)[0]
+    drawn = law.draw(DRAWS, np.random.default_rng(1))
+    assert furthest(law, drawn) < FALSE_ALARM
     # A sampler that forgets a tenth of the parties is rejected.
-    fewer = [(noise, count * 9 // 10) for noise, count in own]
-    assert furthest(own, noise_of_all(fewer, DRAWS, np.random.default_rng(1))) > FALSE_ALARM
+    fewer = noise_of_total(campaign, {u: count * 9 // 10 for u, count in numbers.items()})[0]
+    assert furthest(law, fewer.draw(DRAWS, np.random.default_rng(1))) > FALSE_ALARM
+    # The parties' own laws add up to the same moments, and their chances are the same up to 2^-32.
+    own = [(noise_of(campaign, u)[0], count) for u, count in numbers.items()]
+    variance = sum(noise.variance * count for noise, count in own)
+    assert law.variance == pytest.approx(variance)
+    assert law.kurtosis == pytest.approx(sum(noise.fourth_cumulant * count for noise, count in own) / variance**2)
+    assert law.copies == pytest.approx(float(sum(noise.copies * count for noise, count in own)))
+    assert abs(drawn.var() / variance - 1) < 0.1
 
 
-def test_all_parties_together_add_one_whole_copy_of_divided_noise():
-    np.testing.assert_allclose(of_total(laws(DIVIDED, (40, 40))), laplace(0.2, 400), atol=1e-12)
+def test_all_honest_parties_together_add_one_whole_copy_of_divided_noise():
+    """γ = ½: the 40 parties, of which 20 are honest, add two copies."""
+    law = noise_of_total(campaign_of(DIVIDED, {40: 40}), {40: 40})[0]
+    one = law._replace(shape=law.shape / 2)
+    assert law.shape == 2
+    np.testing.assert_allclose(of_total(one), laplace(0.2, 400), atol=1e-12)
 
 
 def test_the_dealer_s_numbers_are_those_of_a_setup():
