@@ -24,18 +24,12 @@ from protocol.masked.costs import PICO
 from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
+    from aggregator.publishing.nodes.dealer_file import DealerPublic
     from protocol.schema import Schema
     from simulation.settings import Settings
 
 DEFAULT_DELTA = "1e-5"
 """δ of a whole total with ``diluted`` noise, if the settings name none."""
-
-
-class Dealer(NamedTuple):
-    """Public key of a dealer, 32 bytes, and modulus N."""
-
-    key: bytes
-    modulus: int
 
 
 class Terms(NamedTuple):
@@ -55,7 +49,13 @@ class Terms(NamedTuple):
     unit: str
 
     def masked(
-        self, schema: Schema, family: str, parties: int, most: int, epsilon_micro: int, dealer: Dealer | None = None
+        self,
+        schema: Schema,
+        family: str,
+        parties: int,
+        most: int,
+        epsilon_micro: int,
+        dealer: DealerPublic | None = None,
     ) -> MaskedTerms:
         """The terms of a campaign, with the narrowest slots that fit.
 
@@ -73,7 +73,7 @@ class Terms(NamedTuple):
         subjects = summed_subjects(schema, family)
         if epsilon_micro < len(subjects):
             raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {len(subjects)} vectors")
-        key, modulus = (bytes(32), made_up_modulus()) if dealer is None else dealer
+        key, modulus = dealer or (bytes(32), made_up_modulus())
         bits = least_slot_bits(
             subjects,
             unit=self.unit,

@@ -81,7 +81,7 @@ class TotalNoise(NamedTuple):
             fourth = self.copies * (6 * v**2 + v) - 3 * v**2 * float((self.parties * self.chances**2).sum())
         else:
             fourth = self.copies * (3 * v**2 + v)
-        return fourth / self.variance**2
+        return fourth / self.variance**2 if self.variance**2 else 0.0
 
     def draw(self, size: int, rng: np.random.Generator) -> Integers:
         """Draw so many independent numbers, shape (size,) int64."""
