@@ -222,9 +222,7 @@ def test_without_noise_both_engines_have_the_exact_totals(monkeypatch):
             return statistics(values, *others)
 
         monkeypatch.setattr(module, "statistics_of", kept)
-        simulate_campaign(
-            people(90).astype(str), "label", epsilon=4000, trust="distributed", nodes=3, engine=engine, seed=2
-        )
+        simulate_campaign(table, "label", epsilon=4000, trust="distributed", nodes=3, engine=engine, seed=2)
     assert found["device"] == found["vector"]
     assert sum(found["device"][:2]) == 72  # 90 less a fifth for tests
 
