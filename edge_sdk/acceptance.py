@@ -79,6 +79,7 @@ class Acceptance:
             paid_until=self._reporting.ledger.paid_until(campaign.header.name),
             series=self._reporting.series_in_words(campaign),
             booked=self._reporting.ledger.adjacency(),
+            delta_spent=self._reporting.ledger.deltas.spent_pico(),
         )
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:

@@ -261,7 +261,7 @@ class Reporting:
         policy.check_campaign(campaign, evaluated)
         micro, delta_pico = making.cost(campaign, policy)
         policy.check_budget(self._spent(policy, turn.answered_at, turn.track), micro)
-        if delta_pico:
+        if delta_pico:  # for all other answers the table is not read
             policy.check_delta(self.ledger.deltas.spent_pico(), delta_pico)
         return policy, (micro, delta_pico)
 

@@ -139,7 +139,7 @@ def format_pico(pico: int) -> str:
         return "0"
     digits = str(pico).rstrip("0")
     exponent = len(str(pico)) - 1 - _DELTA_PLACES
-    if exponent >= -3:
+    if exponent >= -4:
         whole, fraction = divmod(pico, PICO)
         return f"{whole}.{fraction:012d}".rstrip("0").rstrip(".")
     return f"{digits[0]}{'.' + digits[1:] if digits[1:] else ''}e-{-exponent:02d}"

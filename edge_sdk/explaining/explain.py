@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edge_sdk.explaining.questions import duration, questions_in_words
 from protocol.allowance import days_paid, paces
 from protocol.dates import date
-from protocol.epsilon import MICRO, format_micro
+from protocol.epsilon import MICRO, format_micro, format_pico
 from protocol.errors import PolicyError
 from protocol.schema import refusing
 from protocol.shown import quoted, sentence
@@ -35,6 +35,7 @@ def explain(
     paid_until: int = 0,
     series: Sequence[str] = (),
     booked: str | None = None,
+    delta_spent: int = 0,
 ) -> str:
     """Describe what a campaign asks, what it costs now and over its life, and whether the owner's policy allows it.
 
@@ -50,6 +51,7 @@ def explain(
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
         series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
         booked: of a node, the adjacency whose ε its ledger counts; None before its first summary.
+        delta_spent: of a node, the δ that it has spent in all, in 10⁻¹².
     """
     header = campaign.header
     lines = [
@@ -65,20 +67,19 @@ def explain(
         lines += [
             "It asks nothing: with this version the publisher ends the campaign.",
             "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked, delta_spent=delta_spent),
         ]
     else:
+        first = max(campaign.period_at(now), -(-paid_until // campaign.time_precision))
         lines += [
             *_asked(campaign, evaluated),
             *_refusals(campaign),
             *_pilots(campaign),
             *series,
             "",
-            *_cost(
-                campaign, policy, spent, max(campaign.period_at(now), -(-paid_until // campaign.time_precision)), booked
-            ),
+            *_cost(campaign, policy, spent, first, booked, delta_spent),
             "",
-            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked),
+            *_verdict(campaign, policy, spent, evaluated, disabled=disabled, booked=booked, delta_spent=delta_spent),
         ]
     return "\n".join(lines)
 
@@ -119,11 +120,13 @@ def _pilots(campaign: Campaign) -> list[str]:
     return ["  Learned from records that somebody holds, at a cost to the people in them, not to this device:", *lines]
 
 
-def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int, booked: str | None) -> list[str]:
+def _cost(
+    campaign: Campaign, policy: Policy, spent: Spent, first_period: int, booked: str | None, delta_spent: int
+) -> list[str]:
     """Lines on ε per answer, per period and over the campaign's life, and on the odds that it allows.
 
     Remaining periods are counted from ``first_period``, the index of the first that may still be answered. ``booked``
-    is the adjacency whose ε a node's ledger counts.
+    is the adjacency whose ε a node's ledger counts, ``delta_spent`` the δ that the node has spent, in 10⁻¹².
     """
     total = _counted(campaign, policy)
     periods = max(0, -(-campaign.header.expires // campaign.time_precision) - first_period)
@@ -144,18 +147,35 @@ def _cost(campaign: Campaign, policy: Policy, spent: Spent, first_period: int, b
     cost = [f"Cost: ε = {format_micro(total)}{often}."]
     guess = "any guess"
     if campaign.nodes is not None:
-        from edge_sdk.explaining.nodes import cost_in_words
+        from edge_sdk.explaining.nodes import UNITS_OF_GUESSES, cost_in_words
 
         cost, seen, guess = cost_in_words(campaign, policy, booked), "summary", "any guess about one record"
+        if campaign.masked is not None:
+            seen, guess = "decrypted total", "any guess about " + UNITS_OF_GUESSES[campaign.masked.unit]
+            odds += _delta(policy.cost_delta(campaign))
     return [
         *cost,
         f"  Whoever sees the {seen} can multiply the odds of {guess} by at most {odds}.",
         *warning,
         whole,
         f"  The owner allows ε = {lifetime} for the device's life; {used} of it is spent.",
+        *_deltas(campaign, policy, delta_spent),
         *_rates(policy, spent),
         *_rhythm(campaign, policy),
     ]
+
+
+def _delta(pico: int) -> str:
+    return f", except with probability δ = {format_pico(pico)}" if pico else ""
+
+
+def _deltas(campaign: Campaign, policy: Policy, spent_pico: int) -> list[str]:
+    """A line on the owner's limits on δ, if the campaign is masked and has a δ."""
+    if campaign.masked is None or not policy.cost_delta(campaign):
+        return []
+    period, lifetime = format_pico(policy.period_delta_pico), format_pico(policy.lifetime_delta_pico)
+    spent = format_pico(spent_pico)
+    return [f"  The owner allows δ = {period} per period and {lifetime} for the node's life; {spent} is spent."]
 
 
 def _rhythm(campaign: Campaign, policy: Policy) -> list[str]:
@@ -209,6 +229,7 @@ def _verdict(
     *,
     disabled: bool,
     booked: str | None,
+    delta_spent: int,
 ) -> list[str]:
     """Lines that tell whether the owner's policy allows the campaign, with every rule that refuses it."""
     refusals = [f"policy_refused: {words}" for words in policy.refusals(campaign, evaluated)]
@@ -217,6 +238,7 @@ def _verdict(
         try:
             policy.check_adjacency(campaign, booked, spent.lifetime_micro)
             policy.check_budget(spent, micro)
+            policy.check_delta(delta_spent, policy.cost_delta(campaign))
         except PolicyError as error:
             refusals.append(str(error))
     if disabled:

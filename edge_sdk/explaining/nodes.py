@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_sdk.explaining.questions import Names, duration
-from protocol.epsilon import format_micro
+from protocol.documents.envelope import keyid
+from protocol.documents.masked_terms import PARTY, RECORD
+from protocol.epsilon import format_micro, format_pico
 from protocol.errors import PolicyError
 from protocol.nodes.terms import GLOBAL, cost_micro, released_vectors
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE
@@ -15,6 +17,7 @@ from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 if TYPE_CHECKING:
     from edge_sdk.policy.policy import Policy
     from protocol.documents.campaign import Campaign
+    from protocol.documents.masked_terms import MaskedTerms
     from protocol.questions import Subject
 
 _MOST_LISTED = 40
@@ -24,6 +27,13 @@ _NEIGHBOURS = {
     CHANGE: "a changed record",
     CHANGE_FEATURES: "a record with the same label and other features",
 }
+_UNITS = {
+    ADD_REMOVE: "this node with or without its records",
+    CHANGE: "other records of this node",
+    CHANGE_FEATURES: "records of this node with the same labels and other features",
+}
+"""Neighbours if all records of a node are protected together."""
+UNITS_OF_GUESSES = {RECORD: "one record", PARTY: "the records of this node"}
 UNCOVERED = "not covered"
 
 
@@ -53,14 +63,18 @@ def sums_in_words(campaign: Campaign) -> list[str]:
     names, subjects = Names(campaign.schema), released_vectors(campaign)
     count = sum(subject.size for subject in subjects)
     often, listed = duration(campaign.time_precision), quoted(campaign.nodes.list_name)
+    sent, noise, masked = "signed summary of all its records", "random noise", campaign.masked
+    if masked is not None:
+        which = "all its" if masked.unit == RECORD else f"its first {campaign.nodes.max_records}"
+        sent, noise = f"signed and encrypted message about {which} records", "a part of the noise of their total"
     lines = [
-        f"Once per {often} a node that is on the list {listed} sends one signed summary of all its records:",
-        f"  {count} numbers, each with random noise, in {len(subjects)} groups that share ε equally:",
+        f"Once per {often} a node that is on the list {listed} sends one {sent}:",
+        f"  {count} numbers, each with {noise}, in {len(subjects)} groups that share ε equally:",
     ]
     lines += [f"  - {_sum(subject, names, campaign)}" for subject in subjects[:_MOST_LISTED]]
     if len(subjects) > _MOST_LISTED:
         lines.append(f"  - and {len(subjects) - _MOST_LISTED} more groups of the same kinds about other features")
-    if campaign.nodes.max_records:
+    if campaign.nodes.max_records and (masked is None or masked.unit == RECORD):
         lines.append(f"  The campaign is for nodes of at most {campaign.nodes.max_records} records.")
     return lines + names.footnotes
 
@@ -87,6 +101,8 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None)
         booked: the adjacency whose ε the ledger counts since the first summary; None if there was none yet.
     """
     assert campaign.nodes is not None
+    if campaign.masked is not None:
+        return _masked_cost(campaign, campaign.masked, policy, booked)
     found = costs(campaign)
     lines = ["Cost of one summary, which bounds what the summary tells about one record:"]
     lines += [f"  ε = {shown} for {_NEIGHBOURS[kind]} ({kind})" for kind, shown in found.items() if shown != UNCOVERED]
@@ -105,3 +121,29 @@ def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None)
         kind = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
         lines.append(f"  A node may ask for more noise: an ε from {format_micro(least)} to {most} of {kind}.")
     return lines
+
+
+def _masked_cost(campaign: Campaign, terms: MaskedTerms, policy: Policy, booked: str | None) -> list[str]:
+    """Lines on ε and δ of a masked message, and on whom the protection rests."""
+    from protocol.masked.costs import cost
+
+    is_record = terms.unit == RECORD
+    about = "one record" if is_record else "all records of this node together"
+    lines = [f"Cost of one message, which bounds what the decrypted total of all nodes tells about {about}:"]
+    for kind, neighbours in (_NEIGHBOURS if is_record else _UNITS).items():
+        micro, delta = cost(campaign, kind)
+        lines.append(f"  ε = {format_micro(micro)}, δ = {format_pico(delta)} for {neighbours} ({kind})")
+    lines.append(
+        f"  The owner's limits and the ledger count the cost of {booked or policy.node_adjacency} (node_adjacency)."
+    )
+    if is_record:
+        lines.append("  A person with several records in the node costs that many times ε.")
+    honest, colluding = (format_micro(100 * share) for share in (terms.honest_micro, terms.colluding_micro))
+    return [
+        *lines,
+        "Whom this rests on, beside this node:",
+        f"  The dealer of the keys, {keyid(terms.dealer).hex()}. The dealer and the messages tell every node's sums.",
+        "  Allow the campaign only if you trust the dealer to keep the keys, away from the aggregator.",
+        "  The noise of this node alone hides little. The noise of all protects the total: the cost holds if at least",
+        f"  {honest} % of the nodes add theirs, and at most {colluding} % more tell the aggregator what they added.",
+    ]

@@ -342,7 +342,7 @@ class Policy(NamedTuple):
         Raises:
             PolicyError: ``budget_exhausted``.
         """
-        if spent_pico + delta_pico > self.lifetime_delta_pico:
+        if delta_pico and spent_pico + delta_pico > self.lifetime_delta_pico:
             raise PolicyError(
                 "budget_exhausted",
                 f"of the lifetime's δ = {format_pico(self.lifetime_delta_pico)} (delta_lifetime), "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from support.faults import nodes
+from support.faults import nodes, parties
 from support.faults.lives import SCENARIOS
 from support.faults.mutations import MUTATIONS
 from support.faults.shim import break_scenario, build
@@ -27,6 +27,7 @@ DEEP = os.environ.get("HEARSAY_FAULT_SEEDS", "")
 SEEDS = ("--seeds", DEEP or "1")
 OF_NODES = list(nodes.SCENARIOS) if DEEP else ["node summarise", "node drain"]
 """A node acknowledges and synchronises as a device does: these acts are always broken for a device alone."""
+OF_PARTIES = list(parties.SCENARIOS) if DEEP else ["party encrypt"]
 OPTIONS = (*SEEDS, "--ways", *WAYS, *TURNS) if DEEP else (*SEEDS, "--ways", *WAYS, "--turns", *TURNS)
 
 
@@ -35,7 +36,7 @@ def shim(tmp_path_factory):
     return build(tmp_path_factory.mktemp("shim"))
 
 
-@pytest.mark.parametrize("name", [*ACTS, *OF_NODES])
+@pytest.mark.parametrize("name", [*ACTS, *OF_NODES, *OF_PARTIES])
 def test_no_broken_act_breaks_a_promise(shim, name):
     found = break_scenario(shim, name, *OPTIONS)[name]
     assert found["violations"] == []
@@ -79,6 +80,8 @@ NODES_CAUGHT_BY = [
     ("less synchronisation", "node summarise", "kill"),
     ("drain forgets", "node drain", "kill"),
     ("node draws noise anew", "node summarise", "restart"),
+    ("party encrypts anew", "party encrypt", "restart"),
+    ("delta apart", "party encrypt", "kill"),
     *([("no flush of folders", "node sync", "kill")] if DEEP else []),
 ]
 

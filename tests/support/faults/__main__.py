@@ -11,14 +11,23 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from support.faults import curator, dealers, mutations, nodes, summaries
+from support.faults import curator, dealers, mutations, nodes, parties, summaries
 from support.faults.harness import WAYS, Harness
 
-HARNESSES = (Harness, nodes.NodeHarness, curator.CuratorHarness, summaries.AggregatorHarness, dealers.DealerHarness)
+HARNESSES = (
+    Harness,
+    nodes.NodeHarness,
+    parties.PartyHarness,
+    curator.CuratorHarness,
+    summaries.AggregatorHarness,
+    dealers.DealerHarness,
+)
 KINDS = {name: kind for kind in HARNESSES for name in kind.scenarios}
 """Name of a scenario → the harness that breaks it."""
 MUTATIONS = {
-    name: mutate for each in (mutations, nodes, curator, summaries, dealers) for name, mutate in each.MUTATIONS.items()
+    name: mutate
+    for each in (mutations, nodes, parties, curator, summaries, dealers)
+    for name, mutate in each.MUTATIONS.items()
 }
 
 

@@ -89,11 +89,12 @@ class Life:
 
     Attributes:
         suffix: how the names of sealed files end.
-        cost_micro: what one answered period costs, in millionths of ε.
+        cost_micro, delta_pico: what one answered period costs: ε in millionths, δ in 10⁻¹².
     """
 
     suffix = ".hsr"
     cost_micro = EPSILON_MICRO
+    delta_pico = 0
 
     def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
         self.root = root

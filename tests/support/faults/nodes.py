@@ -94,14 +94,16 @@ class NodeHarness(Harness):
 
     scenarios = SCENARIOS
 
-    def _life(self) -> NodeLife:
-        return NodeLife(self.root, self.scenario.policy)
+    lives = NodeLife
 
-    @staticmethod
-    def _warm_up() -> None:
+    def _life(self) -> NodeLife:
+        return self.lives(self.root, self.scenario.policy)
+
+    @classmethod
+    def _warm_up(cls) -> None:
         """Live one life before the first fork, so that late imports and caches are loaded."""
         with tempfile.TemporaryDirectory() as folder:
-            life = NodeLife(Path(folder), {})
+            life = cls.lives(Path(folder), {})
             folders(life)
             for step in (
                 "open",

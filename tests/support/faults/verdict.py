@@ -76,6 +76,8 @@ def _promises(
     problems = []
     if len(periods) * life.cost_micro > status.spent_micro:
         problems.append(f"answered {len(periods)} periods and counts only {status.spent_micro} as spent")
+    if len(periods) * life.delta_pico > status.delta_spent_pico:
+        problems.append(f"answered {len(periods)} periods and counts only δ = {status.delta_spent_pico} as spent")
     if series and len(periods) > 1:
         problems.append(f"answered {len(periods)} periods of one series")
     if len(everything) > len(periods) or len({each.id for each in everything}) < len(everything):
@@ -83,6 +85,8 @@ def _promises(
     if whole_ledger:
         if sum(ledger.values()) != status.spent_micro:
             problems.append("the ledger's lines are not what is spent")
+        if sum(line.delta_pico for line in device.history()) != status.delta_spent_pico:
+            problems.append("the δ of the ledger's lines is not what is spent")
         if not periods <= set(ledger):
             problems.append("something was said that is not in the ledger")
         safe = {(each.campaign, each.period) for each in kept | received}

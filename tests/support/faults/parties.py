@@ -1,0 +1,149 @@
+"""The steps of a party of a masked campaign in fault tests. What must hold is what must hold for a node.
+
+A party never releases two ciphertexts of one period under one key, and counts the δ of each message with its ε.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import edge_sdk.storage.tally
+from edge_sdk import Node
+from edge_sdk.node.encryption import OfSums, Unprepared
+from edge_sdk.node.party_keys import PartyKeys
+from edge_sdk.node.release import node_key
+from protocol.documents.campaign import DISCRETE
+from protocol.documents.masked_terms import DILUTED
+from protocol.masked.message import read_message
+from protocol.nodes.summary_files import read_summaries
+from support.faults.lives import READY, RECORD, Said, Scenario, documents
+from support.faults.nodes import NodeHarness, NodeLife
+from support.masked import TERMS, book_of, masked_payload
+from support.nodes import NODE_KEYS
+from support.publisher import Publisher
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+DELTA_PICO = 1_000_000
+
+
+class Encrypted(Said):
+    """One message that others have seen."""
+
+    @property
+    def id(self) -> bytes:
+        return read_message(self.raw)[1].identity
+
+
+@cache
+def _documents() -> dict[str, bytes]:
+    publisher, terms = Publisher(), TERMS._replace(noise=DILUTED, delta_pico=DELTA_PICO)
+    payloads = [
+        masked_payload(publisher, DISCRETE, masked=terms, name="mushrooms", version=version) for version in (1, 2)
+    ]
+    first, second = (publisher.sign("campaign", payload) for payload in payloads)
+    return {**documents(), "campaign 1": first, "campaign 2": second}
+
+
+class PartyLife(NodeLife):
+    """A party and its folder. A step ``report`` accepts the key book, and encrypts the sums of three records."""
+
+    suffix = ".hse"
+    delta_pico = 2 * DELTA_PICO
+
+    def __init__(self, root: Path, policy: Mapping[str, object]) -> None:
+        super().__init__(root, {"allow_masked": True, **policy})
+
+    @property
+    def documents(self) -> dict[str, bytes]:
+        return _documents()
+
+    @staticmethod
+    def said(campaign: bytes, raw: bytes) -> Iterator[Said]:
+        found = read_message(raw)[1]
+        assert found.campaign == campaign
+        yield Encrypted(campaign, found.period, raw)
+
+    @staticmethod
+    def said_in_file(content: bytes) -> Iterator[Said]:
+        for piece in read_summaries(content, "masked"):
+            assert piece.reason is None, "a file of messages is torn"
+            found = read_message(piece.envelope)[1]
+            yield Encrypted(found.campaign, found.period, piece.envelope)
+
+    def accept(self) -> None:
+        """Accept the dealer's key book, which holds a key for this node."""
+        (campaign,) = self.device.campaigns()
+        own = NODE_KEYS[0]._replace(public=self.device.public_key)
+        self.device.accept_keys(book_of(campaign, keys=[*NODE_KEYS, own]))
+
+    def report(self) -> None:
+        self.accept()
+        (campaign,) = self.device.campaigns()
+        self._tell("returned", campaign.id, self.device.encrypt(campaign.id, [RECORD] * 3, "e").raw)
+
+
+SCENARIOS = {
+    "party keys": Scenario(("open", "enrol"), ("open", "accept")),
+    "party encrypt": Scenario(READY, ("open", "report")),
+    "party first message": Scenario(("open", "enrol"), ("open", "report")),
+    "party into a full spool": Scenario(
+        ("open", "enrol", "report", "later", "report", "later"), ("open", "report"), {"spool_reports": 2}
+    ),
+    "party drain": Scenario((*READY, "report", "drain", "send", "ack", "later", "report"), ("open", "drain")),
+    "party ack": Scenario((*READY, "report", "drain", "send", "later", "report"), ("open", "ack")),
+    "party sync": Scenario((*READY, "publish", "sync", "later", "report"), ("open", "sync")),
+    "party disable": Scenario((*READY, "drain", "send"), ("open", "disable")),
+    "party reset": Scenario((*READY, "report", "drain", "send", "lose"), ("reset",)),
+    "party after half a change": Scenario((*READY, "report", "change_by_half"), ("open", "drain")),
+}
+
+
+class PartyHarness(NodeHarness):
+    """Breaks one scenario of a party."""
+
+    scenarios = SCENARIOS
+    lives = PartyLife
+
+
+def _encrypts_anew() -> None:
+    """A repeated call encrypts the period's sums once more."""
+    plain = Node.encrypt
+
+    def encrypt(self, campaign, records, label):
+        found = plain(self, campaign, records, label)
+        if not found.repeated:
+            return found
+        document = self._reporting.campaign(campaign)
+        making = OfSums(PartyKeys(self._state), lambda: node_key(self._reporting.secret()), self._entropy)
+        making.exact = [3] * 10
+        try:
+            making.make(document, b"", found.period)
+        except Unprepared as needed:
+            making.prepare(document, needed)
+        (raw,) = making.make(document, b"", found.period)
+        return found._replace(raw=raw)
+
+    Node.encrypt = encrypt
+
+
+def _delta_apart() -> None:
+    """The δ of a message is counted in a transaction of its own, after the message."""
+    plain, deltas = edge_sdk.storage.tally.Deltas.add, edge_sdk.storage.tally.Deltas
+
+    def encrypt(self, *given):
+        counted = []
+        deltas.add = lambda _, *line: counted.append(line)
+        found = plain_encrypt(self, *given)
+        with self._state.transaction():
+            for line in counted:
+                plain(self._reporting.ledger.deltas, *line)
+        return found
+
+    plain_encrypt, Node.encrypt = Node.encrypt, encrypt
+
+
+MUTATIONS = {"party encrypts anew": _encrypts_anew, "delta apart": _delta_apart}
