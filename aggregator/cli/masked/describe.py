@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from protocol.masked.release import Release, Request
 
 MAX_ROWS = 1000
-"""Most messages and damaged byte ranges that are listed for one file. All of them are counted."""
+"""Most messages, damaged byte ranges and parties of a book that are listed for one file. All of them are counted."""
 
 
 class Described(NamedTuple):
@@ -105,7 +105,8 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
 def _verified(raw: bytes, role: str, asked: Campaign) -> dict[str, Any]:
     if role == "keys":
         book = read_key_book(raw, asked)
-        return {"version": book.version, "list_version": book.list_version, "parties": len(book.parties)}
+        facts = {"version": book.version, "list_version": book.list_version, "parties": len(book.parties)}
+        return {**facts, "id": book.identity.hex()}
     release = read_release(raw, asked)
     return {"period": release.period, "key_book": release.version, "parties": len(release.parties)}
 
@@ -116,6 +117,8 @@ def _book(found: KeyBook) -> Described:
         "version": found.version,
         "node list": f"version {found.list_version}",
         "parties": len(found.parties),
+        "id": found.identity.hex(),
+        "same for all": "parties that compare version and id see whether the dealer gave them one book",
         "keys": "each is sealed: only its own node can open it",
     }
     parties = sorted(found.parties.items())
@@ -123,9 +126,12 @@ def _book(found: KeyBook) -> Described:
         "campaign": found.campaign,
         "version": found.version,
         "list_version": found.list_version,
+        "id": found.identity,
         "parties": [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties],
     }
-    rows = [(node.hex(), key.serial, key.u) for node, key in parties]
+    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MAX_ROWS]]
+    if len(parties) > MAX_ROWS:
+        facts["listed"] = f"the first {MAX_ROWS}; --json lists all"
     return Described(NAMES["keys"], facts, ("node", "serial", "u"), rows, content)
 
 

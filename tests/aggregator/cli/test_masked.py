@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from hashlib import sha256
 
 import pytest
 from support.commands import mushrooms, run
@@ -169,6 +170,8 @@ def test_show_verify_and_sign_know_the_files_of_masked_sums(world, tmp_path):
     shown = run("show", world / "b.hsk").stdout
     assert shown.startswith("UNVERIFIED key book: ")
     assert keyid(NODES[0].public).hex() in shown
+    identity = sha256(read_envelope((world / "b.hsk").read_bytes(), "keys").payload).hexdigest()
+    assert identity in shown
     assert "verified" in run("verify", world / "b.hsk", *root, "--campaign", world / "c.hsc").stdout
     assert run("verify", world / "b.hsk", *root, status=2).exit_code == 2
     signing = ("--key", world / "work" / "keys" / "campaign.key", "-o", tmp_path / "no")
