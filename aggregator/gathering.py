@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.asking import present
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
+from aggregator.files import read_file
 from aggregator.intake.finding import all_unreadable, gather
 from aggregator.intake.urls import expand
 from aggregator.models.foresight import Foresight
 from aggregator.models.scoring import Model
-from aggregator.nodes.intake import SUFFIXES
+from aggregator.nodes.envelope_store import EnvelopeStore, is_node_store
+from aggregator.nodes.intake import suffixes
 from aggregator.nodes.listing import check_list
 from aggregator.nodes.robust import parse_rule
-from aggregator.nodes.store import NodeStore, is_node_store, new_or_open, open_node_store
 from aggregator.periods import parse_span
 from aggregator.planning.evaluation import Evaluation
 from aggregator.planning.evaluation import evaluate as evaluate_statistics
@@ -33,8 +34,9 @@ from aggregator.publishing.naming import check_campaign, opened, save_document
 from aggregator.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.store.store import Store, create_store, open_store
 from aggregator.tally.scope import scope_of
+from aggregator.unmasking.stores import kind_of, new_or_open, open_node_store
 from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
@@ -48,7 +50,7 @@ if TYPE_CHECKING:
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.transaction import IngestSummary
-    from aggregator.nodes.store import Taken
+    from aggregator.nodes.writing import Taken
     from aggregator.publishing.naming import Document
     from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
@@ -110,12 +112,13 @@ def ingest(
     trust: bytes | str | Path | None = None,
     enrolled: Enrolled | None = None,
     nodes: bytes | str | Path | None = None,
+    keys: bytes | str | Path | None = None,
     buckets: int = BUCKETS,
     recursive: bool = False,
     now: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> IngestSummary | Taken:
-    """``hearsay ingest``: add report files, or summaries of nodes, to a store. A store that does not exist is made.
+    """``hearsay ingest``: add files of reports, of nodes' summaries or of masked messages to a store, or make one.
 
     Args:
         campaign: the campaign of the reports; checked as by :func:`check_campaign`.
@@ -125,6 +128,8 @@ def ingest(
         enrolled: the ids of a closed fleet; reports with other ids are refused.
         nodes: for a campaign for nodes the signed list of nodes, a path or bytes, checked as the campaign is; None for
             the newest list that the store has.
+        keys: for a masked campaign a version of the dealer's key book, a path or bytes; None for those that the store
+            has. The dealer that the campaign names must have signed it.
         buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
         now: the present, in seconds since 1970; None asks the clock.
@@ -132,11 +137,12 @@ def ingest(
 
     Returns:
         Counts of the accepted and refused reports of these files; of summaries a
-        :class:`aggregator.nodes.store.Taken`.
+        :class:`aggregator.nodes.writing.Taken`.
 
     Raises:
-        InputError: ``campaign_for_devices``: ``nodes`` is given, and the campaign is for devices; ``nodes_unknown``: no
-            list of nodes was ever given.
+        InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
+            ``nodes_unknown``, ``keys_unknown``: no list of nodes, or no key book, was ever given;
+            ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums.
         InputError: ``unreadable``: there is no store yet, and none of the files can be read.
         InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
             store can not be made (:func:`aggregator.store.store.create_store`), or the ingest fails
@@ -144,12 +150,15 @@ def ingest(
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
-    if parse_campaign(read_envelope(raw, "campaign").payload).nodes is not None:
-        names = gather((str(file) for file in listed), recursive=recursive, suffixes=SUFFIXES).files
+    parsed = parse_campaign(read_envelope(raw, "campaign").payload)
+    if parsed.nodes is not None:
+        suffix = kind_of(parsed).suffix
+        names = gather((str(file) for file in listed), recursive=recursive, suffixes=suffixes(suffix)).files
         signed = None if nodes is None else check_list(nodes, workspace=workspace, trusted=trust)
-        return new_or_open(store, raw, signed, names).ingest(names, now=present(now), progress=progress)
-    if nodes is not None:
-        raise InputError("campaign_for_devices", "this campaign asks devices; a list of nodes is for one for nodes")
+        book = read_file(keys, SIZE_LIMITS["keys"]) if isinstance(keys, str | Path) else keys
+        return new_or_open(store, raw, signed, names, book).ingest(names, now=present(now), progress=progress)
+    if nodes is not None or keys is not None:
+        raise InputError("campaign_for_devices", "this campaign asks devices; lists and key books are of nodes")
     given = gather((str(file) for file in listed), recursive=recursive).files
     if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
         why = f"none of the {len(given)} files can be read" if given else "there is no report file"
@@ -159,7 +168,7 @@ def ingest(
 
 
 def count(
-    store: Store | NodeStore | str | Path,
+    store: Store | EnvelopeStore | str | Path,
     periods: str | range | None = None,
     *,
     proven_only: bool = False,
@@ -189,16 +198,16 @@ def count(
     kept = _opened(store)
     chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
     scope = scope_of(chosen, proven_only=proven_only)
-    if isinstance(kept, NodeStore):
+    if isinstance(kept, EnvelopeStore):
         return kept.statistics(scope, None if robust is None else parse_rule(robust))
     if robust is not None:
         raise InputError("robust_invalid", "a robust rule is for summaries of nodes; this store has reports")
     return kept.statistics(scope, rosters=rosters)
 
 
-def _opened(store: Store | NodeStore | str | Path) -> Store | NodeStore:
+def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
     """An open store unchanged; else the store of reports or of summaries in a folder."""
-    if isinstance(store, Store | NodeStore):
+    if isinstance(store, Store | EnvelopeStore):
         return store
     return open_node_store(store) if is_node_store(store) else open_store(store)
 
@@ -283,7 +292,7 @@ def sign_model(
 
 def make_model(
     workspace: Workspace | str | Path,
-    store: Store | NodeStore | str | Path | Sequence[Store | NodeStore | str | Path],
+    store: Store | EnvelopeStore | str | Path | Sequence[Store | EnvelopeStore | str | Path],
     *,
     periods: str | range | None = None,
     proven_only: bool = False,
@@ -307,12 +316,12 @@ def make_model(
     Raises:
         InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
     """
-    given = [store] if isinstance(store, Store | NodeStore | str | Path) else list(store)
+    given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
     kept = [_opened(each) for each in given]
-    if robust is not None and not any(isinstance(each, NodeStore) for each in kept):
+    if robust is not None and not any(isinstance(each, EnvelopeStore) for each in kept):
         raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
     parts = [
-        count(each, periods, proven_only=proven_only, robust=robust if isinstance(each, NodeStore) else None)
+        count(each, periods, proven_only=proven_only, robust=robust if isinstance(each, EnvelopeStore) else None)
         for each in kept
     ]
     statistics = together(

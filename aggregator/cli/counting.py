@@ -106,9 +106,10 @@ def count_store(
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
         StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
-    from aggregator.nodes.store import is_node_store, open_node_store
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.store.store import open_store
     from aggregator.tally.scope import scope_of
+    from aggregator.unmasking.stores import open_node_store
 
     if is_node_store(store):
         nodes = open_node_store(store)
@@ -154,8 +155,8 @@ def count_stores(
             (:func:`aggregator.estimates.joining.join`).
     """
     from aggregator.gathering import together
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.nodes.robust import parse_rule
-    from aggregator.nodes.store import is_node_store
 
     rule = None if robust is None else parse_rule(robust)
     if rule is not None and not any(map(is_node_store, stores)):

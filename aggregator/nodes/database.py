@@ -1,7 +1,7 @@
 """The SQLite file of a store of summaries: how it is made, opened and changed.
 
-    documents    the campaign's file and the newest list of nodes
-    summaries    per period and node the summaries that are kept, at most two
+    documents    the campaign's file, the newest list of nodes, and other documents that a kind of store needs
+    summaries    per period and node the envelopes that are kept, at most two: summaries, or masked messages
     rejected     per input file and reason the number of pieces that were refused
     quarantine   place and reason of refused pieces; their bytes stay in the input file
     row_sums     of each table above the number of rows and the sum of their digests
@@ -26,7 +26,6 @@ from aggregator.nodes.row_sums import RowSum, changed, row_digest
 from aggregator.storage.manifest import SUMMARIES_FILE, damaged
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol.errors import StorageError
-from protocol.nodes.summary import read_summary
 from protocol.nodes.summary_files import Entry, kept
 
 if TYPE_CHECKING:
@@ -220,8 +219,12 @@ class Database:
         self._run(f"DELETE FROM {table} WHERE {condition}", *values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
-        """The bytes of a document: ``campaign`` or ``list``; None if there is none."""
-        return dict(self._all("documents")).get(name)
+        """The bytes of a document, for example ``campaign`` or ``list``; None if there is none."""
+        return self.documents().get(name)
+
+    def documents(self) -> dict[str, bytes]:
+        """Name → bytes of all documents that the store keeps."""
+        return dict(self._all("documents"))
 
     def put_document(self, name: str, raw: bytes) -> None:
         """Keep a document, in place of an earlier one of that name. Called inside a transaction."""
@@ -251,12 +254,10 @@ class Database:
             return REPLAYED_REASON
         return CONFLICT_REASON if before else ACCEPTED
 
-    def holds(self, envelope: bytes) -> bool:
-        """Whether the payload of a summary's envelope is kept."""
-        summary = read_summary(envelope)[1]
-        place = (summary.period, summary.node, summary.identity)
+    def holds(self, key: tuple[int, bytes, bytes]) -> bool:
+        """Whether the envelope of a period, node and identity is kept."""
         with self._errors():
-            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", *place))
+            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", *key))
 
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[Refused]) -> None:
         """Replace what was refused of an input file. Called inside a transaction.

@@ -1,4 +1,4 @@
-"""Reading the files of summaries: bounded, decompressed, or the reason why a file can not be read."""
+"""Reading the files of nodes' envelopes: bounded, decompressed, or the reason why a file can not be read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,17 @@ from aggregator.intake.sources import Unreadable, read_source
 if TYPE_CHECKING:
     from pathlib import Path
 
-SUFFIXES = (".hsn", ".hsn.gz", ".hsn.zst")
-"""Ends of the names of summary files. Other files in a folder, and hidden files, are not read."""
 MAX_FILE_BYTES = 1 << 30
 """Largest content of a file, after decompression. A larger file can be cut anywhere between two summaries."""
+
+
+def suffixes(suffix: str) -> tuple[str, ...]:
+    """Ends of the names of the files that are read from folders. Other files, and hidden files, are not read.
+
+    Args:
+        suffix: of the files, for example ``.hsn``; compressed ones have another end.
+    """
+    return suffix, f"{suffix}.gz", f"{suffix}.zst"
 
 
 def content_of(file: str | Path | os.PathLike[str]) -> bytes | Unreadable:

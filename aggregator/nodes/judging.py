@@ -1,19 +1,21 @@
-"""Judging summaries: which envelopes of a file count, and why the others do not.
+"""Judging envelopes of nodes: which of a file count, and why the others do not.
 
-The checks and their order are those of :func:`protocol.nodes.summary.judge_summary`. The signature is checked before
-any number, so only a listed node decides which numbers are read.
+The checks of summaries and their order are those of :func:`protocol.nodes.summary.judge_summary`. The signature is
+checked before any number, so only a listed node decides which numbers are read.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, ClassVar
 
 import msgpack
 import numpy as np
 
 from aggregator.nodes.database import Refused, Row
 from protocol.errors import DocumentError
-from protocol.nodes.summary import Summary, judge_summary
+from protocol.nodes import summary as summaries
+from protocol.nodes.summary import Summary, judge_summary, read_summary
 from protocol.nodes.summary_files import read_summaries
 
 if TYPE_CHECKING:
@@ -24,18 +26,27 @@ if TYPE_CHECKING:
     from protocol.nodes.summary_files import Piece
 
 
-class Judge(NamedTuple):
-    """What summaries are judged by.
+class Judge(ABC):
+    """Accepts and refuses envelopes of one role. Each kind of store has a judge of its own."""
 
-    Attributes:
-        campaign: the campaign that they must answer.
-        listed: the newest list of nodes.
-        now: the present, in seconds since 1970.
-    """
+    role: ClassVar[str]
+    """Role of the envelopes, one of :data:`protocol.documents.envelope.PAYLOAD_TYPES`."""
 
-    campaign: Campaign
-    listed: NodeList
-    now: int
+    @abstractmethod
+    def accept(self, envelope: bytes) -> Row:
+        """Check the bytes of one envelope completely, and return them as the row of a store.
+
+        Raises:
+            DocumentError: the envelope is refused.
+        """
+
+    @abstractmethod
+    def key_of(self, envelope: bytes) -> tuple[int, bytes, bytes]:
+        """Period, node and identity that an envelope states. Its signature is not checked.
+
+        Raises:
+            DocumentError: the bytes are no such envelope.
+        """
 
     def of_file(self, raw: bytes) -> Iterator[Row | Refused]:
         """Judge all pieces of a file, in the order of the file.
@@ -43,17 +54,51 @@ class Judge(NamedTuple):
         Args:
             raw: the content of the file, decompressed.
         """
-        return map(self.of_piece, read_summaries(raw))
+        return map(self.of_piece, read_summaries(raw, self.role))
 
     def of_piece(self, piece: Piece) -> Row | Refused:
-        """Judge one piece of a file: a summary to keep, or the place and reason of what is refused."""
+        """Judge one piece of a file: an envelope to keep, or the place and reason of what is refused."""
         if piece.reason is not None:
             return Refused(piece.offset, piece.length, piece.reason)
         try:
-            summary = judge_summary(piece.envelope, self.campaign, self.listed, self.now)
+            return self.accept(piece.envelope)
         except DocumentError as error:
             return Refused(piece.offset, piece.length, error.reason)
-        return Row(summary.period, summary.node, summary.identity, piece.envelope)
+
+
+class SummaryJudge(Judge):
+    """Judges summaries.
+
+    Args:
+        campaign: the campaign that they must answer.
+        listed: the newest list of nodes.
+        now: the present, in seconds since 1970.
+    """
+
+    role = summaries.ROLE
+
+    def __init__(self, campaign: Campaign, listed: NodeList, now: int) -> None:
+        self._campaign = campaign
+        self._listed = listed
+        self._now = now
+
+    def accept(self, envelope: bytes) -> Row:
+        """Check one summary (:func:`protocol.nodes.summary.judge_summary`).
+
+        Raises:
+            DocumentError: the summary is refused.
+        """
+        summary = judge_summary(envelope, self._campaign, self._listed, self._now)
+        return Row(summary.period, summary.node, summary.identity, envelope)
+
+    def key_of(self, envelope: bytes) -> tuple[int, bytes, bytes]:
+        """Period, node and identity of a summary, which is not checked.
+
+        Raises:
+            DocumentError: the bytes are no summary.
+        """
+        summary = read_summary(envelope)[1]
+        return summary.period, summary.node, summary.identity
 
 
 def summary_in(row: Row) -> Summary:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.nodes.database import CONFLICT_REASON
-from aggregator.nodes.store import NOT_LISTED_REASON
+from aggregator.nodes.writing import NOT_LISTED_REASON
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
-    from aggregator.nodes.store import NodeStore
+    from aggregator.nodes.envelope_store import EnvelopeStore
 
 
 class PeriodCount(NamedTuple):
@@ -79,7 +79,7 @@ class NodeStatus(NamedTuple):
         }
 
 
-def status(store: NodeStore) -> NodeStatus:
+def status(store: EnvelopeStore) -> NodeStatus:
     """Which nodes were heard. No noisy number is read, so the smallest batch does not matter.
 
     Raises:
@@ -90,11 +90,11 @@ def status(store: NodeStore) -> NodeStatus:
     found: dict[int, dict[bytes, str | None]] = {}
     summaries: dict[int, int] = {}
     stating: dict[int, set[str]] = {}
-    for summary, reason in store.summaries():
-        found.setdefault(summary.period, {})[summary.node] = reason
+    for heard_one, reason in store.heard():
+        found.setdefault(heard_one.period, {})[heard_one.node] = reason
         if reason is None:
-            summaries[summary.epsilon_micro] = summaries.get(summary.epsilon_micro, 0) + 1
-            stating.setdefault(summary.epsilon_micro, set()).add(summary.node.hex())
+            summaries[heard_one.epsilon_micro] = summaries.get(heard_one.epsilon_micro, 0) + 1
+            stating.setdefault(heard_one.epsilon_micro, set()).add(heard_one.node.hex())
     periods = tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items()))
     heard = {node for nodes in found.values() for node, reason in nodes.items() if reason is None}
     campaign = store.campaign

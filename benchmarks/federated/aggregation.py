@@ -30,8 +30,9 @@ from support.node_fleets import keys, list_of, noisy
 from support.nodes import PERIOD, node_payload
 from support.publisher import NOW, Publisher
 
+from aggregator.nodes.envelope_store import make_envelope_store
 from aggregator.nodes.federation import federated
-from aggregator.nodes.store import create_node_store
+from aggregator.nodes.store import NodeStore
 from aggregator.nodes.totals import Totals
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import pae, read_envelope, verified_by
@@ -45,7 +46,6 @@ from protocol.schema import Label, build_schema
 if TYPE_CHECKING:
     from support.publisher import SigningKey
 
-    from aggregator.nodes.store import NodeStore
     from protocol.documents.campaign import Campaign
 
 REPEATS = 5
@@ -88,7 +88,7 @@ class Fleet:
     def ingest(self) -> NodeStore:
         """Take the file into a new store."""
         self.stores += 1
-        store = create_node_store(self.folder / str(self.stores), self.campaign_file)
+        store = make_envelope_store(NodeStore, self.folder / str(self.stores), self.campaign_file)
         store.give_list(self.list_file)
         store.ingest([self.file], now=NOW)
         return store

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.nodes.store import create_node_store
+from aggregator.nodes.envelope_store import make_envelope_store
+from aggregator.nodes.store import NodeStore
 from aggregator.publishing.nodes.lists import make_node_list
 from edge_sdk import Node, Policy
 from protocol.nodes.terms import GLOBAL
@@ -65,7 +66,7 @@ def gather(
     listed = make_node_list(workspace, campaign.nodes.list_name, [key for key, _ in sent], now=randomness.now)
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
         folder = Path(name)
-        store = create_node_store(folder / "store", campaign_bytes)
+        store = make_envelope_store(NodeStore, folder / "store", campaign_bytes)
         store.give_list(listed.raw)
         files: list[Path] = []
         for start in range(0, nodes, PER_FILE):

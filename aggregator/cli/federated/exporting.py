@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.output import note, print_facts, print_json, print_table
+from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,12 +17,13 @@ _DIGITS = 8
 
 
 def export_summaries(
-    store: Path, periods: Span | None, output: Path, *, everything: bool, force: bool, as_json: bool
+    store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool, force: bool, as_json: bool
 ) -> None:
-    """Write the summaries of a store to one file (``.hsn``), and print their number.
+    """Write the summaries or masked messages of a store to one file, and print their number.
 
     Args:
         store: folder of the store.
+        kind: ``hsn`` or ``hse``, as the store holds summaries or masked messages.
         periods: the periods to write; None for all.
         output: the file.
         everything: write all kept summaries, also those that do not count.
@@ -29,18 +31,20 @@ def export_summaries(
         as_json: print one JSON object.
 
     Raises:
-        InputError, StorageError: :meth:`aggregator.nodes.store.NodeStore.export`.
+        InputError, StorageError: :meth:`aggregator.nodes.envelope_store.EnvelopeStore.export`.
     """
-    from aggregator.nodes.store import open_node_store
     from aggregator.tally.scope import scope_of
+    from aggregator.unmasking.stores import open_node_store
 
     opened = open_node_store(store)
+    if opened.suffix != f".{kind}":
+        raise InputError("argument_invalid", f"this store holds {opened.what}: export them as {opened.suffix[1:]}")
     scope = scope_of(chosen_periods(periods, opened.campaign))
     number = opened.export(output, scope=scope, everything=everything, force=force)
     if as_json:
-        print_json({"summaries": number, "output": str(output)})
+        print_json({opened.what: number, "output": str(output)})
         return
-    print_facts({"summaries": number, "written": str(output)})
+    print_facts({opened.what: number, "written": str(output)})
 
 
 def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
@@ -55,7 +59,7 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool
     Raises:
         InputError, StorageError: the store can not be read.
     """
-    from aggregator.nodes.store import open_node_store
+    from aggregator.unmasking.stores import open_node_store
 
     opened = open_node_store(store)
     counted = {each: number for each, number in opened.rejected().items() if reason in (None, each)}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.nodes.status import NodeStatus, PeriodCount
+    from aggregator.unmasking.store import MaskedStore
 
 _PERIODS = 31
 _NAMES = 4
@@ -30,23 +31,47 @@ def print_node_status(store: Path, *, as_json: bool) -> None:
         InputError, StorageError: the store can not be read (:func:`aggregator.nodes.status.status`).
     """
     from aggregator.nodes.status import status
-    from aggregator.nodes.store import open_node_store
+    from aggregator.unmasking.store import MaskedStore
+    from aggregator.unmasking.stores import open_node_store
 
-    found = status(open_node_store(store))
+    opened = open_node_store(store)
+    found = status(opened)
+    sums = _sums(opened, found) if isinstance(opened, MaskedStore) else None
     if as_json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), **({} if sums is None else {"sums": sums})})
         return
-    _print(found)
+    _print(found, opened.what)
+    if sums:
+        click.echo()
+        rows = [["" if value is None else value for value in each.values()] for each in sums]
+        print_table(("period", "messages", "needed", "asked for", "in the sum"), rows, numeric=("messages", "needed"))
 
 
-def _print(found: NodeStatus) -> None:
+def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
+    """For each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
+    asked = store.asked()
+    sums = {total.period: len(total.parties) for total in store.totals()}
+    needed = store.needed()
+    return [
+        {
+            "period": each.period,
+            "messages": each.seen,
+            "needed": needed,
+            "asked_for": len(asked[each.period]) if each.period in asked else None,
+            "decrypted": sums.get(each.period),
+        }
+        for each in found.periods
+    ]
+
+
+def _print(found: NodeStatus, what: str) -> None:
     reached = "reached" if found.enough else "not reached"
     print_facts(
         {
             "campaign": found.name,
             "list of nodes": f"{found.list_name}, version {found.list_version}: {counted(found.listed, 'node')}",
             "nodes heard": found.nodes,
-            "summaries": sum(found.summaries.values()),
+            what: sum(found.summaries.values()),
             "smallest batch": f"{counted(found.min_batch_size, 'node')}, {reached}",
         }
         | {f"of them with ε = {format_micro(each)}": _stated(found, each) for each in found.summaries}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.masked.sums import decrypt, request
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -43,8 +44,14 @@ def masked() -> None:
     Example:
       hearsay masked new dealer
       hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
+      hearsay masked request --store sums -o q.hsq
       hearsay masked release dealer q.hsq -o r.hsd
+      hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
+
+
+masked.add_command(request)
+masked.add_command(decrypt)
 
 
 def _book_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -149,7 +156,7 @@ def rekey(
 
 @masked.command()
 @FOLDER
-@click.argument("request", metavar="Q.hsq", type=PATH)
+@click.argument("asked", metavar="Q.hsq", type=PATH)
 @output_option
 @click.option(
     "--at-least",
@@ -163,7 +170,7 @@ def rekey(
 @json_option
 def release(
     folder: Path,
-    request: Path,
+    asked: Path,
     output: Path,
     at_least: int,
     passphrase_file: Path | None,
@@ -186,7 +193,7 @@ def release(
 
     check_output(output, force=force)
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer, working("making the release"):
-        made = dealer.release(request, at_least=at_least)
+        made = dealer.release(asked, at_least=at_least)
         write_output(output, made.raw, force=force)
     _say_release(made, output, as_json=as_json)
 

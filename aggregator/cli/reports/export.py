@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @store_option
-@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "hsn"]), required=True,
-              help="What to write; hsn for summaries of nodes.")  # fmt: skip
+@click.option("--format", "kind", type=click.Choice(["parquet", "csv", "hsn", "hse"]), required=True,
+              help="What to write; hsn for summaries of nodes, hse for masked messages.")  # fmt: skip
 @periods_option()
 @click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
 @click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
@@ -61,17 +61,19 @@ def export(
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
     from aggregator.cli.federated.exporting import export_summaries
-    from aggregator.nodes.store import is_node_store
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.store.export import export as export_reports
     from aggregator.store.store import open_store
     from aggregator.tally.scope import scope_of
 
-    if is_node_store(store) == (kind != "hsn"):
+    of_nodes = kind in ("hsn", "hse")
+    if is_node_store(store) != of_nodes:
         raise click.UsageError(
-            "summaries of nodes are exported as hsn, reports of devices as parquet or csv", click.get_current_context()
+            "summaries of nodes are exported as hsn, masked messages as hse, reports of devices as parquet or csv",
+            click.get_current_context(),
         )
-    if kind == "hsn":
-        export_summaries(store, periods, output, everything=everything, force=force, as_json=as_json)
+    if of_nodes:
+        export_summaries(store, kind, periods, output, everything=everything, force=force, as_json=as_json)
         return
     opened = open_store(store)
     opened.memory_bytes = memory

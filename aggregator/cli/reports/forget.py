@@ -35,7 +35,7 @@ def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     Example:
       hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
-    from aggregator.nodes.store import is_node_store
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.store.store import open_store
 
     if is_node_store(store):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--buckets", type=int, help="Number of buckets of a new store, a power of two.  [default: 16]")
 @enrolment_options
 @click.option("--nodes", "node_list", type=PATH, metavar="LIST.hsl", help="Signed list of nodes; the newest is kept.")
+@click.option("--keys", type=PATH, metavar="BOOK.hsk", help="The dealer's key book, for a masked campaign.")
 @cluster_option
 @json_option
 @click.pass_context
@@ -46,6 +47,7 @@ def ingest(
     lists: tuple[Path, ...],
     passphrase_file: Path | None,
     node_list: Path | None,
+    keys: Path | None,
     cluster: str | None,
     *,
     recursive: bool,
@@ -70,7 +72,8 @@ def ingest(
 
     A campaign for nodes takes files of summaries (.hsn, .hsn.gz and .hsn.zst in folders). --nodes names the list of
     nodes, signed by the campaign keys of the trust root; the store keeps the newest list that it was given. A summary
-    counts once, a node once per period; two different summaries of one node and period are both set aside.
+    counts once, a node once per period; two different summaries of one node and period are both set aside. A masked
+    campaign takes files of messages (.hse), and --keys the key book of its dealer; the store keeps every version.
 
     \b
     Example:
@@ -78,8 +81,10 @@ def ingest(
       find inbox -name '*.hsr' -print0 | hearsay ingest c.hsc - --store store --trust work/root.hst
       hearsay ingest c.hsc 's3://inbox/*.hsr' --store store --trust work/root.hst --cluster tls://head:8786
       hearsay ingest n.hsc inbox --nodes clinics.hsl --store sums --trust work/root.hst
+      hearsay ingest m.hsc inbox --nodes clinics.hsl --keys clinics.hsk --store sums --trust work/root.hst
     """  # noqa: D301
     from aggregator.cli.federated.ingest import ingest_summaries
+    from aggregator.files import read_file
     from aggregator.intake.finding import all_unreadable
     from aggregator.intake.transaction import IngestSummary
     from aggregator.intake.urls import expand
@@ -88,7 +93,7 @@ def ingest(
     from aggregator.storage.manifest import BUCKETS, FILE_NAME
     from aggregator.store.store import create_store
     from protocol.documents.campaign import parse_campaign
-    from protocol.documents.envelope import read_envelope
+    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 
     raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
@@ -97,11 +102,12 @@ def ingest(
         if any(option is not None for option in (buckets, enrolled, cluster)) or lists:
             raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
         listed = None if node_list is None else check_list(node_list, workspace=workspace, trusted=trust)
-        ingest_summaries(raw, files, store, listed, now, recursive=recursive, strict=strict, as_json=as_json)
+        book = None if keys is None else read_file(keys, SIZE_LIMITS["keys"])
+        ingest_summaries(raw, files, store, listed, book, now, recursive=recursive, strict=strict, as_json=as_json)
         _note_unchecked(trust, workspace, raw, has_list=listed is not None)
         return
-    if node_list is not None:
-        raise InputError("campaign_for_devices", "this campaign asks devices; --nodes is for a campaign for nodes")
+    if node_list is not None or keys is not None:
+        raise InputError("campaign_for_devices", "this campaign asks devices; --nodes and --keys are for nodes")
     ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
     note_missing_ids(campaign, ids, now)
     given = report_files(files, recursive=recursive)

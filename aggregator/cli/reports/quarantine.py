@@ -63,7 +63,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
     from aggregator.cli.federated.exporting import list_refused
-    from aggregator.nodes.store import is_node_store
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.storage.manifest import read_manifest
 
     if is_node_store(store):

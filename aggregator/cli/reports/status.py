@@ -52,7 +52,7 @@ def status(
       hearsay status --store store --interval 0.02
     """  # noqa: D301
     from aggregator.cli.federated.status import print_node_status
-    from aggregator.nodes.store import is_node_store
+    from aggregator.nodes.envelope_store import is_node_store
     from aggregator.store.status import half_width_of
     from aggregator.store.status import status as status_of
     from aggregator.store.store import open_store

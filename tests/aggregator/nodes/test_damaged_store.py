@@ -14,8 +14,9 @@ from support.nodes import PERIOD, node_payload
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.nodes.database import Database
+from aggregator.nodes.envelope_store import make_envelope_store, open_envelope_store
 from aggregator.nodes.status import status
-from aggregator.nodes.store import create_node_store, open_node_store
+from aggregator.nodes.store import NodeStore
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import StorageError
@@ -30,7 +31,7 @@ def whole(tmp_path_factory):
     publisher, nodes = Publisher(), keys(5)
     campaign_file = publisher.sign("campaign", node_payload(publisher))
     campaign = parse_campaign(read_envelope(campaign_file, "campaign").payload)
-    store = create_node_store(folder / "store", campaign_file)
+    store = make_envelope_store(NodeStore, folder / "store", campaign_file)
     store.give_list(list_of(publisher, nodes))
     raws = [*summaries_of(campaign, nodes, period=PERIOD + 1, seed=2), *summaries_of(campaign, nodes)]
     file = folder / "some.hsn"
@@ -42,7 +43,7 @@ def whole(tmp_path_factory):
 
 def all_of(folder):
     """Everything that a store says: statistics, status, refused pieces and all its summaries."""
-    store = open_node_store(folder)
+    store = open_envelope_store(NodeStore, folder)
     store.export(folder.parent / "export.hsn", everything=True, force=True)
     statistics = store.statistics()
     said = (statistics.statistics_id, statistics.sources[0].nodes, status(store), store.quarantined())
@@ -128,9 +129,9 @@ def test_ingesting_into_a_damaged_store_does_not_hide_the_damage(whole, tmp_path
         shutil.copytree(whole.path, folder)
         with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection, connection:
             connection.execute(CHANGES[kind])
-        found = reason(open_node_store(folder).ingest, [whole.path.parent / "some.hsn"], now=NOW + DAY)
+        found = reason(open_envelope_store(NodeStore, folder).ingest, [whole.path.parent / "some.hsn"], now=NOW + DAY)
         assert found in {None, "store_damaged"}
-        assert reason(open_node_store(folder).statistics) == "store_damaged"
+        assert reason(open_envelope_store(NodeStore, folder).statistics) == "store_damaged"
 
 
 def test_a_store_of_older_software_is_told_apart(whole, tmp_path):
@@ -138,7 +139,7 @@ def test_a_store_of_older_software_is_told_apart(whole, tmp_path):
     shutil.copytree(whole.path, folder)
     with closing(sqlite3.connect(folder / "nodes.sqlite")) as connection:
         connection.execute("PRAGMA user_version = 1")
-    assert reason(open_node_store, folder) == "store_older"
+    assert reason(open_envelope_store, NodeStore, folder) == "store_older"
 
 
 def test_sums_do_not_depend_on_order_and_undo_each_other(whole, tmp_path):

@@ -12,8 +12,9 @@ from support.nodes import TERMS, node_campaign
 from support.publisher import NOW
 
 from aggregator import gathering
+from aggregator.nodes.envelope_store import open_envelope_store
 from aggregator.nodes.federation import federated, noise_variances
-from aggregator.nodes.store import open_node_store
+from aggregator.nodes.store import NodeStore
 from aggregator.nodes.totals import Totals
 from aggregator.publishing.nodes.sheet import node_sheet
 from edge_sdk.node.exchanging import exchange
@@ -66,7 +67,7 @@ def test_all_at_once_online_and_gossip_make_one_model(tmp_path):
         for part in [given] if number == 0 else [[file] for file in given]:
             gathering.ingest(made.campaign, part, store, nodes=made.listed, now=NOW)
         models.add(gathering.make_model(work, store, now=NOW).raw)
-        open_node_store(store).export(tmp_path / f"{number}.out")
+        open_envelope_store(NodeStore, store).export(tmp_path / f"{number}.out")
         exported.add((tmp_path / f"{number}.out").read_bytes())
     assert len(models) == 1
     assert exported == {files[0][0]}, "an aggregator's export is a peer's file"

@@ -14,11 +14,13 @@ from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
 
 from aggregator.nodes.database import Database
+from aggregator.nodes.envelope_store import is_node_store, make_envelope_store, open_envelope_store
 from aggregator.nodes.status import status
-from aggregator.nodes.store import create_node_store, is_node_store, new_or_open, open_node_store
+from aggregator.nodes.store import NodeStore
 from aggregator.nodes.totals import Totals
 from aggregator.store.store import create_store, open_store
 from aggregator.tally.scope import scope_of
+from aggregator.unmasking.stores import new_or_open
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope, seal
@@ -35,7 +37,7 @@ SUMMARIES = summaries_of(CAMPAIGN, NODES)
 
 
 def made(folder, listed=LIST):
-    store = create_node_store(folder, CAMPAIGN_FILE)
+    store = make_envelope_store(NodeStore, folder, CAMPAIGN_FILE)
     if listed is not None:
         store.give_list(listed)
     return store
@@ -248,16 +250,16 @@ def test_stores_of_reports_and_of_summaries_are_told_apart(tmp_path):
     with pytest.raises(StorageError, match="store_of_nodes"):
         open_store(tmp_path / "nodes")
     with pytest.raises(StorageError, match="not_a_store"):
-        open_node_store(reports.path)
+        open_envelope_store(NodeStore, reports.path)
     with pytest.raises(StorageError, match="not_a_store"):
-        create_node_store(reports.path, CAMPAIGN_FILE)
+        make_envelope_store(NodeStore, reports.path, CAMPAIGN_FILE)
     with pytest.raises(InputError, match="campaign_for_nodes"):
         create_store(tmp_path / "new", CAMPAIGN_FILE)
     with pytest.raises(InputError, match="campaign_for_devices"):
-        create_node_store(tmp_path / "new", PUBLISHER.campaign())
+        make_envelope_store(NodeStore, tmp_path / "new", PUBLISHER.campaign())
     other = PUBLISHER.sign("campaign", node_payload(PUBLISHER, name="others"))
     with pytest.raises(StorageError, match="other_campaign"):
-        create_node_store(tmp_path / "nodes", other)
+        make_envelope_store(NodeStore, tmp_path / "nodes", other)
 
 
 def test_a_damaged_or_foreign_file_is_noticed(tmp_path):
@@ -273,10 +275,10 @@ def test_a_damaged_or_foreign_file_is_noticed(tmp_path):
     with sqlite3.connect(store.path / "nodes.sqlite") as connection:
         connection.execute("PRAGMA user_version = 3")
     with pytest.raises(StorageError, match="store_newer"):
-        open_node_store(store.path)
+        open_envelope_store(NodeStore, store.path)
     (store.path / "nodes.sqlite").write_bytes(b"SQLite format 3\0" + bytes(2000))
     with pytest.raises(StorageError, match="store_damaged"):
-        open_node_store(store.path)
+        open_envelope_store(NodeStore, store.path)
 
 
 def test_a_file_whose_name_is_no_utf_8_is_taken_in(tmp_path):
@@ -320,7 +322,7 @@ def test_two_processes_take_files_in_at_the_same_time(tmp_path):
             status = 1
             try:
                 for start in range(0, len(order), 10):
-                    open_node_store(store.path).ingest(order[start : start + 10], now=NOW)
+                    open_envelope_store(NodeStore, store.path).ingest(order[start : start + 10], now=NOW)
                 status = 0
             finally:
                 os._exit(status)

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.nodes import database, store
+from aggregator.nodes import database
+from aggregator.nodes.envelope_store import make_envelope_store
+from aggregator.nodes.store import NodeStore
+from aggregator.storage.opening import read_campaign
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 
 PUBLISHER = Publisher()
 CAMPAIGN_FILE = PUBLISHER.sign("campaign", node_payload(PUBLISHER))
-CAMPAIGN = store.read_campaign(CAMPAIGN_FILE)
+CAMPAIGN = read_campaign(CAMPAIGN_FILE)
 NODES = keys(3)
 FIRST, SECOND = (summaries_of(CAMPAIGN, NODES, 20, seed=seed) for seed in (1, 2))
 LISTS = [list_of(PUBLISHER, NODES[:2]), list_of(PUBLISHER, NODES, version=2)]
@@ -33,7 +36,7 @@ class AggregatorLife:
         self.root = root
         self.world = root / "world"
         self.out = self.world / "out"
-        self.store: store.NodeStore | None = None
+        self.store: NodeStore | None = None
 
     def _take(self, name: str, content: bytes) -> None:
         path = self.root / f"{name}.hsn"
@@ -49,7 +52,7 @@ class AggregatorLife:
 
     def open(self) -> None:
         """A program starts; the first one makes the store."""
-        found = store.create_node_store(self.world / "store", CAMPAIGN_FILE)
+        found = make_envelope_store(NodeStore, self.world / "store", CAMPAIGN_FILE)
         if found.list_bytes() is None:
             found.give_list(LISTS[0])
         self.store = found

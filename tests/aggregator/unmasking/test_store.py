@@ -1,0 +1,204 @@
+"""A store of masked messages: it decrypts the sums that the parties encrypted, and nothing else."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+
+import pytest
+from support.failures import reason
+from support.masked import (
+    DEALER,
+    MODULUS,
+    NODES,
+    TERMS,
+    any_ciphertexts,
+    book_of,
+    masked_payload,
+    secret_of,
+)
+from support.node_fleets import list_of
+from support.nodes import NODE_KEYS, PERIOD
+from support.publisher import DAY, NOW, Publisher
+
+from aggregator.nodes.envelope_store import make_envelope_store, open_envelope_store
+from aggregator.nodes.status import status
+from aggregator.nodes.store import NodeStore
+from aggregator.tally.scope import scope_of
+from aggregator.unmasking.store import MaskedStore
+from aggregator.unmasking.stores import new_or_open, open_node_store
+from protocol.documents.campaign import DISCRETE, parse_campaign
+from protocol.documents.envelope import keyid
+from protocol.masked.cipher import mask_all, release_elements
+from protocol.masked.keys import read_key_book
+from protocol.masked.message import build_message
+from protocol.masked.noise import noise_of
+from protocol.masked.release import build_release, build_request, parse_request
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of
+from protocol.nodes.terms import released_vectors
+
+PUBLISHER = Publisher()
+HALF = TERMS._replace(honest_micro=500_000, colluding_micro=250_000)
+PAYLOAD = masked_payload(PUBLISHER, DISCRETE, masked=HALF, terms=NODES)
+CAMPAIGN_FILE = PUBLISHER.sign("campaign", PAYLOAD)
+CAMPAIGN = parse_campaign(PAYLOAD)
+COUNT = sum(subject.size for subject in released_vectors(CAMPAIGN))
+PARTIES = NODE_KEYS[:4]
+LIST = list_of(PUBLISHER, PARTIES)
+BOOK = book_of(CAMPAIGN, tuple(PARTIES))
+
+
+def sums_of(node, period=PERIOD):
+    """The numbers that a party encrypts; some are negative."""
+    rng = random.Random(f"{node} {period}")
+    return [rng.randrange(-50, 1000) for _ in range(COUNT)]
+
+
+def message(node, period=PERIOD, numbers=None, secret=None):
+    plaintexts = Slots(HALF.slot_bits).pack(sums_of(node, period) if numbers is None else numbers)
+    secret = secret_of(node + 1) if secret is None else secret
+    hidden = mask_all(plaintexts, secret, CAMPAIGN.id, period, MODULUS)
+    return build_message(CAMPAIGN, PARTIES[node], period, node + 1, hidden)
+
+
+MESSAGES = [message(node) for node in range(4)]
+
+
+def released(raw, secrets=None):
+    """The dealer's answer to the bytes of a request."""
+    asked = parse_request(raw)
+    book = read_key_book(BOOK, CAMPAIGN)
+    total = sum(secret_of(book.parties[party].serial) for party in asked.parties) if secrets is None else secrets
+    elements = release_elements(total, CAMPAIGN.id, asked.period, ciphertexts_of(CAMPAIGN), MODULUS)
+    return build_release(CAMPAIGN, DEALER, asked, elements)
+
+
+@pytest.fixture(scope="module")
+def release():
+    """The release for parties 0, 1 and 2."""
+    return released(build_request(CAMPAIGN.id, PERIOD, 1, [keyid(one.public) for one in PARTIES[:3]]))
+
+
+@pytest.fixture
+def made(tmp_path):
+    """A store with the list and the key book, and a function that ingests messages."""
+    store = make_envelope_store(MaskedStore, tmp_path / "store", CAMPAIGN_FILE)
+    store.give_list(LIST)
+    store.give_book(BOOK)
+
+    def take(*messages):
+        path = tmp_path / "in.hse"
+        path.write_bytes(b"".join(messages))
+        return store.ingest([path], now=NOW + 2 * DAY)
+
+    return SimpleNamespace(store=store, take=take, path=tmp_path)
+
+
+def test_the_decrypted_total_is_the_sum_of_the_parties_numbers(made, release):
+    assert made.take(*MESSAGES[:3], b"junk").accepted == 3
+    asked = made.store.request(PERIOD)
+    assert parse_request(asked).parties == tuple(sorted(keyid(one.public) for one in PARTIES[:3]))
+    total = made.store.decrypt(release)
+    assert total.numbers == tuple(map(sum, zip(*(sums_of(node) for node in range(3)), strict=True)))
+    found = made.store.statistics()
+    assert found.source.card()["trust"] == "distributed"
+    assert found.source.nodes == 3
+    assert [n for one in found.source.released for n in one] == list(total.numbers)
+    for subject, question, law in zip(released_vectors(CAMPAIGN), found.questions, noise_of(CAMPAIGN, 4), strict=True):
+        assert question.subject == subject
+        assert question.noise_variance == pytest.approx(3 * law.variance)
+
+
+def test_a_second_release_or_request_for_a_period_changes_nothing(made, release):
+    made.take(*MESSAGES[:3])
+    asked = made.store.request(PERIOD)
+    made.take(MESSAGES[3])
+    assert made.store.request(PERIOD) == asked
+    assert len(parse_request(made.store.request(PERIOD, again=True)).parties) == 4
+    first = made.store.decrypt(release)
+    assert made.store.decrypt(release) == first
+    other = released(build_request(CAMPAIGN.id, PERIOD, 1, [keyid(one.public) for one in PARTIES]))
+    assert reason(made.store.decrypt, other) == "equivocation"
+    assert reason(made.store.request, PERIOD) == "period_decrypted"
+    assert made.store.rejected() == {"not_in_sum": 1}
+    assert made.store.totals() == [first]
+
+
+def test_a_release_opens_exactly_its_set(made, release):
+    made.take(*MESSAGES[:2])
+    assert reason(made.store.decrypt, release) == "message_missing"
+    assert reason(made.store.request, PERIOD) == "parties_too_few"
+    made.take(message(2, numbers=sums_of(2), secret=secret_of(9)))
+    assert reason(made.store.decrypt, release) == "mask_mismatch"
+    assert made.store.totals() == []
+    assert reason(made.store.statistics) == "batch_too_small"
+
+
+def test_a_party_that_lies_beyond_its_slots_is_noticed(made, release):
+    big = [(1 << (HALF.slot_bits - 1)) - 1, *sums_of(2)[1:]]
+    made.take(*MESSAGES[:2], message(2, numbers=big))
+    assert reason(made.store.decrypt, release) == "value_out_of_domain"
+
+
+def test_of_a_party_with_two_messages_none_is_asked_for(made):
+    other = message(0, numbers=sums_of(1))
+    taken = made.take(*MESSAGES, other)
+    assert (taken.accepted, taken.conflicting) == (4, 1)
+    assert keyid(PARTIES[0].public) not in made.store.wanted(PERIOD).parties
+    assert made.store.rejected() == {"summary_conflict": 2}
+
+
+def test_order_repetition_and_files_do_not_matter(made, tmp_path):
+    for start in (0, 1, 2, 3):
+        made.take(*MESSAGES[start:], *MESSAGES[:start])
+    again = make_envelope_store(MaskedStore, tmp_path / "again", CAMPAIGN_FILE)
+    again.give_list(LIST)
+    again.give_book(BOOK)
+    for number, one in enumerate(reversed(MESSAGES)):
+        (tmp_path / f"{number}.hse").write_bytes(one)
+    again.ingest(sorted(tmp_path.glob("?.hse")), now=NOW + 2 * DAY)
+    assert again.request(PERIOD) == made.store.request(PERIOD)
+    for number, store in enumerate((made.store, again)):
+        store.export(tmp_path / f"out{number}")
+    assert (tmp_path / "out0").read_bytes() == (tmp_path / "out1").read_bytes()
+
+
+def test_several_periods_add(made):
+    for period in (PERIOD, PERIOD + 1):
+        made.take(*(message(node, period) for node in range(3)))
+        made.store.decrypt(released(made.store.request(period)))
+    both = made.store.statistics()
+    one = made.store.statistics(scope_of(range(PERIOD, PERIOD + 1)))
+    assert both.source.summaries == 6
+    assert one.source.summaries == 3
+    assert both.questions[0].noise_variance == pytest.approx(2 * one.questions[0].noise_variance)
+    assert made.store.waiting() == []
+
+
+def test_keys_that_no_book_names_are_stale_until_the_book_comes(made):
+    stale = build_message(CAMPAIGN, PARTIES[3], PERIOD, 9, any_ciphertexts(CAMPAIGN))
+    assert made.take(stale).rejected == {"stale_key": 1}
+    assert reason(made.store.give_book, book_of(CAMPAIGN, tuple(PARTIES[:3]))) == "equivocation"
+    made.store.give_book(book_of(CAMPAIGN, tuple(PARTIES[:3]), version=2))
+    assert [book.version for book in made.store.books()] == [2, 1]
+    made.take(*MESSAGES[:3])
+    assert made.store.wanted(PERIOD).book.version == 2
+
+
+def test_a_new_store_needs_list_and_book(tmp_path):
+    (tmp_path / "m.hse").write_bytes(MESSAGES[0])
+    files = [tmp_path / "m.hse"]
+    assert reason(new_or_open, tmp_path / "s", CAMPAIGN_FILE, None, files, BOOK) == "nodes_unknown"
+    assert reason(new_or_open, tmp_path / "s", CAMPAIGN_FILE, LIST, files) == "keys_unknown"
+    store = new_or_open(tmp_path / "s", CAMPAIGN_FILE, LIST, files, BOOK)
+    assert reason(open_envelope_store, NodeStore, store.path) == "campaign_masked"
+    assert reason(store.statistics, rule=object()) == "robust_invalid"
+    assert isinstance(open_node_store(store.path), MaskedStore)
+
+
+def test_the_status_tells_who_is_missing(made):
+    made.take(*MESSAGES[:3])
+    (period,) = status(made.store).periods
+    assert (period.seen, period.missing) == (3, (keyid(PARTIES[3].public).hex(),))
+    assert made.store.needed() == 3
