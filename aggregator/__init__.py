@@ -13,7 +13,8 @@ that a command without them starts at once. The functions of each command:
     design             design; design_records, for --private-epsilon
     refine             refine, sign_candidates
     campaign           make_campaign, end_campaign
-    nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign
+    nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign; Masking, for --masked
+    masked             Dealer
     ingest             ingest                    (or Store.ingest)
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
     status             status
@@ -48,10 +49,12 @@ if TYPE_CHECKING:
     from aggregator.gathering import count, evaluate, ingest, make_model
     from aggregator.interchange.json_form import to_json
     from aggregator.interchange.sklearn_form import to_sklearn
+    from aggregator.masked.dealer import Dealer
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.nodes.campaigns import make_node_campaign
     from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
+    from aggregator.publishing.nodes.masking import Masking
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
     from aggregator.schema_draft import draft_schema
@@ -63,6 +66,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BudgetFile",
+    "Dealer",
+    "Masking",
     "Model",
     "add_nodes",
     "bin_records",
@@ -111,6 +116,8 @@ _HOMES = {
     },
     "make_node_campaign": ("aggregator.publishing.nodes.campaigns", "make_node_campaign"),
     "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
+    "Dealer": ("aggregator.masked.dealer", "Dealer"),
+    "Masking": ("aggregator.publishing.nodes.masking", "Masking"),
     "Model": ("aggregator.models.scoring", "Model"),
     "bin_records": ("aggregator.central.pilots.binning", "bin_records"),
     "compare": ("aggregator.comparison.difference", "compare"),

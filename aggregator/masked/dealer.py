@@ -316,23 +316,18 @@ class Dealer:
         """
         raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
         asked = parse_request(raw)
-        signer = self._signer()
-        with self._journal.transaction():
-            row = self._journal.campaign(asked.campaign)
-            if row is None:
-                raise _not_set_up()
+        signer, now = self._signer(), int(self._clock())
+        with self._journal.snapshot():
+            row = self._row(asked)
             campaign = _parsed(row)
-            book = self._journal.book(row.campaign, asked.version)
-            if book is None:
-                raise InputError(
-                    "book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}"
-                )
-            serials = {party.node: party.serial for party in self._journal.parties(book)}
+            serials = self._serials(row, asked)
             _check_set(campaign, asked, serials, at_least)
-            now = int(self._clock())
+            self._check_period(campaign, row, asked, now)
+        keys = [(node, serials[node]) for node in asked.parties]
+        released = _signed_release(campaign, signer, asked, keys)
+        with self._journal.transaction():
+            row = self._row(asked)
             repeated = self._check_period(campaign, row, asked, now)
-            keys = [(node, serials[node]) for node in asked.parties]
-            released = self._released(campaign, signer, asked, keys)
             if repeated:
                 self._journal.rewrite()
             else:
@@ -351,13 +346,27 @@ class Dealer:
                 for row in self._journal.campaigns()
             ]
 
-    @staticmethod
-    def _released(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
-        """The signed release. It is made before the set is recorded, so that an error locks no period."""
-        total = sum_of_secrets(signer.seed, campaign.id, keys)
-        modulus = masked_terms_of(campaign).modulus
-        elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
-        return build_release(campaign, signer, asked, elements)
+    def _row(self, asked: Request) -> CampaignRow:
+        """The campaign of a request in the journal.
+
+        Raises:
+            InputError: ``not_set_up``.
+        """
+        row = self._journal.campaign(asked.campaign)
+        if row is None:
+            raise _not_set_up()
+        return row
+
+    def _serials(self, row: CampaignRow, asked: Request) -> dict[bytes, int]:
+        """Node id → serial number of the keys of the book that a request names.
+
+        Raises:
+            InputError: ``book_unknown``.
+        """
+        book = self._journal.book(row.campaign, asked.version)
+        if book is None:
+            raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
+        return {party.node: party.serial for party in self._journal.parties(book)}
 
     def _check_period(self, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
         """Whether the same set was released before. Refuses another set, and periods in which none is released.
@@ -435,6 +444,17 @@ def _parsed(row: CampaignRow) -> Campaign:
 
 def _not_set_up() -> InputError:
     return InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
+
+
+def _signed_release(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
+    """The bytes of a release. They are made before the set is recorded, so that an error locks no period.
+
+    ``keys`` are the node ids of the set with the serial numbers of their keys.
+    """
+    total = sum_of_secrets(signer.seed, campaign.id, keys)
+    modulus = masked_terms_of(campaign).modulus
+    elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
+    return build_release(campaign, signer, asked, elements)
 
 
 def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:

@@ -237,6 +237,8 @@ class Journal:
         with _errors():
             self._run("BEGIN")
             try:
+                if self._machine is not None:
+                    self.check_original()
                 yield
             finally:
                 self._run("ROLLBACK")

@@ -38,11 +38,13 @@ def machine_mark() -> bytes:
 def check_place(folder: Path) -> None:
     """Refuse a dealer's folder that is a workspace or store, is inside of one, or contains one. Links are followed.
 
+    The current folder of the process may not be, or be inside of, a workspace or store either.
+
     Raises:
         InputError: ``dealer_in_workspace``.
     """
-    real = Path(os.path.realpath(folder))
-    for place in (real, *real.parents, *_below(real)):
+    real, current = Path(os.path.realpath(folder)), Path.cwd()
+    for place in (real, *real.parents, current, *current.parents, *_below(real)):
         kind = _kind(place)
         if kind:
             raise InputError(

@@ -17,7 +17,8 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when, working
 from aggregator.cli.passphrase import existing_passphrase, new_passphrase
-from aggregator.files import check_output, write_output
+from aggregator.files import check_outputs, write_output
+from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,7 +117,7 @@ def setup(
     """  # noqa: D301
     from aggregator.masked.dealer import Dealer
 
-    check_output(output, force=force)
+    check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
         made = dealer.setup(campaign, nodes, trust)
         write_output(output, made.raw, force=force)
@@ -147,7 +148,7 @@ def rekey(
     """  # noqa: D301
     from aggregator.masked.dealer import Dealer
 
-    check_output(output, force=force)
+    check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
         made = dealer.rekey(campaign, nodes, trust)
         write_output(output, made.raw, force=force)
@@ -191,7 +192,7 @@ def release(
     """  # noqa: D301
     from aggregator.masked.dealer import Dealer
 
-    check_output(output, force=force)
+    check_outputs([output], force=force, inputs=[*_own_files(folder), asked])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer, working("making the release"):
         made = dealer.release(asked, at_least=at_least)
         write_output(output, made.raw, force=force)
@@ -200,9 +201,8 @@ def release(
 
 @masked.command()
 @FOLDER
-@passphrase_option
 @json_option
-def adopt(folder: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+def adopt(folder: Path, *, as_json: bool) -> None:
     """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
 
     Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
@@ -214,7 +214,7 @@ def adopt(folder: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
     """  # noqa: D301
     from aggregator.masked.dealer import Dealer
 
-    with Dealer.adopt(folder, existing_passphrase(passphrase_file)) as dealer:
+    with Dealer.adopt(folder) as dealer:
         served = dealer.served()
     first = {each.campaign.header.name: each.row.first_period for each in served}
     if as_json:
@@ -247,11 +247,19 @@ def show(folder: Path, *, as_json: bool) -> None:
         _print_campaign(each)
 
 
+def _own_files(folder: Path) -> list[Path]:
+    """The files of a dealer's folder, which no output replaces."""
+    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
+
+    return [folder / name for name in (JOURNAL_FILE, KEY_FILE, PUBLIC_FILE)]
+
+
 def _say_book(made: Issued, output: Path, *, as_json: bool) -> None:
     """Print what a key book holds, and who has to get a new key."""
     facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "version": made.version}
     facts |= {"parties": made.parties, "joined": len(made.joined), "left": len(made.left)}
     facts |= {"other_new_keys": len(made.changed), "bytes": len(made.raw)}
+    facts["fewest_parties"] = least_parties(masked_terms_of(made.campaign), made.parties)
     if as_json:
         facts |= {"joined": made.joined, "left": made.left, "other_new_keys": made.changed}
         print_json(facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from hashlib import sha256
 
@@ -155,6 +156,9 @@ def test_a_dealer_makes_books_and_releases_one_set(world, tmp_path):
     journal = world / "dealer" / "journal.sqlite"
     spared = run("masked", "release", world / "dealer", some, "-o", journal, "--force", status=1)
     assert spared.stderr.startswith("output_invalid: ")
+    secret = world / "dealer" / "dealer.key"
+    spared = run("masked", "release", world / "dealer", some, "-o", secret, "--force", status=1)
+    assert spared.stderr.startswith("output_invalid: ")
     root = ("--trust", world / "work" / "root.hst")
     with_campaign = (*root, "--campaign", world / "c.hsc")
     assert "UNVERIFIED release of a masked sum" in run("show", tmp_path / "r.hsd").stdout
@@ -187,6 +191,16 @@ def test_show_verify_and_sign_know_the_files_of_masked_sums(world, tmp_path):
     assert keyid(NODES[0].public).hex() in told
     assert "damage" in told
     assert run("verify", tmp_path / "m.hse", *root, status=1).stderr.startswith("wrong_role: ")
+
+
+def test_a_copy_is_adopted_from_the_next_period_on(world, tmp_path):
+    shutil.copytree(world / "dealer", tmp_path / "copy")
+    assert run("masked", "show", tmp_path / "copy", status=1).stderr.startswith("dealer_copied: ")
+    found = json.loads(run("masked", "adopt", tmp_path / "copy", "--json").stdout)
+    campaign = parsed(world / "c.hsc")
+    assert found["first_periods"] == {campaign.header.name: campaign.period_at(int(time.time())) + 1}
+    refused = run("masked", "release", tmp_path / "copy", request(world, NODES[1:3]), "-o", tmp_path / "r", status=1)
+    assert refused.stderr.split(":")[0] in {"period_refused", "set_released"}
 
 
 def test_a_dealer_in_a_workspace_is_refused(world):

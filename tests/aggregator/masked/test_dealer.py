@@ -267,6 +267,13 @@ def test_a_dealer_is_apart_from_workspaces_and_stores(tmp_path, where, kind):
     assert not (other / "dealer").exists()
 
 
+def test_a_dealer_does_not_work_from_within_a_workspace(world, tmp_path, monkeypatch):
+    (tmp_path / "work" / "keys" / "x").mkdir(parents=True)
+    (tmp_path / "work" / "root.hst").write_bytes(b"")
+    monkeypatch.chdir(tmp_path / "work" / "keys")
+    refused(InputError, "dealer_in_workspace", Dealer.open, tmp_path / "dealer")
+
+
 def test_the_secret_is_under_a_passphrase_and_a_wrong_one_records_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr("aggregator.publishing.keys.COST", sealing.Cost(1, 8192))
     with new_dealer(tmp_path / "dealer", passphrase=b"right", entropy=lambda size: bytes([7]) * size) as dealer:
