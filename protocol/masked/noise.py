@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
+from math import expm1, log
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.documents.masked_terms import DILUTED
@@ -107,7 +108,7 @@ def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> Part
     return PartyNoise(rate, honest, chance(honest, delta) if kind == DILUTED else None)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 16)
 def chance(honest: int, delta: Fraction) -> int:
     """The smallest integer b with (1 − b/2^32)^h ≤ δ: h parties of ``diluted`` noise all add 0 with probability ≤ δ.
 
@@ -120,20 +121,31 @@ def chance(honest: int, delta: Fraction) -> int:
     """
     if not 0 < delta < 1:
         raise InputError("epsilon_invalid", "δ of diluted noise lies between 0 and 1")
-    low, high = 0, COIN  # (1 − 0)^h > δ, (1 − 1)^h ≤ δ
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if _power_is_at_most(Fraction(COIN - middle, COIN), honest, delta) else (middle, high)
-    return high
+    found = round(-COIN * expm1(log(delta) / honest))  # a guess; what follows decides
+    while not _suffices(found, honest, delta):
+        found += 1
+    while _suffices(found - 1, honest, delta):
+        found -= 1
+    return found
 
 
-def _power_is_at_most(base: Fraction, exponent: int, limit: Fraction) -> bool:
-    """Whether base^exponent ≤ limit, decided exactly: by bounds of logarithms, or by integers where these overlap."""
-    if exponent * log_above(base) <= -log_above(1 / limit):
+def _suffices(b: int, honest: int, delta: Fraction) -> bool:
+    """Whether (1 − b/2^32)^h ≤ δ, decided exactly: by bounds of logarithms, or by integers where these overlap."""
+    if not 0 < b < COIN:
+        return b >= COIN
+    base = Fraction(COIN - b, COIN)
+    below_delta, above_delta = _log_bounds(delta)
+    if honest * log_above(base) <= below_delta:
         return True
-    if -exponent * log_above(1 / base) > log_above(limit):
+    if -honest * log_above(1 / base) > above_delta:
         return False
-    return base**exponent <= limit
+    return base**honest <= delta
+
+
+@lru_cache(maxsize=16)
+def _log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
+    """Fractions just below and just above ln ``number``."""
+    return -log_above(1 / number), log_above(number)
 
 
 def whole(stream: Stream, rate: Fraction) -> int:
