@@ -45,6 +45,8 @@ bench: .venv/dev.stamp
 	-$(BIN)/python -m benchmarks.central.figures methods --quick --folder build
 	-$(BIN)/python -m benchmarks.federated.reference_rows --data votes spect --repeats 20
 	-$(BIN)/python -m benchmarks.federated.figures accuracy --quick --folder build
+	-$(BIN)/python -m benchmarks.masked.reference_rows --repeats 20 --adult-repeats 10
+	-$(BIN)/python -m benchmarks.masked.figures car --quick --folder build
 	-$(BIN)/python -m benchmarks.models.estimators budgets --repeats 10 --big-repeats 2
 	-$(BIN)/python -m benchmarks.models.estimators devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 
