@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from harness import Row, arguments, show
 
 from protocol.masked import groups
-from protocol.masked.cipher import SECRET_BITS, Unmasking, element_bytes, mask_all, release_elements
+from protocol.masked.cipher import SECRET_BITS, Unmasking, mask_all, release_elements
+from protocol.masked.fields import write_numbers
 from protocol.masked.noise import PartyNoise
 from protocol.masked.slots import Slots
 from protocol.stream import Stream
@@ -69,7 +70,7 @@ class Node:
     def encrypt(self) -> bytes:
         """All of a node's work on its counts except noise and signature."""
         plaintexts = SLOTS.pack(self.counts)
-        return element_bytes(mask_all(plaintexts, self.secret, CAMPAIGN, PERIOD, MODULUS), MODULUS)
+        return write_numbers(mask_all(plaintexts, self.secret, CAMPAIGN, PERIOD, MODULUS))
 
     def encrypt_with_noise(self, honest: int) -> bytes:
         """All of a node's work on its counts except the signature."""
@@ -78,7 +79,7 @@ class Node:
         noise = PartyNoise(Fraction(1, 10), honest)
         drawn = SLOTS.spread([noise.draw(stream) for _ in self.counts])
         plaintexts = [exact + extra for exact, extra in zip(SLOTS.pack(self.counts), drawn, strict=True)]
-        return element_bytes(mask_all(plaintexts, self.secret, CAMPAIGN, PERIOD, MODULUS), MODULUS)
+        return write_numbers(mask_all(plaintexts, self.secret, CAMPAIGN, PERIOD, MODULUS))
 
 
 class Aggregate:
@@ -105,7 +106,7 @@ class Aggregate:
                 product = product * row[place] % SQUARE
             last.append(int(total * groups.power(int(product), -1, SQUARE) % SQUARE))
         self.rows = [*drawn, last]
-        self.stored = [element_bytes(row, MODULUS) for row in self.rows]
+        self.stored = [write_numbers(row) for row in self.rows]
         self.bases = [generator.randrange(SQUARE) for _ in range(count)]
 
     def bare(self) -> None:

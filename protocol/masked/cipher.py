@@ -103,9 +103,9 @@ def are_units(elements: Iterable[int], modulus: int) -> bool:
     One greatest common divisor, of N and the product of all. An element that fails it would make each product with it
     undecryptable, also after it was taken out again.
     """
-    product = wide(1)
+    product, divisor = wide(1), wide(modulus)
     for element in elements:
-        product = product * (element % modulus) % modulus
+        product = product * (element % divisor) % divisor
     return gcd(int(product), modulus) == 1
 
 
@@ -129,7 +129,7 @@ class Unmasking:
         self._removed = [wide(1)] * count
 
     def add(self, ciphertexts: Sequence[int]) -> None:
-        """Take in the J ciphertexts of one node. Nobody checks here whether the node was added before.
+        """Take in the J ciphertexts of one node. A node that is added twice is not noticed before :meth:`opened`.
 
         Raises:
             DocumentError: ``mask_mismatch``: another number of ciphertexts than J.
@@ -201,21 +201,3 @@ class Unmasking:
 def element_size(modulus: int) -> int:
     """The number of bytes of one ciphertext or released element: those of N², 512 for a modulus of 2048 bits."""
     return -(-2 * modulus.bit_length() // 8)
-
-
-def elements(raw: bytes, modulus: int) -> tuple[int, ...]:
-    """Read joined big-endian numbers of :func:`element_size` bytes each.
-
-    Raises:
-        DocumentError: ``mask_mismatch``: the length is not a multiple of one element's.
-    """
-    size = element_size(modulus)
-    if len(raw) % size:
-        raise DocumentError("mask_mismatch", f"ciphertexts are {size} bytes each")
-    return tuple(int.from_bytes(raw[start : start + size], "big") for start in range(0, len(raw), size))
-
-
-def element_bytes(numbers: Iterable[int], modulus: int) -> bytes:
-    """Join numbers of {0 … N² − 1} as big-endian bytes, :func:`element_size` each; the inverse of :func:`elements`."""
-    size = element_size(modulus)
-    return b"".join(number.to_bytes(size, "big") for number in numbers)

@@ -61,16 +61,16 @@ class KnownPlaintext:
     def learn(self, ciphertext, plaintext, *place):
         """Use one ciphertext whose plaintext is known. False if the power does not help."""
         mask = logarithm(self.base(*place), self.exponent, self.modulus)
-        sight = logarithm(ciphertext, self.exponent, self.modulus)
-        if mask is None or sight is None or gcd(mask, self.modulus) != 1:
+        seen = logarithm(ciphertext, self.exponent, self.modulus)
+        if mask is None or seen is None or gcd(mask, self.modulus) != 1:
             return False
-        self.secret = (sight - plaintext) * pow(mask, -1, self.modulus) % self.modulus
+        self.secret = (seen - plaintext) * pow(mask, -1, self.modulus) % self.modulus
         return True
 
     def read(self, ciphertext, *place):
         """The plaintext modulo m of any other ciphertext of the same key."""
-        sight = logarithm(ciphertext, self.exponent, self.modulus)
-        return (sight - self.secret * logarithm(self.base(*place), self.exponent, self.modulus)) % self.modulus
+        seen = logarithm(ciphertext, self.exponent, self.modulus)
+        return (seen - self.secret * logarithm(self.base(*place), self.exponent, self.modulus)) % self.modulus
 
 
 def symbol(value, modulus):
