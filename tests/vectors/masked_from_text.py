@@ -5,6 +5,7 @@ It imports nothing of this project but the other implementation from the text, a
 
 from __future__ import annotations
 
+from functools import cache
 from hashlib import sha256
 from math import isqrt
 from typing import TYPE_CHECKING, Any
@@ -41,6 +42,7 @@ def array(*items: bytes) -> bytes:
 # --- terms
 
 
+@cache
 def modulus_fits(raw: bytes) -> bool:
     """Whether 256 bytes are a modulus, by trial division and by all roots."""
     n = int.from_bytes(raw, "big")

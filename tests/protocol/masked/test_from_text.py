@@ -209,4 +209,12 @@ def test_the_second_implementation_imports_nothing_of_the_project():
     tree = ast.parse((runner.FOLDER / "masked_from_text.py").read_text(encoding="utf-8"))
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     imported |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    assert imported == {"__future__", "hashlib", "math", "typing", "collections.abc", "vectors.nodes_from_text"}
+    assert imported == {
+        "__future__",
+        "functools",
+        "hashlib",
+        "math",
+        "typing",
+        "collections.abc",
+        "vectors.nodes_from_text",
+    }
