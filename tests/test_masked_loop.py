@@ -1,0 +1,93 @@
+"""Masked sums from the first key to a model, through the command lines: of five parties one joins, one is missing."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.commands import mushrooms, run
+from support.masked import MODULUS
+
+from edge_sdk.cli.main import main
+
+PARTIES = ("north", "south", "east", "west", "late")
+RECORDS = {"e": "odor,class\n" + "n,e\n" * 60 + "a,e\n" * 15, "p": "f,p\n" * 25}
+CLASS_COUNTS = {"e": 75, "p": 25}
+FAR = 60
+"""Above this is the noise of a count with probability below 1e-11: at most two copies of rate 1/2, e^{−30} each."""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of publisher, dealer, aggregator and parties. On real machines these exchange files only."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("aggregator.masked.dealer.new_modulus", lambda: MODULUS)
+    (tmp_path / "schema.toml").write_text(mushrooms())
+    (tmp_path / "people.csv").write_text("".join(RECORDS.values()))
+    return tmp_path
+
+
+@pytest.fixture
+def edge(folder, capsys):
+    """``hearsay-edge --state STATE …`` of one party; returns what it printed."""
+
+    def command(party, *words, status=0):
+        found = main(["--state", party, *map(str, words)])
+        output = capsys.readouterr()
+        assert found == status, output.err
+        return output.out if status == 0 else output.err
+
+    return command
+
+
+def published(folder, edge):
+    """Keys of all parties, a list of the first four, a dealer, and a masked campaign."""
+    run("init", "work", "--no-passphrase")
+    for party in PARTIES:
+        edge(party, "provision", "work/root.hst")
+        (folder / party / "policy.toml").write_text("allow_masked = true\n")
+        edge(party, "node", "key", f"{party}.key.pub")
+    work = ("--workspace", "work")
+    run("nodes", "new", "clinics", *(f"{party}.key.pub" for party in PARTIES[:4]), *work, "-o", "l.hsl")
+    run("masked", "new", "dealer", "--no-passphrase")
+    masked = ("--masked", "dealer/dealer.pub", "--honest-share", "0.6", "--most-parties", "10")
+    terms = ("--list", "clinics", "--epsilon", "1", "--max-records", "1000")
+    run("nodes", "campaign", "schema.toml", *work, *terms, *masked, "-o", "c.hsc")
+
+
+def test_five_parties_a_dealer_and_an_aggregator_make_a_model(folder, edge):
+    published(folder, edge)
+    root = ("--trust", "work/root.hst")
+    run("masked", "setup", "dealer", "c.hsc", "--nodes", "l.hsl", *root, "-o", "b1.hsk")
+    run("nodes", "add", "clinics", "late.key.pub", "--workspace", "work", "-o", "l2.hsl")
+    joined = json.loads(
+        run("masked", "rekey", "dealer", "c.hsc", "--nodes", "l2.hsl", *root, "-o", "b2.hsk", "--json").stdout
+    )
+    assert (joined["parties"], len(joined["joined"]), joined["other_new_keys"]) == (5, 1, [])
+
+    for party in PARTIES:
+        edge(party, "enrol", "c.hsc")
+    assert edge(PARTIES[0], "node", "summarise", "--campaign", "mushrooms", "people.csv", status=1)
+    for party in PARTIES[1:]:  # north is missing
+        edge(party, "node", "encrypt", "--campaign", "mushrooms", "--keys", "b2.hsk", "people.csv")
+        edge(party, "drain", f"{party}.hse")
+
+    store = ("--store", "sums")
+    files = [f"{party}.hse" for party in PARTIES[1:]]
+    run("ingest", "c.hsc", *files, "--nodes", "l2.hsl", "--keys", "b2.hsk", *store, "--workspace", "work")
+    run("masked", "request", *store, "-o", "q.hsq")
+    made = run("masked", "release", "dealer", "q.hsq", "--at-least", "4", "-o", "r.hsd")
+    assert "1 party is not in the sum of this period" in made.stderr
+    run("masked", "decrypt", *store, "r.hsd")
+    run("masked", "decrypt", *store, "r.hsd")  # harmless
+
+    assert json.loads(run("status", *store, "--json").stdout)["nodes"] == 4
+    found = json.loads(run("estimate", *store, "--json").stdout)
+    assert (found["trust"], found["nodes"]) == ("distributed", 4)
+    for estimate, true in zip(found["questions"][0]["estimates"], CLASS_COUNTS.values(), strict=True):
+        assert abs(estimate - 4 * true) < FAR
+    run("publish", *store, "--workspace", "work", "-o", "m.hsm")
+    edge("north", "install", "m.hsm")
+    assert "accuracy 100.0%" in run("predict", "m.hsm", "people.csv").stderr
+    other = run("masked", "request", *store, "-o", "q.hsq", status=1)
+    assert other.stderr.startswith("output_exists: ")
