@@ -151,6 +151,13 @@ class Acceptance:
             self._store(verdict, raw)
         return nodes
 
+    def listed_version(self, name: str) -> int | None:
+        """Version of the stored list of nodes called ``name``; None if no list of this name was accepted."""
+        try:
+            return self.nodes(name).header.version
+        except InputError:
+            return None
+
     def nodes(self, name: str) -> NodeList:
         """The stored list of nodes called ``name``.
 

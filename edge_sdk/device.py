@@ -11,7 +11,7 @@ calls a module that does the work: ``opening``, ``acceptance``, ``answering``, `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from edge_sdk.acceptance import Acceptance
 from edge_sdk.answering import AboutRecord
@@ -42,6 +42,22 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.errors import DocumentError
     from protocol.schema import Check
+
+
+class Followed(NamedTuple):
+    """A document that a state follows: it accepts newer versions of it.
+
+    Attributes:
+        role: ``nodes``, a list of nodes, or ``keys``, a key book.
+        name: of the list, or of the campaign of the book; the source has it under this name.
+        version: that was accepted last; None if none was.
+        accept: verifies and stores a file, and returns its version.
+    """
+
+    role: str
+    name: str
+    version: int | None
+    accept: Callable[[bytes], int]
 
 
 class Device:
@@ -430,6 +446,10 @@ class Device:
             campaign_id = self.campaign(campaign_id).id
         about = AboutRecord(record, label, models=self._models, meanings=self._meanings, entropy=self._entropy)
         return self._reporting.answer(campaign_id, about)
+
+    def followed(self) -> list[Followed]:
+        """The documents beside campaigns and models that ``sync`` fetches for this state: none of a device."""
+        return []
 
     @logged("drain", lambda count: f"{count} reports sealed")
     def drain(self, path: str | os.PathLike[str]) -> int:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from edge_sdk.node.node import Node, Summarised
+    from edge_sdk.node.node import Node
+    from edge_sdk.node.results import Summarised
     from edge_sdk.node.sums import Unread
     from protocol.documents.campaign import Campaign
     from protocol.questions import Subject
@@ -27,7 +28,7 @@ _MOST_COLUMNS = 5
 """Most columns that are named as ignored."""
 
 
-def _open_node(options: argparse.Namespace) -> Node:
+def open_node(options: argparse.Namespace) -> Node:
     """Open the node in the state folder ``options.state``. The caller closes it."""
     from edge_sdk.node.node import Node
 
@@ -47,7 +48,7 @@ def key(options: argparse.Namespace) -> dict[str, Any]:
     """
     from edge_sdk.storage.atomic_files import write_new
 
-    with _open_node(options) as node:
+    with open_node(options) as node:
         line, node_id = node.public_key_line, node.node_id
     problem = ""
     try:
@@ -104,7 +105,7 @@ def encrypt(options: argparse.Namespace) -> dict[str, Any]:
     """
     from protocol.masked.terms import masked_terms_of
 
-    with _open_node(options) as node:
+    with open_node(options) as node:
         campaign = node.campaign(options.campaign)
         if options.keys is not None:
             node.accept_keys(read_document(options.keys, "keys"), campaign=campaign.id)
@@ -146,7 +147,7 @@ def summarise(options: argparse.Namespace) -> dict[str, Any]:
     summarised before, the stored summary is kept, and no record is read. With ``options.check`` the records are read,
     and nothing is stored; return their number and the campaign's limit.
     """
-    with _open_node(options) as node:
+    with open_node(options) as node:
         campaign = node.campaign(options.campaign)
         label = FROM_RECORD if options.label is None else options.label
         records, progress = _noting_columns(_records(options, campaign), campaign), _Progress()
@@ -302,7 +303,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
     from edge_sdk.node.totals import totals
 
     nodes = None if options.nodes is None else read_document(options.nodes, "nodes")
-    with _open_node(options) as node:
+    with open_node(options) as node:
         campaign = node.campaign(options.campaign)
         found = node.exchange(campaign.id, options.own, options.peers, nodes)
     places = found.summaries.places()

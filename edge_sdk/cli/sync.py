@@ -8,6 +8,8 @@ from typing import Any
 
 from edge_sdk.cli.commands import open_device
 from edge_sdk.cli.files import read_file
+from edge_sdk.cli.node import open_node
+from edge_sdk.storage.documents import NODE
 from protocol.epsilon import MICRO, millionths
 
 _MAX_TOKEN_BYTES = 8192
@@ -54,4 +56,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     method = "POST" if options.post else "PUT"
     transport = open_transport(options.source, method=method, token=token, seconds=options.seconds)
     with open_device(options) as device:
+        is_node = device.status().kind == NODE
+    with (open_node if is_node else open_device)(options) as device:
         return sync(device, transport, campaigns=options.campaign, models=options.model).to_json()

@@ -194,7 +194,7 @@ COMMANDS = (
     Command(
         "sync",
         sync.run,
-        "send reports to a source, and fetch roots, campaigns and models from it",
+        "send reports to a source, and fetch roots, campaigns, models, node lists and key books from it",
         sync.add_arguments,
         (
             f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",

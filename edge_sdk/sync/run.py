@@ -1,4 +1,4 @@
-"""One run for a device that is online at times: send batches, acknowledge them, fetch roots, campaigns and models.
+"""One run for a device that is online at times: send batches, acknowledge them, fetch what is new.
 
 Batches go first. A source that keeps every document waiting could else use up the time of every run, and reports would
 stay until the spool drops them.
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -41,7 +42,9 @@ has expired, as many roots again are fetched in the same run, up to ten times in
 _MOST_ROOTS = 10 * MAX_ROOTS
 _MAX_ROOT_BYTES = 4 << 20
 _WILD = frozenset("*")
-_PLACES = {"campaign": ("campaigns", "hsc"), "model": ("models", "hsm")}
+_PLACES = {
+    "campaign": ("campaigns", "hsc"), "model": ("models", "hsm"), "nodes": ("nodes", "hsl"), "keys": ("keys", "hsk"),
+}  # fmt: skip
 
 
 class Refusal(NamedTuple):
@@ -79,6 +82,8 @@ class Outcome(NamedTuple):
         released: number of reports that were acknowledged and deleted.
         disabled: the owner had opted out when the run began, so no campaign was fetched and no file was sent.
         refusals: the refused steps.
+        lists: lists of nodes that a node accepted in this run.
+        key_books: key books of masked campaigns that a node accepted in this run, by the names of the campaigns.
     """
 
     root_version: int
@@ -91,6 +96,8 @@ class Outcome(NamedTuple):
     released: int
     disabled: bool
     refusals: tuple[Refusal, ...]
+    lists: tuple[Taken, ...] = ()
+    key_books: tuple[Taken, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a dictionary for JSON."""
@@ -98,6 +105,8 @@ class Outcome(NamedTuple):
             **self._asdict(),
             "campaigns": [each._asdict() for each in self.campaigns],
             "models": [each._asdict() for each in self.models],
+            "lists": [each._asdict() for each in self.lists],
+            "key_books": [each._asdict() for each in self.key_books],
             "absent": list(self.absent),
             "refusals": [each._asdict() for each in self.refusals],
         }
@@ -114,11 +123,12 @@ def sync(
 ) -> Outcome:
     """Fetch what is new at a source, and send the device's reports. After any failure the run may be repeated.
 
-    The run fetches newer roots, campaigns and models. Fetched campaigns: every enrolled campaign; every campaign that a
-    new root ended, since it may have been signed again; every name in ``campaigns``; every name without a wildcard in
-    the owner's policy. Fetched models: every installed model; every name in ``models``; a model with the name of an
-    enrolled campaign. Models are fetched first, since a campaign that evaluates a model is refused without it. A
-    document is accepted only under the name by which it was fetched.
+    The run fetches newer roots, campaigns and models; for a :class:`edge_sdk.Node` also the lists of nodes of its
+    campaigns and the key books of its masked campaigns, under the campaigns' names. Fetched campaigns: every enrolled
+    campaign; every campaign that a new root ended, since it may have been signed again; every name in ``campaigns``;
+    every name without a wildcard in the owner's policy. Fetched models: every installed model; every name in
+    ``models``; a model with the name of an enrolled campaign. Models are fetched first, since a campaign that evaluates
+    a model is refused without it. A document is accepted only under the name by which it was fetched.
 
     Args:
         device: the device; other threads and processes may use it meanwhile.
@@ -166,7 +176,7 @@ class _Run:
         self._fetched = fetched
         self._entropy = entropy
         self._refusals: list[Refusal] = []
-        self._taken: dict[str, list[Taken]] = {"campaign": [], "model": []}
+        self._taken: dict[str, list[Taken]] = {role: [] for role in _PLACES}
         self._absent: list[str] = []
         self._asked: set[str] = set()
         self._unchanged = 0
@@ -191,6 +201,7 @@ class _Run:
             usual = [*enrolled, *present.unsigned, *self._names_allowed()]
             self._renew_all("campaign", enrolled, usual, named["campaign"])
             self._renew_models(())
+            self._renew_followed()
         version = device.status().root_version
         return Outcome(
             root_version=version,
@@ -203,6 +214,8 @@ class _Run:
             released=self._released,
             disabled=before.disabled,
             refusals=tuple(self._refusals),
+            lists=tuple(self._taken["nodes"]),
+            key_books=tuple(self._taken["keys"]),
         )
 
     def _names_allowed(self) -> list[str]:
@@ -271,24 +284,34 @@ class _Run:
         installed = {model.name: model.version for model in status.models}
         self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
 
+    def _renew_followed(self) -> None:
+        """Fetch what a node follows beside campaigns and models: lists of nodes and key books."""
+        for each in self._device.followed():
+            place = _place(each.role, each.name)
+            if place not in self._asked:
+                self._asked.add(place)
+                with self._step(place):
+                    self._renew(*each, asked=False)
+
     def _renew_all(self, role: str, held: Mapping[str, int], usual: Iterable[str], named: Iterable[str]) -> None:
         asked = set(named)
         for name in dict.fromkeys([*usual, *named]):
-            folder, suffix = _PLACES[role]
-            place = f"{folder}/{quote(name, safe='')}.{suffix}"
+            place = _place(role, name)
             if place in self._asked:
                 continue
             self._asked.add(place)
             with self._step(place):
-                self._renew(role, name, place, held.get(name), asked=name in asked)
+                accept = partial(self._enrol if role == "campaign" else self._install, name)
+                self._renew(role, name, held.get(name), accept, asked=name in asked)
 
-    def _renew(self, role: str, name: str, place: str, version: int | None, *, asked: bool) -> None:
-        """Fetch one document unless it is unchanged, and let the device judge it.
+    def _renew(self, role: str, name: str, version: int | None, accept: Callable[[bytes], int], *, asked: bool) -> None:
+        """Fetch one document unless it is unchanged, and let the device judge it by ``accept``.
 
         Raises:
             InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
             HearsayError: the transport can not fetch the document, or the device refuses it.
         """
+        place = _place(role, name)
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, SIZE_LIMITS[role], "" if known is None else known.tag)
         if found is None:
@@ -302,20 +325,18 @@ class _Run:
             if known is not None and known.digest == digest:
                 self._unchanged += 1
             else:
-                version = self._accept(role, found.content, name, version)
+                held, version = version, accept(found.content)
+                if version == held:
+                    self._unchanged += 1
+                else:
+                    self._taken[role].append(Taken(name, version))
             self._fetched.put(place, Known(version or 0, digest, found.tag))
 
-    def _accept(self, role: str, content: bytes, name: str, held: int | None) -> int:
-        device = self._device
-        if role == "campaign":
-            version = device.enrol(content, name=name).header.version
-        else:
-            version = device.install(content, name=name).version
-        if version == held:
-            self._unchanged += 1
-        else:
-            self._taken[role].append(Taken(name, version))
-        return version
+    def _enrol(self, name: str, content: bytes) -> int:
+        return self._device.enrol(content, name=name).header.version
+
+    def _install(self, name: str, content: bytes) -> int:
+        return self._device.install(content, name=name).version
 
     # Steps that send reports ----------------------------------------------------------------------
 
@@ -368,6 +389,11 @@ def _claims_to_be_expired(root: bytes, now: int) -> bool:
     with contextlib.suppress(DocumentError):
         return read_payload(read_envelope(root, "root").payload)[1].expires <= now
     return False
+
+
+def _place(role: str, name: str) -> str:
+    folder, suffix = _PLACES[role]
+    return f"{folder}/{quote(name, safe='')}.{suffix}"
 
 
 def _root_place(version: int) -> str:

@@ -328,3 +328,25 @@ def test_a_node_of_both_kinds_sends_files_of_one_kind_each(open_node, publisher,
     sent = {file.suffix: file.read_bytes() for file in (tmp_path / "server" / "reports").iterdir()}
     assert sent == {".hsn": one.raw, ".hse": two.raw}
     assert node.status().spooled == 0
+
+
+def test_sync_fetches_lists_and_key_books(open_node, publisher, tmp_path):
+    node = open_node()
+    campaign = node.enrol(campaign_of(publisher))
+    keys = [*NODE_KEYS, public_of(node)]
+    server = tmp_path / "server"
+    for place, content in {
+        "nodes/wards.hsl": signed_list(publisher, keys),
+        "keys/wards.hsk": book_of(campaign, keys=keys),
+    }.items():
+        (server / place).parent.mkdir(parents=True)
+        (server / place).write_bytes(content)
+    (server / "roots").mkdir()
+    outcome = sync(node, Folder(server))
+    assert (outcome.lists, outcome.key_books, outcome.refusals) == ((("wards", 1),), (("wards", 1),), ())
+    assert node.encrypt(campaign.id, RECORDS).serial == 6
+    again = sync(node, Folder(server))
+    assert (again.lists, again.key_books, again.sent) == ((), (), 1)
+    (server / "keys" / "wards.hsk").write_bytes(book_of(campaign, keys=keys[::-1]))
+    (refusal,) = sync(node, Folder(server)).refusals
+    assert (refusal.step, refusal.reason) == ("keys/wards.hsk", "equivocation")
