@@ -81,7 +81,7 @@ NODES_CAUGHT_BY = [
     ("drain forgets", "node drain", "kill"),
     ("node draws noise anew", "node summarise", "restart"),
     ("party encrypts anew", "party encrypt", "restart"),
-    ("delta apart", "party encrypt", "kill"),
+    ("party counts delta apart", "party encrypt", "kill"),
     *([("no flush of folders", "node sync", "kill")] if DEEP else []),
 ]
 

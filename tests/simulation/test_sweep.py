@@ -20,7 +20,7 @@ from simulation import running
 from simulation.design import Design
 from simulation.experiment import Task, Trial
 from simulation.settings import Settings
-from simulation.simulate import _facts
+from simulation.showing import facts_of
 from simulation.splits import Division
 from simulation.sweep import MOST_POINTS, check_plot, points
 
@@ -246,7 +246,7 @@ def test_a_private_accuracy_s_interval_ends_where_shares_do_and_names_its_popula
         "epsilon_evaluation": 1.0, "repeats": 1, "test_records": 5, "epsilon_per_answer": 1.0, "devices": 3,
         "answers_per_device": 1, "mechanism": "direct", "trials": 1, "reports": 3,
     }  # fmt: skip
-    said = _facts(result)["as devices told it"]
+    said = facts_of(result)["as devices told it"]
     assert said == "85.0% (56.3% to 100.0%, of the population), at ε = 1"
-    said = _facts({**result, "accuracy_private": 1.05})["as devices told it"]
+    said = facts_of({**result, "accuracy_private": 1.05})["as devices told it"]
     assert said == "100.0% (56.3% to 100.0%, of the population), at ε = 1"

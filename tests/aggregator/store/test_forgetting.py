@@ -66,7 +66,7 @@ sent = st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 4
 
 
 @pytest.mark.slow
-@examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     files=st.lists(
         st.tuples(st.lists(record, min_size=1, max_size=5), st.sampled_from([0, 44])), min_size=2, max_size=5

@@ -146,4 +146,4 @@ def _delta_apart() -> None:
     plain_encrypt, Node.encrypt = Node.encrypt, encrypt
 
 
-MUTATIONS = {"party encrypts anew": _encrypts_anew, "delta apart": _delta_apart}
+MUTATIONS = {"party encrypts anew": _encrypts_anew, "party counts delta apart": _delta_apart}

@@ -14,8 +14,7 @@ from aggregator.storage.opening import read_campaign
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario
-from support.node_fleets import keys, list_of, summaries_of
-from support.nodes import node_payload
+from support.nodes import NODE_KEYS, node_payload, signed_list, summary_of
 from support.publisher import NOW, Publisher
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 PUBLISHER = Publisher()
 CAMPAIGN_FILE = PUBLISHER.sign("campaign", node_payload(PUBLISHER))
 CAMPAIGN = read_campaign(CAMPAIGN_FILE)
-NODES = keys(3)
-FIRST, SECOND = (summaries_of(CAMPAIGN, NODES, 20, seed=seed) for seed in (1, 2))
-LISTS = [list_of(PUBLISHER, NODES[:2]), list_of(PUBLISHER, NODES, version=2)]
+FIRST = [summary_of(CAMPAIGN, node) for node in range(3)]
+SECOND = summary_of(CAMPAIGN, 0, number=2)
+LISTS = [signed_list(PUBLISHER, NODE_KEYS[:2]), signed_list(PUBLISHER, NODE_KEYS[:3], version=2)]
 
 
 class AggregatorLife:
@@ -70,7 +69,7 @@ class AggregatorLife:
 
     def contradict(self) -> None:
         """The first node sends another summary of the same period."""
-        self._take("second", SECOND[0])
+        self._take("second", SECOND)
 
 
 SCENARIOS = {
