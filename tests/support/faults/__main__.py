@@ -32,11 +32,11 @@ A process imports no other module: each of its some hundred forks costs more, th
 
 
 def _module(name: str) -> ModuleType:
-    return import_module(f"support.faults.{HARNESSES.get(name.split()[0], ('mutations', ''))[0]}")
+    return import_module(f"support.faults.{HARNESSES.get(name.split(maxsplit=1)[0], ('mutations', ''))[0]}")
 
 
 def _harness(scenario: str) -> type[Harness]:
-    module, harness = HARNESSES.get(scenario.split()[0], ("harness", "Harness"))
+    module, harness = HARNESSES.get(scenario.split(maxsplit=1)[0], ("harness", "Harness"))
     found: Any = getattr(import_module(f"support.faults.{module}"), harness)
     return found
 
