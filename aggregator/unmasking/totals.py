@@ -82,7 +82,9 @@ def masked_statistics(
     subjects = released_vectors(campaign)
     variances, fourths = _noise(campaign, totals)
     sums = [
-        noisy_sum(subject, values, np.full(subject.size, variance), kurtosis=fourth / variance**2)
+        noisy_sum(
+            subject, values, np.full(subject.size, variance), kurtosis=fourth / variance**2 if variance**2 else 0.0
+        )
         for subject, values, variance, fourth in zip(
             subjects, by_vector(found.numbers, subjects), variances, fourths, strict=True
         )

@@ -1,32 +1,26 @@
-"""Real parties, a dealer and an aggregator in memory: enrolment, key book, messages, request, release, decrypted total.
+"""Real parties, a dealer and a store: enrolment, key book, messages, request, release, decrypted total.
 
-Every party accepts the signed campaign and the dealer's key book, encrypts its noisy sums once and signs. The
-aggregator judges every message, asks the dealer for exactly the set of accepted ones, and decrypts their total.
+Every party accepts the signed campaign and the dealer's key book, encrypts its noisy sums once and signs. The store
+judges every message, asks the dealer for exactly the set of accepted ones, and decrypts their total.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections import Counter
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.masked.dealer import Dealer
+from aggregator.nodes.envelope_store import make_envelope_store
 from aggregator.publishing.nodes.lists import make_node_list
+from aggregator.unmasking.store import MaskedStore
 from edge_sdk import Node, Policy
-from protocol.masked.cipher import Unmasking
-from protocol.masked.keys import read_key_book
-from protocol.masked.message import judge_message
-from protocol.masked.release import build_request, check_answers, parse_request, read_release
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of, masked_terms_of
-from protocol.nodes.terms import released_vectors
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.experiment import records_of, seeded_entropy
+from simulation.federation.nodes import PER_FILE
 from simulation.masked.terms import made_up_modulus
-from simulation.masked.vector import statistics_of
 from simulation.running import SIMULATED_NOW
 
 if TYPE_CHECKING:
@@ -39,7 +33,6 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
     from simulation.running import Randomness
 
 
@@ -122,7 +115,7 @@ def gather(
             _message(party, campaign_bytes, campaign, book, frame.iloc[order[first:last]])
             for party, (first, last) in zip(parties, pairwise(ends), strict=True)
         ]
-    return decrypted(dealer, campaign, listed.document, book, messages, randomness.now)
+    return decrypted(dealer, campaign_bytes, listed.raw, book, messages, randomness.now)
 
 
 def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes, records: pd.DataFrame) -> bytes:
@@ -134,32 +127,30 @@ def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes
 
 
 def decrypted(
-    dealer: Dealer, campaign: Campaign, listed: NodeList, book: bytes, messages: Sequence[bytes], now: int
+    dealer: Dealer, campaign_bytes: bytes, listed: bytes, book: bytes, messages: Sequence[bytes], now: int
 ) -> Statistics:
-    """Judge the messages of one period, let the dealer release their set, and decrypt the total.
+    """Take the messages of the present period into a new store, let the dealer release their set, and decrypt.
 
     Args:
         dealer: the dealer of the campaign.
-        campaign: a masked campaign.
-        listed: the list of nodes.
+        campaign_bytes: the signed campaign.
+        listed: the signed list of nodes.
         book: the dealer's signed key book.
-        messages: signed messages, one per party, all of the present period.
+        messages: signed messages, one per party.
         now: seconds since 1970.
 
     Raises:
-        DocumentError: a message is refused, or ``mask_mismatch``.
-        InputError: ``parties_too_few``.
+        PolicyError: ``parties_too_few``: too few messages were accepted.
     """
-    terms, keys, period = masked_terms_of(campaign), read_key_book(book, campaign), campaign.period_at(now)
-    running = Unmasking(terms.modulus, ciphertexts_of(campaign))
-    reported = set()
-    for raw in messages:
-        message = judge_message(raw, campaign, listed, keys, now)
-        running.add(message.ciphertexts)
-        reported.add(message.node)
-    request = build_request(campaign.id, period, keys.version, reported)
-    release = read_release(dealer.release(request).raw, campaign)
-    check_answers(release, parse_request(request))
-    count = sum(subject.size for subject in released_vectors(campaign))
-    values = Slots(terms.slot_bits).unpack(running.opened(release.elements), count)
-    return statistics_of(values, campaign, Counter(keys.parties[node].u for node in reported), period)
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
+        folder = Path(name)
+        store = make_envelope_store(MaskedStore, folder / "store", campaign_bytes)
+        store.give_list(listed)
+        store.give_book(book)
+        files: list[Path] = []
+        for start in range(0, len(messages), PER_FILE):
+            files.append(folder / f"{len(files):04d}{store.suffix}")
+            files[-1].write_bytes(b"".join(messages[start : start + PER_FILE]))
+        store.ingest(files, now=now)
+        store.decrypt(dealer.release(store.request(store.campaign.period_at(now))).raw)
+        return store.statistics()

@@ -13,6 +13,7 @@ from support.reference import need_reference
 from support.two_features import people
 
 from aggregator.cli.app import hearsay
+from aggregator.publishing.models import publish_model
 from aggregator.tables import read_table
 from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows
@@ -26,7 +27,7 @@ from protocol.masked.noise import noise_of
 from protocol.nodes.terms import NodeTerms, released_vectors
 from protocol.schema import Label, build_schema
 from simulation import simulate_campaign
-from simulation.masked import parties, vector
+from simulation.federation import trials
 from simulation.masked.terms import Terms, made_up_modulus
 from simulation.masked.vector import TotalNoise, noise_of_total, numbers_of_setup, statistics_of, totals
 from simulation.preparing import prepare
@@ -214,15 +215,16 @@ def test_real_parties_and_a_dealer_learn_and_a_seed_repeats_them(records):
 def test_without_noise_both_engines_have_the_exact_totals(monkeypatch):
     """At ε = 4000 all noise is 0, except with probability e^-900: what is decrypted are the sums of all records."""
     found, table = {}, people(90).drop(columns="width")
-    for engine, module in (("device", parties), ("vector", vector)):
-        statistics = module.statistics_of
 
-        def kept(values, *others, engine=engine, statistics=statistics):
-            found[engine] = list(values)
-            return statistics(values, *others)
+    def kept(_, statistics, *others, **named):
+        found[engine] = statistics.source
+        return publish_model(_, statistics, *others, **named)
 
-        monkeypatch.setattr(module, "statistics_of", kept)
+    monkeypatch.setattr(trials, "publish_model", kept)
+    for engine in ("device", "vector"):
         simulate_campaign(table, "label", epsilon=4000, trust="distributed", nodes=3, engine=engine, seed=2)
+    assert found["device"].card()["trust"] == "distributed"
+    found = {engine: source.total.numbers for engine, source in found.items()}
     assert found["device"] == found["vector"]
     assert sum(found["device"][:2]) == 72  # 90 less a fifth for tests
 
