@@ -17,14 +17,17 @@ import pytest
 from support.masked import TERMS, masked_campaign
 from support.publisher import Publisher
 
+from edge_sdk.node import encryption
 from edge_sdk.node.sums import ExactSums
+from edge_sdk.policy.policy import Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.masked_terms import DILUTED, PARTY, RECORD
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
+from protocol.masked import noise
 from protocol.masked.costs import PICO, cost, delta_share, honest_parties, moved, rates
 from protocol.masked.noise import COIN, noise_of
-from protocol.masked.terms import least_parties
+from protocol.masked.terms import delta_of, least_parties, ranges_of
 from protocol.nodes.terms import NodeTerms, cost_micro, released_vectors, shares
 from protocol.schema import Label, build_schema
 from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
@@ -36,7 +39,7 @@ Q = Fraction(1, 2)
 """q = e^−rate of the enumerated laws. Every law is taken for this q; the rates of a campaign are ε_q/Δ_q."""
 
 
-def campaign_of(noise=TERMS.noise, unit=RECORD, family=DISCRETE, *, with_number=False, **terms):
+def campaign_of(kind=TERMS.noise, unit=RECORD, family=DISCRETE, *, with_number=False, **terms):
     features = [Categorical("colour", ["red", "blue"], substitute=0)]
     if with_number:
         features.append(Numeric("size", "0", "1", [0], substitute=None))
@@ -46,7 +49,7 @@ def campaign_of(noise=TERMS.noise, unit=RECORD, family=DISCRETE, *, with_number=
         terms=NodeTerms("wards", CAP, EPSILON),
         epsilon_micro=EPSILON,
         masked=TERMS._replace(
-            noise=noise, unit=unit, delta_pico=DELTA_PICO if noise == DILUTED else 0, slot_bits=64, **terms
+            noise=kind, unit=unit, delta_pico=DELTA_PICO if kind == DILUTED else 0, slot_bits=64, **terms
         ),
     )
 
@@ -208,21 +211,24 @@ def test_the_law_of_the_test_is_that_of_a_discrete_laplace_number():
 CASES = [(RECORD, DISCRETE, False), (RECORD, GAUSSIAN, True), (PARTY, DISCRETE, False), (PARTY, GAUSSIAN, True)]
 
 
-def divided_losses(campaign, unit, adjacency, records):
+def divided_losses(campaign, adjacency, records, most=1):
     """The losses of all pairs of neighbours under exactly one whole copy, Σ|difference|·rate, as fractions."""
     totals = Totals(campaign, records)
     return [
         sum(abs(d) * each for d, each in zip(ds, totals.rates, strict=True))
-        for ds in totals.differences(unit, adjacency, most=1)
+        for ds in totals.differences(campaign.masked.unit, adjacency, most)
     ]
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)
 @pytest.mark.parametrize(("unit", "family", "with_number"), CASES)
 def test_divided_noise_costs_what_is_stated_and_no_less(unit, family, with_number, adjacency):
-    campaign = campaign_of(unit=unit, family=family, with_number=with_number)
+    check_divided(campaign_of(unit=unit, family=family, with_number=with_number), with_number, adjacency)
+
+
+def check_divided(campaign, with_number, adjacency, most=1):
     records = kinds((None, 0, 1) if with_number else (0,))
-    found = max(divided_losses(campaign, unit, adjacency, records))
+    found = max(divided_losses(campaign, adjacency, records, most))
     spent = Fraction(sum(shares(campaign)), MICRO)
     booked, delta = cost(campaign, adjacency)
     assert delta == 0
@@ -232,13 +238,39 @@ def test_divided_noise_costs_what_is_stated_and_no_less(unit, family, with_numbe
         assert found == spent * (2 if adjacency == CHANGE else 1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_the_same_for_data_sets_of_two_and_three_records(adjacency):
+    check_divided(campaign_of(family=GAUSSIAN, with_number=True), True, adjacency, most=2)
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+@pytest.mark.parametrize("family", [DISCRETE, GAUSSIAN])
+def test_sums_cut_off_at_their_range_differ_no_more(family, adjacency):
+    """A party of the unit ``record`` with more records than ``max_records``: every entry is cut off by itself."""
+    campaign = campaign_of(family=family, with_number=True)
+    totals = Totals(campaign, kinds((None, Fraction(1, 4), 1)))
+    subjects = released_vectors(campaign)
+    low, high = (np.repeat([each[end] for each in ranges_of(campaign)], [s.size for s in subjects]) for end in (0, 1))
+    fold = 1 if adjacency == ADD_REMOVE else 2
+    most = np.array([fold * delta_of(campaign, subject) for subject in subjects])
+    starts = np.cumsum([0] + [subject.size for subject in subjects[:-1]])
+    beyond = 0
+    for one, other in totals.pairs(RECORD, adjacency):
+        sums = [totals.exact(each) + totals.exact((0, 0)) for each in (one, other)]
+        beyond += sum((each > high).any() for each in sums)
+        first, second = (np.clip(each, low, high) for each in sums)
+        assert (np.add.reduceat(abs(first - second), starts) <= most).all()
+    assert beyond
+
+
 @pytest.mark.parametrize("unit", [RECORD, PARTY])
 def test_rates_twice_as_large_are_seen(unit, monkeypatch):
     """Half the noise: the rates of the unit ``record`` for a party of two records, or ε twice."""
     campaign = campaign_of(unit=unit)
     doubled = [2 * each for each in rates(campaign)]
     monkeypatch.setitem(globals(), "rates", lambda _: doubled)
-    assert max(divided_losses(campaign, unit, ADD_REMOVE, kinds())) > Fraction(cost(campaign, ADD_REMOVE)[0], MICRO)
+    assert max(divided_losses(campaign, ADD_REMOVE, kinds())) > Fraction(cost(campaign, ADD_REMOVE)[0], MICRO)
 
 
 # Numbers that one unit moves
@@ -381,6 +413,20 @@ def test_one_party_alone_needs_all_of_delta():
     assert nobody <= float(delta_share(campaign))
 
 
+# What a party draws
+
+
+@pytest.mark.parametrize("unit", [RECORD, PARTY])
+def test_a_party_draws_its_part_for_every_number_with_the_rate_of_its_vector(unit, monkeypatch):
+    """The laws above are those that the code of a node asks for: one draw per number, rates and h as stated."""
+    campaign = campaign_of(unit=unit, family=GAUSSIAN, with_number=True, honest_micro=500_000)
+    asked = []
+    monkeypatch.setattr(noise, "divided", lambda stream, rate, honest: asked.append((rate, honest)) or 1 << 80)
+    drawn = encryption.drawn_noise(campaign, 5, bytes(32))
+    assert drawn == [1 << 80] * sum(subject.size for subject in released_vectors(campaign))  # without a limit
+    assert asked == [(each, 3) for each in Totals(campaign, []).rates]
+
+
 # Costs
 
 
@@ -391,19 +437,22 @@ def car():
     return Publisher(schema=build_schema(Label("label", ["unacc", "acc", "good", "vgood"]), features))
 
 
-@pytest.mark.parametrize("noise", [TERMS.noise, DILUTED])
-def test_car_costs_seven_times_the_epsilon_of_a_count_and_fourteen_when_a_record_changes(noise):
+@pytest.mark.parametrize("kind", [TERMS.noise, DILUTED])
+def test_car_costs_seven_times_the_epsilon_of_a_count_and_fourteen_when_a_record_changes(kind):
     each = 100_000
     campaign = masked_campaign(
         DISCRETE,
         car(),
         terms=NodeTerms("wards", 1000, 7 * each),
         epsilon_micro=7 * each,
-        masked=TERMS._replace(noise=noise, delta_pico=7_000_000 if noise == DILUTED else 0),
+        masked=TERMS._replace(noise=kind, delta_pico=7_000_000 if kind == DILUTED else 0),
     )
-    delta = 7_000_000 if noise == DILUTED else 0
+    delta = 7_000_000 if kind == DILUTED else 0
     assert shares(campaign) == (each,) * 7
     assert cost(campaign, ADD_REMOVE) == (7 * each, delta)
     assert cost(campaign, CHANGE) == (14 * each, 2 * delta)
     assert (moved(campaign, ADD_REMOVE), moved(campaign, CHANGE)) == (7, 14)
+    for adjacency in (ADD_REMOVE, CHANGE):  # what the owner's ledger books
+        policy = Policy.of(node_adjacency=adjacency)
+        assert (policy.cost_micro(campaign), policy.cost_delta(campaign)) == cost(campaign, adjacency)
     assert delta_share(campaign) == Fraction(delta, 7 * PICO)
