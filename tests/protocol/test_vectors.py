@@ -86,7 +86,5 @@ def test_the_loader_refuses_unknown_fields_documents_and_repeated_names():
 @pytest.mark.parametrize("name", generate.MAKERS)
 def test_generated_vectors_are_those_that_the_generator_makes(name):
     written = (runner.FOLDER / "generated" / f"{name}.json").read_text(encoding="utf-8")
-    same = (
-        generate.contents()[f"{name}.json"] == written
-    )  # apart: pytest would spend minutes on telling how they differ
+    same = generate.text_of(name) == written  # apart: pytest would spend minutes on telling how they differ
     assert same, "run: PYTHONPATH=tests python -m vectors.generate"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from hashlib import sha256
-from typing import Any
 
 from vectors import (
     made_asked,
@@ -54,14 +53,10 @@ MAKERS = {
 }
 
 
-def contents() -> dict[str, str]:
-    """File name → text of every generated file."""
-    return {f"{name}.json": _text(name, make) for name, make in MAKERS.items()}
-
-
-def _text(name: str, make: Any) -> str:
+def text_of(name: str) -> str:
+    """The text of one generated file, without ``.json`` in its name."""
     collection = Collection()
-    make(collection)
+    MAKERS[name](collection)
     content = {
         "source": f"made by tests/vectors/made_{name}.py; digest of the documents {_digest(collection)}",
         "documents": collection.documents,
@@ -76,8 +71,8 @@ def _digest(collection: Collection) -> str:
 
 def main() -> None:
     """Write the files."""
-    for name, text in contents().items():
-        (FOLDER / "generated" / name).write_text(text, encoding="utf-8")
+    for name in MAKERS:
+        (FOLDER / "generated" / f"{name}.json").write_text(text_of(name), encoding="utf-8")
 
 
 if __name__ == "__main__":
