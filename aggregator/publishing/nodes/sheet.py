@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.publishing.nodes.masking import masked_warnings
 from aggregator.publishing.privacy import (
     HIGH_EPSILON_MICRO,
     campaign_warning,
@@ -183,7 +184,8 @@ def warning_of(found: Campaign) -> str:
     """All warnings about a campaign for devices or for nodes in one text; empty for most campaigns."""
     if found.nodes is None:
         return campaign_warning(found)
-    return "; ".join(filter(None, (*node_warnings(found), refusal_warning(found.schema))))
+    warnings = (*node_warnings(found), *masked_warnings(found, None), refusal_warning(found.schema))
+    return "; ".join(filter(None, warnings))
 
 
 def _uncovered(found: Campaign) -> str:

@@ -78,6 +78,7 @@ def test_a_masked_campaign_says_what_it_hides_and_what_it_needs(world, tmp_path)
     assert "honest share 0.6, colluding 0: of 50 parties, the most, 30" in shown
     assert "only the total of a set of nodes is decrypted" in shown
     assert "the total of 50 parties" in shown
+    assert "the dealer's secret and the parties' messages" in run("show", world / "c.hsc").stderr
     options = ("--honest-share", "1", "--most-parties", "3", "--noise", "diluted", "--delta", "1e-5", "--unit", "party")
     made = run(*campaign(world, *options, "--name", "other"), "-o", tmp_path / "c.hsc")
     assert "one missing party blocks a period: all 3 parties must report" in made.stderr

@@ -119,4 +119,4 @@ def test_the_noise_of_the_printed_algorithm_falls_below_one_copy():
         copies = sum(1 / u for u in numbering.numbers.values())
         assert (copies >= 1) is enough
         if not enough:
-            assert copies < 0.6
+            assert copies < 0.15
