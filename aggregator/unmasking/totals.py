@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.nodes.federation import check_some, noisy_sum, statistics_of
 from aggregator.nodes.federation import divided as by_vector
+from aggregator.nodes.federation import noisy_sum, statistics_of
 from aggregator.nodes.totals import Total
 from protocol.documents.masked_terms import DILUTED, RECORD
 from protocol.epsilon import MICRO, format_micro
+from protocol.errors import PolicyError
 from protocol.masked.costs import PICO
 from protocol.masked.noise import noise_of
 from protocol.masked.terms import least_parties, masked_terms_of, ranges_of
 from protocol.nodes.terms import released_vectors
 from protocol.questions import MOMENT
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,8 +77,12 @@ def masked_statistics(
     Raises:
         PolicyError: ``batch_too_small``: no period was decrypted.
     """
+    if not totals:
+        raise PolicyError(
+            "batch_too_small",
+            "no period of masked messages was decrypted yet: hearsay masked request writes the request to the dealer",
+        )
     found = _total(campaign, totals)
-    check_some(found)
     subjects = released_vectors(campaign)
     variances, fourths = _noise(campaign, totals)
     sums = [
@@ -136,7 +140,7 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
         "smallest_set": smallest,
         "least_set": least_parties(terms, most) if most else 0,
         "estimator": ESTIMATOR,
-        "threats": THREATS.format(f"{quoted(unit)} added or removed", colluding),
+        "threats": THREATS.format(f"{unit} added or removed", colluding),
     }
 
 
@@ -164,8 +168,7 @@ def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> i
     return None
 
 
-def largest_claim(campaign: Campaign) -> int:
-    """The largest count that a lying party can add to one released count without being noticed, in records."""
-    terms = masked_terms_of(campaign)
+def largest_claim(campaign: Campaign, parties: int) -> int:
+    """The largest total of a count that is accepted of so many parties. A lying party can move a count so far."""
     counts = zip(released_vectors(campaign), ranges_of(campaign), strict=True)
-    return max(limits.total(terms.most_parties)[1] for subject, limits in counts if subject.kind != MOMENT)
+    return max(limits.total(parties)[1] for subject, limits in counts if subject.kind != MOMENT)

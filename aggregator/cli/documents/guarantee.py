@@ -8,6 +8,7 @@ import click
 from click.core import ParameterSource
 
 from aggregator.cli.documents.describe import MAX_FILE_BYTES
+from aggregator.cli.masked.guarantee import print_masked_guarantee
 from aggregator.cli.nodes.guarantee import print_guarantee
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn
@@ -71,7 +72,8 @@ def guarantee(
     ids are enrolled and decide the question. In an open fleet liars choose it.
 
     Of a campaign for nodes: ε of a summary for one record more or less and for a changed one, and how far lying nodes
-    move the share of a class. Summaries are signed, so shuffling hides nothing there.
+    move the share of a class. Summaries are signed, so shuffling hides nothing there. Of a masked campaign: ε and δ of
+    a message, the dealer and the share of honest parties that the guarantee rests on, and the smallest set.
 
     Signatures are not checked, and no report is read; see hearsay verify and hearsay status.
 
@@ -90,6 +92,9 @@ def guarantee(
     payload = read_envelope(raw, role).payload
     if (found := parse_campaign(payload)).nodes is not None:
         _check_for_nodes(context, shuffled=shuffled)
+        if found.masked is not None:
+            print_masked_guarantee(found, devices, as_json=as_json)
+            return
         print_guarantee(found, devices, records, liars, as_json=as_json)
         return
     if records is not None:
