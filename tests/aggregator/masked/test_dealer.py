@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from itertools import count
 from typing import NamedTuple
@@ -104,6 +105,29 @@ def test_a_set_is_released_once_and_the_same_bytes_again(world, tmp_path):
     world.rekey(NODE_KEYS[:5])
     refused(PolicyError, "set_released", world.dealer.release, world.request(IDS[:4], version=2))
     assert [each.period for each in world.dealer.served()[0].releases] == [PERIOD]
+
+
+def test_of_processes_that_ask_at_once_one_set_is_released(world, tmp_path):
+    world.setup()
+    sets = [IDS[:4], IDS[:3], IDS[1:4], [*IDS[:2], IDS[3]]]
+    children = []
+    for parties in sets:
+        child = os.fork()
+        if child == 0:
+            status = 9
+            try:
+                with Dealer.open(tmp_path / "dealer", clock=lambda: NOW) as dealer:
+                    dealer.release(world.request(parties))
+                status = 0
+            except PolicyError as error:
+                status = 1 if error.reason == "set_released" else 9
+            finally:
+                os._exit(status)
+        children.append(child)
+    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    assert sorted(ends) == [0, 1, 1, 1]
+    (released,) = world.dealer.served()[0].releases
+    assert released.parties == b"".join(sorted(sets[ends.index(0)]))
 
 
 def test_what_is_asked_is_checked_and_a_refusal_locks_no_period(world):

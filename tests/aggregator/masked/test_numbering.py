@@ -107,6 +107,12 @@ def test_the_invariant_holds_over_a_long_run_and_the_printed_algorithm_breaks_it
     assert 0 < broken < 50
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [2, 3])
+def test_the_invariant_holds_over_a_run_that_is_ten_times_as_long(seed):
+    assert grown_and_shrunk(Numbering({}), 30_000, seed)[0] == 0
+
+
 def test_the_noise_of_the_printed_algorithm_falls_below_one_copy():
     """Divided noise: a party adds 1/u of a copy of the noise. With the invariant the sum Σ 1/u is at least one copy."""
     for kind, enough in ((Numbering, True), (Printed, False)):
