@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.files import read_document
-from protocol.documents.masked_terms import RECORD
+from protocol.documents.masked_terms import PARTY, RECORD
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
@@ -121,12 +121,8 @@ def encrypt(options: argparse.Namespace) -> dict[str, Any]:
         node_id = node.node_id
     if found.unread is not None:
         _note_unread(found.unread, campaign)
-    if found.beyond:
-        assert campaign.nodes is not None
-        _note(
-            f"{found.beyond} records after the first {campaign.nodes.max_records} are in no sum: the campaign protects "
-            "all records of one node together, and takes that many from each"
-        )
+    assert campaign.nodes is not None
+    _note_beyond(found.beyond, campaign.nodes.max_records)
     return {
         "campaign": campaign.header.name,
         "node": node_id.hex(),
@@ -168,6 +164,8 @@ def _checked(unread: Unread, campaign: Campaign) -> dict[str, Any]:
     assert campaign.nodes is not None
     _note_unread(unread, campaign)
     most = campaign.nodes.max_records
+    if campaign.masked is not None and campaign.masked.unit == PARTY:
+        _note_beyond(unread.records - most, most)
     return {"campaign": campaign.header.name, "records": unread.records, "most_records": most, "epsilon_spent": "0"}
 
 
@@ -225,6 +223,15 @@ class _Progress:
 
 def _note(text: str) -> None:
     print(f"note: {text}", file=sys.stderr)  # noqa: T201
+
+
+def _note_beyond(beyond: int, most: int) -> None:
+    """Print how many records are left out, if any: a campaign that protects all records of a node takes ``most``."""
+    if beyond > 0:
+        _note(
+            f"{beyond} records after the first {most} are in no sum: the campaign protects all records of one node "
+            "together, and takes that many from each"
+        )
 
 
 def _note_unread(unread: Unread, campaign: Campaign) -> None:

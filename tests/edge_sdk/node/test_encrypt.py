@@ -134,6 +134,27 @@ def test_noise_is_drawn_once_and_sums_are_encrypted_once(open_node, publisher, c
     assert len(node.history()) == 1
 
 
+def test_a_message_that_was_overtaken_returns_the_first(open_node, publisher, monkeypatch):
+    """Another program encrypts while this one computes powers: its ciphertexts are the only ones."""
+    node, other = open_node(), open_node()
+    campaign = enrolled(node, publisher)
+    seen, real, drawn = [], encryption.pads, []
+
+    def slow(*given):
+        found = real(*given)
+        if not seen:
+            seen.append(None)
+            seen.append(other.encrypt(campaign.id, RECORDS).raw)
+        return found
+
+    noise = encryption.drawn_noise
+    monkeypatch.setattr(encryption, "pads", slow)
+    monkeypatch.setattr(encryption, "drawn_noise", lambda *given: drawn.append(1) or noise(*given))
+    said = node.encrypt(campaign.id, RECORDS)
+    assert (said.raw, said.repeated, drawn) == (seen[1], True, [1])
+    assert len(node.history()) == 1
+
+
 def test_powers_that_take_longer_than_a_period_are_computed_inside(open_node, publisher, clock, monkeypatch):
     node = open_node()
     campaign = enrolled(node, publisher)

@@ -141,6 +141,7 @@ def test_records_beyond_a_partys_share_are_named(run, publisher, tmp_path):
         (tmp_path / "few.hsk").write_bytes(book_of(node.campaign("few"), keys=[*NODE_KEYS, node_key(node)]))
     header, *rows = CSV.splitlines()
     (tmp_path / "many.csv").write_text("\n".join([header, *rows[:2] * 501]))
-    status, _, notes = run("node", "encrypt", "--campaign", "few", "--keys", "few.hsk", "many.csv")
-    assert status == 0
-    assert "note: 2 records after the first 1000 are in no sum: " in notes
+    for words in (["--check"], []):
+        status, _, notes = run("node", "encrypt", "--campaign", "few", "--keys", "few.hsk", "many.csv", *words)
+        assert status == 0
+        assert "note: 2 records after the first 1000 are in no sum: " in notes
