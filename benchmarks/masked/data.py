@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.publishing.nodes.masking import Masking, masked_terms
 from benchmarks.federated.data import PERIOD, Split
+from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import micro_epsilon
+from simulation.masked.terms import made_up_dealer
 from simulation.masked.vector import numbers_of_setup, statistics_of, totals
 
 if TYPE_CHECKING:
@@ -18,18 +21,29 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from benchmarks.federated.data import Data
     from protocol.documents.campaign import Campaign
-    from simulation.masked.terms import Terms
 
     Integers = NDArray[np.int64]
 
 FOLDS = 10
 
 
-def masked_campaign(data: Data, epsilon: str, parties: int, records: int, terms: Terms) -> Campaign:
-    """A masked campaign for so many parties and records, unsigned."""
-    most = -(-records // parties)
-    masked = terms.masked(data.schema, data.family, parties, most, micro_epsilon(epsilon))
-    return data.campaign(epsilon, most, masked)
+def masked_campaign(
+    data: Data, epsilon: str, parties: int, records: int, noise: str, delta: str | None = None
+) -> Campaign:
+    """A masked campaign with γ = 1 for adding or removing a record, unsigned.
+
+    Args:
+        data: the data set.
+        epsilon: ε of a message.
+        parties: number of parties.
+        records: number of records of all parties.
+        noise: ``divided`` or ``diluted``.
+        delta: δ of a whole total; None for ``divided`` noise.
+    """
+    most, micro = -(-records // parties), micro_epsilon(epsilon)
+    masking = Masking(made_up_dealer(), "1", parties, noise=noise, delta=delta)
+    terms = masked_terms(masking, NodeTerms("nodes", most, micro), data.schema, data.family, micro)
+    return data.campaign(epsilon, most, terms)
 
 
 def masked_statistics(

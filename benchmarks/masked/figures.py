@@ -39,7 +39,7 @@ from aggregator.plots import Line, line_chart
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
-from benchmarks.masked.reference_rows import COUNTS, DELTA_PICO, terms
+from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
 from benchmarks.shared.harness import machine
 from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
@@ -91,9 +91,9 @@ def on_car(data: Data, options: argparse.Namespace, *, form: str, reading: str, 
         if form == "vertical":
             found.append(vertical_accuracy(data, micro, split, rng))
             continue
-        chosen = terms(form, COUNTS * DELTA_PICO if form == DILUTED else 0)
+        delta = per_count(COUNTS) if form == DILUTED else None
         parties = len(split.learning)
-        campaign = masked_campaign(data, f"{COUNTS * micro / MICRO:.6f}", parties, parties, chosen)
+        campaign = masked_campaign(data, f"{COUNTS * micro / MICRO:.6f}", parties, parties, form, delta)
         statistics = masked_statistics(data, campaign, split.learning, parties, rng, {parties: parties})
         found.append(data.accuracy(statistics, "halves", split.test))
     return spread(found)
@@ -153,8 +153,8 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> F
             campaign = data.campaign(epsilon, 2 * -(-len(split.learning) // nodes))
             statistics = noisy_statistics(data.exact(campaign, split.learning, nodes, rng), campaign, rng)
         else:
-            chosen = terms(kind, DELTA_PICO if kind == DILUTED else 0)
-            campaign = masked_campaign(data, epsilon, nodes, len(split.learning), chosen)
+            delta = DELTA if kind == DILUTED else None
+            campaign = masked_campaign(data, epsilon, nodes, len(split.learning), kind, delta)
             statistics = masked_statistics(data, campaign, split.learning, nodes, rng)
         found.append(data.accuracy(statistics, "floored", split.test))
     return spread(found)

@@ -35,11 +35,9 @@ from benchmarks.federated.reference_rows import Found
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available, distributed_cases
-from protocol.documents.masked_terms import DILUTED, DIVIDED, RECORD
-from protocol.epsilon import MICRO
-from protocol.masked.costs import PICO, moved
+from protocol.documents.masked_terms import DILUTED, DIVIDED
+from protocol.masked.costs import moved
 from protocol.sums.adjacency import ADD_REMOVE
-from simulation.masked.terms import Terms
 from simulation.masked.vector import noise_of_total, numbers_of_setup
 
 if TYPE_CHECKING:
@@ -47,14 +45,14 @@ if TYPE_CHECKING:
 
 COUNTS = 7
 """Counts of car that a record is in: the class, and one value of six features."""
-DELTA_PICO = PICO // 10**5
+DELTA = "1e-5"
 TARGET = 0.75
 EPSILON, NODES = "0.1", 1000
 
 
-def terms(noise: str, delta_pico: int = 0) -> Terms:
-    """Terms with γ = 1 and no colluding party, for adding or removing a record."""
-    return Terms(noise, delta_pico, MICRO, 0, RECORD)
+def per_count(counts: int) -> str:
+    """δ in total for δ = 10^−5 of each count that a record is in."""
+    return f"{counts * float(DELTA):.6f}"
 
 
 def epsilon_of(case: Case) -> str:
@@ -68,12 +66,12 @@ def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | 
     """The accuracies of one row over so many folds. ``noise_seed`` fixes parties and noise; None draws new ones."""
     splits, rng = folds(data, np.random.default_rng(seed)), np.random.default_rng(noise_seed)
     parties = int(case.answers.split()[0])
-    chosen = terms(DIVIDED) if case.mechanism.startswith("one") else terms(DILUTED, COUNTS * DELTA_PICO)
+    chosen = (DIVIDED, None) if case.mechanism.startswith("one") else (DILUTED, per_count(COUNTS))
     found = []
     for _ in range(repeats):
         split = next(splits)
         rows = split.learning if parties > len(split.learning) // 2 else rng.permutation(split.learning)[:parties]
-        campaign = masked_campaign(data, epsilon_of(case), len(rows), len(rows), chosen)
+        campaign = masked_campaign(data, epsilon_of(case), len(rows), len(rows), *chosen)
         statistics = masked_statistics(data, campaign, rows, len(rows), rng, {len(rows): len(rows)})
         found.append(data.accuracy(statistics, "halves", split.test))
     return Found(case, found, 0.0)
@@ -107,21 +105,21 @@ def adult(repeats: int, noise_seed: int | None = None) -> bool:
     data, rng = Data.load("adult"), np.random.default_rng(noise_seed)
     split = data.split(rng)
     plain = data.campaign(EPSILON, -(-len(split.learning) // NODES))
-    counts = moved(masked_campaign(data, EPSILON, NODES, len(split.learning), terms(DIVIDED)), ADD_REMOVE)
+    counts = moved(masked_campaign(data, EPSILON, NODES, len(split.learning), DIVIDED), ADD_REMOVE)
     kinds = {
-        "divided": terms(DIVIDED),
-        "diluted, δ = 1e-5 in total": terms(DILUTED, DELTA_PICO),
-        "diluted, δ = 1e-5 per count": terms(DILUTED, counts * DELTA_PICO),
+        "divided": (DIVIDED, None),
+        "diluted, δ = 1e-5 in total": (DILUTED, DELTA),
+        "diluted, δ = 1e-5 per count": (DILUTED, per_count(counts)),
     }
     measures: dict[str, list[float]] = {}
     for _ in range(repeats):
         noisy = noisy_statistics(data.exact(plain, split.learning, NODES, rng), plain, rng)
         measures.setdefault("federated, in the clear", []).append(data.accuracy(noisy, "floored", split.test))
     for name, kind in kinds.items():
-        campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), kind)
+        campaign = masked_campaign(data, EPSILON, NODES, len(split.learning), *kind)
         own = measures.setdefault(f"masked, {name}", [])
         copies = noise_of_total(campaign, numbers_of_setup(NODES))[0].copies
-        print(f"masked, {name}: {copies:.2f} whole copies of noise in a total, δ = {kind.delta_pico / PICO:g}")
+        print(f"masked, {name}: {copies:.2f} whole copies of noise in a total, δ = {kind[1] or 0}")
         for _ in range(repeats):
             statistics = masked_statistics(data, campaign, split.learning, NODES, rng)
             own.append(data.accuracy(statistics, "floored", split.test))

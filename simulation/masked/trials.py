@@ -14,11 +14,11 @@ import numpy as np
 
 from aggregator.models.encoding import label_codes, observe
 from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
+from aggregator.publishing.nodes.masking import masked_terms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon
-from protocol.errors import InputError
 from protocol.masked.costs import PICO, cost
 from protocol.masked.terms import ciphertexts_of, masked_terms_of
 from protocol.nodes.terms import released_vectors
@@ -26,7 +26,7 @@ from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 from simulation.federation.trials import nodes_of, run_campaigns
 from simulation.federation.vector import deal, exact_sums
 from simulation.masked import parties, vector
-from simulation.masked.terms import terms_of
+from simulation.masked.terms import masking_of
 from simulation.running import accuracies, randomness_of, simulated_workspace
 
 if TYPE_CHECKING:
@@ -131,18 +131,17 @@ def check_totals(settings: Settings, design: Design, tests: int) -> tuple[str, .
         tests: number of records that take part in a trial.
 
     Raises:
-        InputError: ``setting_invalid``: fewer than two parties, or terms that are no terms (:func:`terms_of`);
-            ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
+        InputError: ``setting_invalid``: fewer than two parties; ``terms_invalid``, ``delta_invalid``: no campaign can
+            have these shares, this unit, noise or δ; ``epsilon_invalid``, ``family_unknown``, ``no_numbers``,
+            ``postprocess_unknown``.
     """
-    if settings.nodes is None or settings.nodes < 2:
-        raise InputError("setting_invalid", "distributed trust needs a number of parties, 2 or more (--nodes)")
     randomness = randomness_of(0)
     with simulated_workspace(randomness) as workspace:
         schema = design.template_schema()
         raw = _campaign_bytes(None, workspace, schema, settings, max(tests, 1), 0, randomness.now)
     if settings.engine == "vector":
         return ()
-    powers = (settings.nodes + 1) * ciphertexts_of(parse_campaign(read_envelope(raw, "campaign").payload))
+    powers = ((settings.nodes or 0) + 1) * ciphertexts_of(parse_campaign(read_envelope(raw, "campaign").payload))
     if powers <= FEW_POWERS:
         return ()
     slow = (
@@ -172,12 +171,10 @@ def _campaign_bytes(
         number: number of the trial, which names the list.
         now: time of signing.
     """
-    assert settings.nodes is not None
-    terms, micro, family = terms_of(settings), micro_epsilon(settings.epsilon), settings.family
-    family = family or (GAUSSIAN if schema.numeric else DISCRETE)
-    most = -(-records // settings.nodes)
-    nodes = NodeTerms(f"nodes {number}", most, micro)
-    masked = terms.masked(schema, family, settings.nodes, most, micro, None if dealer is None else dealer.public)
+    masking = masking_of(settings, None if dealer is None else dealer.public)
+    micro, family = micro_epsilon(settings.epsilon), settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
+    nodes = NodeTerms(f"nodes {number}", -(-records // masking.most_parties), micro)
+    masked = masked_terms(masking, nodes, schema, family, micro)
     parameters = NodeParameters("simulation", micro, nodes, family, postprocess=settings.postprocess, masked=masked)
     return publish_node_campaign(workspace, schema, parameters, now)
 

@@ -14,6 +14,7 @@ from support.two_features import people
 
 from aggregator.cli.app import hearsay
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.nodes.masking import Masking, masked_terms
 from aggregator.tables import read_table
 from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows
@@ -21,14 +22,14 @@ from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared.reference import distributed_cases
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload, parse_campaign
-from protocol.documents.masked_terms import DILUTED, DIVIDED, RECORD, unfit_modulus
+from protocol.documents.masked_terms import DILUTED, DIVIDED, unfit_modulus
 from protocol.features import Categorical
 from protocol.masked.noise import noise_of
 from protocol.nodes.terms import NodeTerms, released_vectors
 from protocol.schema import Label, build_schema
 from simulation import simulate_campaign
 from simulation.federation import trials
-from simulation.masked.terms import Terms, made_up_modulus
+from simulation.masked.terms import made_up_dealer, made_up_modulus
 from simulation.masked.vector import TotalNoise, noise_of_total, numbers_of_setup, statistics_of, totals
 from simulation.preparing import prepare
 from simulation.settings import Settings
@@ -85,8 +86,9 @@ def furthest(law, drawn, reach=400):
 
 def campaign_of(kind, numbers):
     """A masked campaign on one category: two vectors, each with the rate 0.2; γ = ½."""
-    chosen = Terms(kind, 0 if kind == DIVIDED else 2 * 10**9 // 4, 500_000, 0, RECORD)
-    masked = chosen.masked(FEW, "discrete", sum(numbers.values()), 10, 400_000)
+    delta = None if kind == DIVIDED else "0.0005"
+    masking = Masking(made_up_dealer(), "0.5", sum(numbers.values()), noise=kind, delta=delta)
+    masked = masked_terms(masking, NodeTerms("nodes", 10, 400_000), FEW, "discrete", 400_000)
     payload = build_payload(
         Header("masked", 1, 10, 10, 864_000), FEW, (), epsilon_micro=400_000, purpose="a test", contact="nobody",
         time_precision=86_400, min_batch_size=1, fit=Fit("discrete", "floored", None),
@@ -128,20 +130,16 @@ def test_the_dealer_s_numbers_are_those_of_a_setup():
     assert sum(count / u for u, count in numbers_of_setup(10_000).items()) == pytest.approx(2 * np.log(2), rel=1e-3)
 
 
-def terms(noise, delta_pico=0):
-    return Terms(noise, delta_pico, 1_000_000, 0, RECORD)
-
-
 @pytest.fixture(scope="module")
 def car():
     need_reference()
     return Data.load("car")
 
 
-@pytest.mark.parametrize("chosen", [terms(DIVIDED), terms(DILUTED, 10**7)])
+@pytest.mark.parametrize("chosen", [(DIVIDED, None), (DILUTED, "1e-5")])
 def test_statistics_state_the_variance_of_the_total_s_noise(car, chosen):
     """60 totals of 88 counts: the variance of 5,280 numbers has a relative standard error of 3 %; 5 are allowed."""
-    campaign = masked_campaign(car, "1.4", 60, 1728, chosen)
+    campaign = masked_campaign(car, "1.4", 60, 1728, *chosen)
     exact = car.exact(campaign, np.arange(1728), 1, np.random.default_rng(1))[0]
     rng, numbers = np.random.default_rng(2), numbers_of_setup(60)
     drawn = np.array([totals(exact, campaign, numbers, rng) for _ in range(60)])
@@ -242,18 +240,18 @@ def test_slow_engines_are_announced_before_they_run(records):
     [
         ({"nodes": None}, "setting_invalid"),
         ({"nodes": 1}, "setting_invalid"),
-        ({"noise": "cauchy"}, "setting_invalid"),
-        ({"noise": "diluted", "delta": "0"}, "setting_invalid"),
-        ({"noise": "diluted", "delta": "few"}, "setting_invalid"),
-        ({"noise": "diluted", "delta": "nan"}, "setting_invalid"),
-        ({"noise": "diluted", "delta": "0.5"}, "setting_invalid"),
-        ({"honest_share": "0"}, "setting_invalid"),
-        ({"honest_share": "0.7", "colluding_share": "0.4"}, "setting_invalid"),
-        ({"honest_share": "0.00000001"}, "setting_invalid"),
-        ({"unit": "people"}, "setting_invalid"),
+        ({"noise": "cauchy"}, "terms_invalid"),
+        ({"noise": "diluted", "delta": "0"}, "delta_invalid"),
+        ({"noise": "diluted", "delta": "few"}, "delta_invalid"),
+        ({"noise": "diluted", "delta": "nan"}, "delta_invalid"),
+        ({"noise": "diluted", "delta": "0.5"}, "delta_invalid"),
+        ({"honest_share": "0"}, "terms_invalid"),
+        ({"honest_share": "0.7", "colluding_share": "0.4"}, "terms_invalid"),
+        ({"honest_share": "0.00000001"}, "terms_invalid"),
+        ({"unit": "people"}, "terms_invalid"),
         ({"unit": None}, "setting_invalid"),
         ({"robust": "median"}, "setting_invalid"),
-        ({"nodes": 70_000}, "invalid_campaign"),
+        ({"nodes": 70_000}, "terms_invalid"),
         ({"postprocess": "none"}, "postprocess_unknown"),
         ({"epsilon": "0.000001"}, "epsilon_invalid"),
     ],
@@ -285,8 +283,8 @@ def test_a_thousand_nodes_reach_the_target_on_adult():
     need_reference()
     data, rng = Data.load("adult"), np.random.default_rng(1)
     rows, test = data.split(rng)
-    for chosen in (terms(DIVIDED), terms(DILUTED, 10**7)):
-        campaign = masked_campaign(data, "0.1", 1000, len(rows), chosen)
+    for chosen in ((DIVIDED, None), (DILUTED, "1e-5")):
+        campaign = masked_campaign(data, "0.1", 1000, len(rows), *chosen)
         found = [data.accuracy(masked_statistics(data, campaign, rows, 1000, rng), "floored", test) for _ in range(20)]
         assert fmean(found) >= reference_rows.TARGET - 2 * stdev(found) / 20**0.5
     assert len(released_vectors(campaign)) == 21

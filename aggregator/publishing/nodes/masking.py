@@ -74,7 +74,8 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
 
     Raises:
         InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of range, or the
-            terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``.
+            terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too small
+            to be divided.
     """
     dealer = masking.dealer if isinstance(masking.dealer, DealerPublic) else read_dealer(masking.dealer)
     if nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:
@@ -89,8 +90,11 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
         raise InputError("terms_invalid", "the honest share is above 0, and with the colluding share at most 1")
     if type(masking.most_parties) is not int or not 2 <= masking.most_parties <= MAX_PARTIES:
         raise InputError("terms_invalid", f"the most parties are a whole number from 2 to {MAX_PARTIES}")
+    subjects = summed_subjects(schema, family)
+    if epsilon_micro < len(subjects):
+        raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {len(subjects)} released vectors")
     bits = least_slot_bits(
-        summed_subjects(schema, family),
+        subjects,
         unit=masking.unit,
         max_records=nodes.max_records,
         most_parties=masking.most_parties,
