@@ -52,12 +52,14 @@ class Followed(NamedTuple):
         name: of the list, or of the campaign of the book; the source has it under this name.
         version: that was accepted last; None if none was.
         accept: verifies and stores a file, and returns its version.
+        most_bytes: largest size of a file that can be accepted. A source can not make the device hold more.
     """
 
     role: str
     name: str
     version: int | None
     accept: Callable[[bytes], int]
+    most_bytes: int
 
 
 class Device:

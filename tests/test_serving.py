@@ -12,9 +12,12 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from support.masked import book_of, masked_payload
+from support.nodes import NODE_KEYS
 from support.publisher import DAY, Publisher
 
 from aggregator.cli.app import hearsay
@@ -23,11 +26,12 @@ from aggregator.serving import server as serving
 from aggregator.serving import uploads
 from aggregator.serving.server import TreeServer
 from aggregator.serving.uploads import Limits
-from edge_sdk import Device, Node
+from edge_sdk import Device, Node, Policy
 from edge_sdk.sync.run import sync
 from edge_sdk.transport.http import Web
 from edge_sdk.transport.registry import open_transport
 from edge_sdk.transport.retry import RetryPolicy
+from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError, StorageError
 
 RECORD = {"odor": "n", "width": 2}
@@ -123,6 +127,31 @@ def test_a_node_sends_its_summaries_as_a_device_its_reports(tree, tmp_path, publ
     assert name.endswith(".hsn")
     assert (tree / "reports" / name).read_bytes() == raw
     assert ("PUT", f"reports/{name}", 201) in log
+
+
+def test_a_key_book_is_fetched_and_a_message_is_sent(tree, tmp_path, publisher):
+    """The keeper of the folder puts the dealer's book there; anything else in ``keys`` is not served."""
+    masked = masked_payload(publisher, DISCRETE)
+    (tree / "campaigns" / "wards.hsc").write_bytes(publisher.sign("campaign", masked))
+    (tree / "keys").mkdir()
+    (tree / "keys" / "dealer.key").write_bytes(b"secret")
+    policy = Policy.of(allow_masked=True)
+    with (
+        serving_of(tree) as (server, _),
+        Node.open(tmp_path / "s", trust=publisher.root(), policy=policy) as node,
+    ):
+        transport = open_transport(server.url)
+        sync(node, transport, campaigns=["wards"])
+        campaign = node.campaign("wards")
+        book = book_of(campaign, keys=[*NODE_KEYS, SimpleNamespace(public=node.public_key)])
+        (tree / "keys" / "wards.hsk").write_bytes(book)
+        assert sync(node, transport).key_books
+        assert ask(server, "GET", "/keys/dealer.key")[0] == 404
+        raw = node.encrypt("wards", [RECORD], "e").raw
+        assert sync(node, transport).sent == 1
+    (name,) = files_of(tree)
+    assert name.endswith(".hse")
+    assert (tree / "reports" / name).read_bytes() == raw
 
 
 def test_a_token_is_asked_for_only_where_something_comes_in(tree, tmp_path, publisher):

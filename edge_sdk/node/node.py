@@ -13,7 +13,7 @@ from edge_sdk.log import logged
 from edge_sdk.node.release import OfRecords, check_in_the_clear, node_key
 from edge_sdk.node.results import AcceptedKeys, Encrypted, Summarised
 from edge_sdk.node.sums import ExactSums
-from protocol.documents.envelope import keyid
+from protocol.documents.envelope import SIZE_LIMITS, keyid
 from protocol.documents.masked_terms import PARTY
 from protocol.epsilon import micro_epsilon
 from protocol.errors import DocumentError
@@ -237,10 +237,14 @@ class Node(Device):
                 continue
             listed = campaign.nodes.list_name
             held = self._acceptance.listed_version(listed)
-            found.append(Followed("nodes", listed, held, partial(self._accept_list, listed)))
+            accept = partial(self._accept_list, listed)
+            found.append(Followed("nodes", listed, held, accept, SIZE_LIMITS["nodes"]))
             if campaign.masked is not None:
+                from protocol.masked.fields import largest_file
+
                 held = books.get(campaign.id.hex())
-                found.append(Followed("keys", campaign.header.name, held, partial(self._accept_book, campaign.id)))
+                accept, most = partial(self._accept_book, campaign.id), largest_file("keys", campaign)
+                found.append(Followed("keys", campaign.header.name, held, accept, most))
         return found
 
     def _accept_list(self, name: str, raw: bytes) -> int:

@@ -291,7 +291,7 @@ class _Run:
             if place not in self._asked:
                 self._asked.add(place)
                 with self._step(place):
-                    self._renew(*each, asked=False)
+                    self._renew(*each[:4], asked=False, most_bytes=each.most_bytes)
 
     def _renew_all(self, role: str, held: Mapping[str, int], usual: Iterable[str], named: Iterable[str]) -> None:
         asked = set(named)
@@ -302,9 +302,19 @@ class _Run:
             self._asked.add(place)
             with self._step(place):
                 accept = partial(self._enrol if role == "campaign" else self._install, name)
-                self._renew(role, name, held.get(name), accept, asked=name in asked)
+                most = SIZE_LIMITS[role]
+                self._renew(role, name, held.get(name), accept, asked=name in asked, most_bytes=most)
 
-    def _renew(self, role: str, name: str, version: int | None, accept: Callable[[bytes], int], *, asked: bool) -> None:
+    def _renew(
+        self,
+        role: str,
+        name: str,
+        version: int | None,
+        accept: Callable[[bytes], int],
+        *,
+        asked: bool,
+        most_bytes: int,
+    ) -> None:
         """Fetch one document unless it is unchanged, and let the device judge it by ``accept``.
 
         Raises:
@@ -313,7 +323,7 @@ class _Run:
         """
         place = _place(role, name)
         known = self._fetched.get(place, version)
-        found = self._transport.fetch(place, SIZE_LIMITS[role], "" if known is None else known.tag)
+        found = self._transport.fetch(place, most_bytes, "" if known is None else known.tag)
         if found is None:
             if asked:
                 raise InputError("not_published", f"the source has nothing at {place}")
