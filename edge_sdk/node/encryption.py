@@ -13,8 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.epsilon import format_pico
-from protocol.errors import InputError, PolicyError
+from protocol.errors import InputError
 from protocol.masked.cipher import masked_with, pads
 from protocol.masked.message import build_message
 from protocol.masked.noise import noise_of
@@ -54,11 +53,17 @@ class Unprepared(Exception):  # noqa: N818 - not an error: the caller computes p
 
 
 class _Powers(NamedTuple):
-    """H(t, j)^sk mod N² for all ciphertexts j of a message, and the key and the period that they belong to."""
+    """H(t, j)^sk mod N² for all ciphertexts j of a message, and the key and the period that they belong to.
+
+    The powers are as secret as the key. The ``repr`` shows neither.
+    """
 
     key: MaskedKey
     period: int
     values: list[int]
+
+    def __repr__(self) -> str:
+        return f"<powers of period {self.period}>"
 
 
 def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
@@ -122,17 +127,9 @@ class OfSums:
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
         """The ε in millionths and the δ in 10⁻¹² of the message, for the neighbours that the owner's policy names.
 
-        Raises:
-            PolicyError: ``policy_refused``: one message alone exceeds a limit.
+        Every message of a masked campaign costs the same: the policy has compared it with its limits for one period.
         """
-        micro, delta = policy.cost_micro(campaign), policy.cost_delta(campaign)
-        for excess in policy.limit_refusals(micro):
-            raise PolicyError(
-                "policy_refused",
-                f"this message would spend {excess}, for neighbours of the kind {policy.node_adjacency} "
-                f"(node_adjacency), and δ = {format_pico(delta)}",
-            )
-        return micro, delta
+        return policy.cost_micro(campaign), policy.cost_delta(campaign)
 
     def prepare(self, campaign: Campaign, needed: Unprepared) -> None:
         """Compute the powers of a key and a period, outside of any transaction."""

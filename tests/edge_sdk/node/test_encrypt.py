@@ -208,6 +208,39 @@ def test_delta_is_booked_shown_and_limited(open_node, publisher, clock, tmp_path
     assert [line.delta_pico for line in node.history()] == [ALLOWED.lifetime_delta_pico - 2 * delta, delta, delta]
 
 
+def test_a_reset_counts_the_largest_delta_that_was_ever_allowed(open_node, publisher, clock, tmp_path):
+    """The owner has lowered the limit since, and the state is lost: what was spent is not known."""
+    node = open_node("one")
+    node.close()
+    for policy in ('allow_masked = true\ndelta_lifetime = "1e-3"', 'delta_lifetime = "1e-9"'):
+        (tmp_path / "one" / "policy.toml").write_text(policy)
+        open_node("one", None).close()
+    (tmp_path / "one" / "state.db").unlink()
+    Node.reset(tmp_path / "one", publisher.root(), clock=clock)
+    assert open_node("one", None).status().delta_spent_pico == 10**9
+
+
+def test_no_secret_is_shown(open_node, publisher, monkeypatch):
+    node = open_node()
+    campaign, seen = enrolled(node, publisher), []
+    plain = encryption.OfSums.prepare
+    monkeypatch.setattr(encryption.OfSums, "prepare", lambda *given: seen.append(given) or plain(*given))
+    node.encrypt(campaign.id, RECORDS)
+    ((making, _, needed),) = seen
+    shown = f"{making._powers!r} {needed!r} {needed.key!r} {making!r}"
+    assert str(secret_of(6))[:20] not in shown
+    assert str(making._powers.values[0])[:20] not in shown
+
+
+def test_a_limit_on_epsilon_refuses_before_a_record_is_read(open_node, publisher):
+    node = open_node("one")
+    campaign = enrolled(node, publisher)
+    node.close()
+    node = open_node("one", ALLOWED._replace(period_micro=1_999_999))
+    assert reason(node.encrypt, campaign.id, UNREAD) == "policy_refused"
+    assert node.status().spent_micro == 0
+
+
 def test_a_reset_of_a_node_without_masks_counts_no_delta(open_node, publisher, clock, tmp_path):
     open_node("one", Policy()).close()
     Node.reset(tmp_path / "one", publisher.root(), policy=Policy(), clock=clock)
