@@ -134,6 +134,32 @@ def test_the_readme_of_the_nodes_names_what_is_there():
     assert all(f"\ndef {name}(" in source for name in named)
 
 
+@pytest.mark.slow
+def test_five_clinics_learn_from_a_total_that_the_dealer_released(tmp_path, monkeypatch, capsys):
+    """The noise is drawn from a seed, the keys are not: keys do not change the total. The largest class has 60 %."""
+    folder = tmp_path / "clinics"
+    monkeypatch.setitem(Node.open.__func__.__wrapped__.__kwdefaults__, "entropy", random.Random(1).randbytes)
+    monkeypatch.setattr("sys.argv", ["run.py", str(folder)])
+    runpy.run_path(str(EXAMPLES / "masked" / "run.py"), run_name="__main__")
+    text, errors = capsys.readouterr()
+    assert errors == ""
+    assert text.count("cost each patient ε = 2\n") == 4
+    assert "a total of 4 clinics; 1 is missing\n" in text
+    assert abs(int(re.search(r"total says: (\d+)", text)[1]) - 1200) < 100
+    assert float(re.search(r"no clinic: ([\d.]+)%", text)[1]) > 75
+    for clinic, spent in (("north", 2_000_000), ("centre", 0)):
+        with Node.open(folder / "clinics" / f"{clinic}.state") as node:
+            assert node.status().spent_micro == spent
+
+
+def test_the_readme_of_the_masked_sums_names_what_is_there():
+    readme = (EXAMPLES / "masked" / "README.md").read_text("utf-8")
+    source = (EXAMPLES / "masked" / "run.py").read_text("utf-8")
+    named = re.findall(r"^\| `(\w+)` \|", readme, re.MULTILINE)
+    assert named == ["admit", "install", "ask", "deal", "encrypt", "collect", "release", "learn", "use"]
+    assert all(f"\ndef {name}(" in source for name in named)
+
+
 def test_the_readme_of_the_sensors_names_what_is_there():
     readme = (EXAMPLES / "sensor" / "README.md").read_text("utf-8")
     source = (EXAMPLES / "sensor" / "run.py").read_text("utf-8")
@@ -146,6 +172,7 @@ def test_every_example_is_tested_here_or_in_a_file_of_its_own():
     assert [path.name for path in sorted(EXAMPLES.iterdir())] == [
         "gossip",
         "loop",
+        "masked",
         "mqtt",
         "nodes",
         "quickstart",
