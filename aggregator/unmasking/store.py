@@ -137,7 +137,7 @@ class MaskedStore(EnvelopeStore):
     def wanted(self, period: int) -> Wanted:
         """The largest set of parties whose sum can be asked for: those whose keys are in one version of the key book.
 
-        Of several versions the one with most parties is taken, and of equal ones the newest.
+        Of several versions that the dealer's rule allows the one with most parties is taken; of equal ones the newest.
 
         Raises:
             InputError: ``nodes_unknown``, ``keys_unknown``; ``periods_absent``: the period has no message that counts.
@@ -151,8 +151,10 @@ class MaskedStore(EnvelopeStore):
             for book in self.books()
             for parties in (tuple(sorted(node for node in serials if _has(book, node, serials[node]))),)
         ]
-        best = max(found, key=lambda wanted: len(wanted.parties))
-        least = least_parties(masked_terms_of(self.campaign), len(best.book.parties))
+        terms = masked_terms_of(self.campaign)
+        enough = [one for one in found if len(one.parties) >= least_parties(terms, len(one.book.parties))]
+        best = max(enough or found, key=lambda wanted: len(wanted.parties))
+        least = least_parties(terms, len(best.book.parties))
         if len(best.parties) < least:
             raise PolicyError(
                 "parties_too_few",

@@ -202,3 +202,13 @@ def test_the_status_tells_who_is_missing(made):
     (period,) = status(made.store).periods
     assert (period.seen, period.missing) == (3, (keyid(PARTIES[3].public).hex(),))
     assert made.store.needed() == 3
+
+
+def test_a_version_with_fewer_parties_is_asked_for_if_the_dealer_allows_only_that_one(made, monkeypatch):
+    """The newest book has the most parties and needs four; the older one has the keys of three and needs three."""
+    monkeypatch.setattr("aggregator.unmasking.store.least_parties", lambda _, parties: {4: 4, 3: 2}[parties])
+    made.store.give_book(book_of(CAMPAIGN, tuple(PARTIES[:3]), version=2))
+    made.take(*MESSAGES[:2])
+    assert made.store.wanted(PERIOD).book.version == 2
+    made.take(MESSAGES[3])
+    assert made.store.wanted(PERIOD).book.version == 2
