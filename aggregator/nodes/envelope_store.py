@@ -311,15 +311,23 @@ class EnvelopeStore(ABC):
             for row in rows:
                 yield row, fault
 
+    def rows(self) -> Iterator[Row]:
+        """All kept envelopes by period, node and identity, whether they count or not.
+
+        Raises:
+            StorageError: ``store_damaged``: an envelope is not the one that was taken in.
+        """
+        with closing(Database(self.path)) as database, closing(database.rows()) as found:
+            yield from found
+
     def _by_node(self) -> Iterator[list[Row]]:
         """The kept rows of each period and node: one, or two that contradict each other."""
         waiting: list[Row] = []
-        with closing(Database(self.path)) as database, closing(database.rows()) as found:
-            for row in found:
-                if waiting and (row.period, row.node) != (waiting[0].period, waiting[0].node):
-                    yield waiting
-                    waiting = []
-                waiting.append(row)
+        for row in self.rows():
+            if waiting and (row.period, row.node) != (waiting[0].period, waiting[0].node):
+                yield waiting
+                waiting = []
+            waiting.append(row)
         if waiting:
             yield waiting
 
