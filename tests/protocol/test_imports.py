@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,17 @@ STANDARD = sys.stdlib_module_names | {"_sha256", "_sha2"}
 """The interpreter's SHA-256 has one name in Python 3.11 and another from 3.12 on."""
 
 
+@cache
 def imported(source):
     """Top-level names of all modules that a source text imports."""
+    names = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name.split(".", maxsplit=1)[0] for alias in node.names)
+            names |= {alias.name.split(".", maxsplit=1)[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute"
-            yield (node.module or "").split(".", maxsplit=1)[0]
+            names.add((node.module or "").split(".", maxsplit=1)[0])
+    return names
 
 
 def used_by(package):

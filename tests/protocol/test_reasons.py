@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,7 @@ def reasons(source):
     return found, unclear
 
 
+@cache
 def of_package(package):
     found, unclear = set(), []
     for path in sorted((ROOT / package).rglob("*.py")):
