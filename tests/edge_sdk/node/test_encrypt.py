@@ -310,6 +310,17 @@ def test_books_rise_and_are_the_dealers(open_node, publisher):
     assert reason(node.encrypt, campaign.id, UNREAD) == "node_without_key"
 
 
+def test_a_new_key_gives_no_second_message_in_a_period(open_node, publisher, clock):
+    node = open_node()
+    campaign = enrolled(node, publisher)
+    first = node.encrypt(campaign.id, RECORDS)
+    keys = [public_of(node), *NODE_KEYS]
+    assert node.accept_keys(book_of(campaign, keys=keys, version=2)).serial == 1
+    assert node.encrypt(campaign.id, UNREAD).raw == first.raw
+    clock.now += DAY
+    assert node.encrypt(campaign.id, RECORDS).serial == 1
+
+
 def test_a_book_of_no_campaign_or_another_dealer(open_node, publisher):
     node = open_node()
     assert reason(node.accept_keys, b"x") == "unrecognized_campaign"
