@@ -32,7 +32,7 @@ from protocol.questions import CLASS, Subject, build_questions
 from protocol.schema import Label, build_schema
 
 ALPHA = Fraction(1, 10**6)
-DEVICES = 300
+DEVICES = 200
 CLASSES = ("a", "b", "c", "d")
 EPSILON = 2_000_000
 RECORDS = list(product(["a", None], ["x", "y"], ["e", "p"]))
