@@ -200,6 +200,12 @@ class MaskedStore(EnvelopeStore):
         wanted = self.wanted(period)
         raw = build_request(self.campaign.id, period, wanted.book.version, wanted.parties)
         with closing(Database(self.path)) as database, database.transaction():
+            # Another process may have written a request or a total meanwhile.
+            if database.document(f"{_TOTAL} {period}") is not None:
+                raise InputError("period_decrypted", f"the sum of period {period} was decrypted; a period has one sum")
+            other = database.document(f"{_REQUEST} {period}")
+            if other is not None and other != kept:
+                return other
             database.put_document(f"{_REQUEST} {period}", raw)
         return raw
 
@@ -223,19 +229,32 @@ class MaskedStore(EnvelopeStore):
         """
         release = read_release(raw, self.campaign)
         documents = self._documents()
-        before = documents.get(f"{_RELEASE} {release.period}")
-        if before is not None:
-            if read_release(before, self.campaign).identity != release.identity:
-                raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
+        if self._decrypted(release, documents.get(f"{_RELEASE} {release.period}")):
             return self._total_in(release.period, documents)
         book = self._book(documents, release.version)
         self._check_set(release, book)
         numbers = self._opened(release, book)
         entry = [release.version, b"".join(release.parties), [str(number) for number in numbers]]
         with closing(Database(self.path)) as database, database.transaction():
-            for name, content in ((_RELEASE, raw), (_TOTAL, canonical.pack(entry))):
-                database.put_document(f"{name} {release.period}", content)
+            # Another process may have decrypted this period meanwhile.
+            if not self._decrypted(release, database.document(f"{_RELEASE} {release.period}")):
+                for name, content in ((_RELEASE, raw), (_TOTAL, canonical.pack(entry))):
+                    database.put_document(f"{name} {release.period}", content)
         return PeriodTotal(release.period, book, release.parties, numbers)
+
+    def _decrypted(self, release: Release, before: bytes | None) -> bool:
+        """Whether this release decrypted its period before.
+
+        Args:
+            release: a release.
+            before: the file of the release that decrypted the period before; None if there is none.
+
+        Raises:
+            DocumentError: ``equivocation``: it was another release.
+        """
+        if before is not None and read_release(before, self.campaign).identity != release.identity:
+            raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
+        return before is not None
 
     def _check_set(self, release: Release, book: KeyBook) -> None:
         strange = [party for party in release.parties if party not in book.parties]

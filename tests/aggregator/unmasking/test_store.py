@@ -212,3 +212,48 @@ def test_a_version_with_fewer_parties_is_asked_for_if_the_dealer_allows_only_tha
     assert made.store.wanted(PERIOD).book.version == 2
     made.take(MESSAGES[3])
     assert made.store.wanted(PERIOD).book.version == 2
+
+
+def test_two_processes_with_two_releases_leave_one_total(made, release, monkeypatch):
+    """The other process decrypts while this one computes: the period keeps the total that was stored first."""
+    made.take(*MESSAGES)
+    other = released(build_request(CAMPAIGN.id, PERIOD, 1, [keyid(one.public) for one in PARTIES]))
+    compute, calls = MaskedStore._opened, []
+
+    def overtaken(store, found, book):
+        monkeypatch.setattr(MaskedStore, "_opened", compute)
+        calls.append(store.decrypt(release))
+        return compute(store, found, book)
+
+    monkeypatch.setattr(MaskedStore, "_opened", overtaken)
+    assert reason(made.store.decrypt, other) == "equivocation"
+    assert made.store.totals() == calls
+    assert made.store.decrypt(release) == calls[0]
+
+
+def test_two_processes_that_ask_at_once_write_one_request(made, monkeypatch):
+    made.take(*MESSAGES[:3])
+    choose, calls = MaskedStore.wanted, []
+
+    def overtaken(store, period):
+        found = choose(store, period)
+        monkeypatch.setattr(MaskedStore, "wanted", choose)
+        made.take(MESSAGES[3])
+        calls.append(store.request(period))
+        return found
+
+    monkeypatch.setattr(MaskedStore, "wanted", overtaken)
+    assert made.store.request(PERIOD) == calls[0] == made.store.request(PERIOD)
+
+
+def test_a_release_of_another_period_or_another_key_book_opens_nothing(made):
+    """Elements of another period under this period's name; a version of the key book that the store does not have."""
+    made.take(*MESSAGES)
+    ids = [keyid(one.public) for one in PARTIES]
+    count = ciphertexts_of(CAMPAIGN)
+    elements = release_elements(sum(secret_of(n) for n in range(1, 5)), CAMPAIGN.id, PERIOD + 1, count, MODULUS)
+    asked = parse_request(build_request(CAMPAIGN.id, PERIOD, 1, ids))
+    assert reason(made.store.decrypt, build_release(CAMPAIGN, DEALER, asked, elements)) == "mask_mismatch"
+    assert reason(made.store.decrypt, released(build_request(CAMPAIGN.id, PERIOD + 1, 1, ids))) == "message_missing"
+    assert reason(made.store.decrypt, released(build_request(CAMPAIGN.id, PERIOD, 2, ids))) == "keys_unknown"
+    assert made.store.totals() == []
