@@ -7,7 +7,8 @@ no budget file, since an analyst may try as often as she likes: no result of a s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from aggregator.central.composition import parse_delta
 from aggregator.central.curating import SEED_BYTES
@@ -25,7 +26,7 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.sums.adjacency import CHANGE
 from simulation.experiment import Trial
-from simulation.running import accuracies, run_prepared
+from simulation.running import OfRecords, accuracies, run_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,44 +38,23 @@ if TYPE_CHECKING:
     from simulation.design import Design
     from simulation.running import Randomness, RunTrial
     from simulation.settings import Settings
-    from simulation.splits import Division, Split
+    from simulation.splits import Split
 
 
-class PreparedFit(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class PreparedFit(OfRecords):
     """A simulation of a curator that is ready to run.
 
     Attributes:
-        settings: the settings.
-        frame: the records, with the value types of the schema.
-        design: how to make the schema.
-        terms: terms of the fit.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
+        terms: the public terms of every fit.
     """
 
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    terms: FitTerms
-    division: Division
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    terms: FitTerms = field(kw_only=True)
 
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials, which do not keep their models.
-
-        With equal seeds the test people and pilots are those of simulations of local trust.
-
-        Args:
-            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
-                entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
-
-        Raises:
-            InputError: the records can not be divided, or a fit fails (:func:`aggregator.central.fitting.fit`).
-        """
+        """Run the simulation (:meth:`simulation.running.OfRecords.run`)."""
 
         def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
             def trial(schema: Schema, split: Split, people: pd.DataFrame, _: int) -> Trial:

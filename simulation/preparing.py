@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     from aggregator.ask_table import Ask
     from protocol.schema import Schema
     from simulation.experiment import Trial
+    from simulation.running import OfRecords
     from simulation.settings import Settings
-
-OfRecords = PreparedFit | PreparedFederation | PreparedTotals | PreparedVertical
-"""A prepared simulation of a curator or of nodes."""
 
 
 class Prepared(NamedTuple):
@@ -189,7 +187,7 @@ def _of_records(
         tests = len(frame) - division.learners(len(frame)) if tested is None else len(tested)
         slow = check_vertical(settings, design, tests)
         return PreparedVertical(settings, frame, design, division, warnings=(*warnings, *slow))
-    return PreparedFit(settings, frame, design, fit_terms(settings, design), division, warnings=warnings)
+    return PreparedFit(settings, frame, design, division, warnings=warnings, terms=fit_terms(settings, design))
 
 
 def _warnings(

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -97,28 +99,45 @@ def simulated_workspace(randomness: Randomness) -> Iterator[Workspace]:
         )
 
 
-class Prepared(Protocol):
-    """What every prepared simulation has: settings, typed records, the schema's design, the choice of test people."""
+@dataclass(frozen=True, eq=False)
+class OfRecords(ABC):
+    """A simulation that is ready to run, in which somebody holds the records of many people: a curator, or nodes.
 
-    @property
-    def settings(self) -> Settings:
-        """Settings of the simulation."""
+    Attributes:
+        settings: the settings.
+        frame: the records, with the value types of the schema.
+        design: how every repetition makes its schema.
+        division: how to choose the test people.
+        notes, warnings: texts for the analyst, to be read before the results.
+    """
 
-    @property
-    def frame(self) -> pd.DataFrame:
-        """The typed records."""
+    settings: Settings
+    frame: pd.DataFrame
+    design: Design
+    division: Division
+    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
-    @property
-    def design(self) -> Design:
-        """How every repetition makes its schema."""
+    @abstractmethod
+    def run(
+        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
+    ) -> tuple[dict[str, Any], list[Trial]]:
+        """Run the simulation. Returns the summary and all trials, which do not keep their models.
 
-    @property
-    def division(self) -> Division:
-        """How every repetition chooses test people."""
+        With equal seeds the test people and pilots are those of the other kinds of trust.
+
+        Args:
+            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
+                entropy of the operating system.
+            progress: called with (repetitions done, repetitions).
+
+        Raises:
+            InputError, PolicyError: the records can not be divided, or no model can be made.
+        """
 
 
 def run_prepared(
-    prepared: Prepared,
+    prepared: OfRecords,
     trial_in: Callable[[Workspace, Randomness], RunTrial],
     split_seed: int | None,
     progress: Callable[[int, int], None] | None,

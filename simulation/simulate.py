@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from simulation.experiment import Trial
-    from simulation.preparing import OfRecords, Prepared
+    from simulation.preparing import Prepared
+    from simulation.running import OfRecords
     from simulation.sweep import Point
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}

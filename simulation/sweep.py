@@ -16,7 +16,8 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from simulation.preparing import OfRecords, Prepared
+    from simulation.preparing import Prepared
+    from simulation.running import OfRecords
     from simulation.settings import Settings
 
 MOST_POINTS = 200

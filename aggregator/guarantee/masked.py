@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.guarantee.sheet import Spending, spending
 from aggregator.publishing.nodes.sheet import NodeSheet, node_sheet, usual_cost
 from aggregator.unmasking.totals import largest_claim
-from protocol.epsilon import MICRO, format_micro
+from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
-from protocol.masked.costs import PICO, cost
+from protocol.masked.costs import cost
 from protocol.masked.terms import least_parties, masked_terms_of
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 

@@ -19,9 +19,8 @@ from aggregator.nodes.federation import divided as by_vector
 from aggregator.nodes.federation import noisy_sum, statistics_of
 from aggregator.nodes.totals import Total
 from protocol.documents.masked_terms import DILUTED, RECORD
-from protocol.epsilon import MICRO, format_micro
+from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import PolicyError
-from protocol.masked.costs import PICO
 from protocol.masked.noise import noise_of
 from protocol.masked.terms import least_parties, masked_terms_of, ranges_of
 from protocol.nodes.terms import released_vectors

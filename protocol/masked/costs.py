@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from protocol.documents.masked_terms import PARTY
-from protocol.epsilon import MICRO
+from protocol.epsilon import MICRO, PICO
 from protocol.errors import InputError
 from protocol.masked.terms import delta_of, masked_terms_of
 from protocol.nodes.terms import cost_micro, released_vectors, shares, terms_of
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.masked_terms import MaskedTerms
     from protocol.questions import Subject
-
-PICO = 10**12
-"""δ is stated in multiples of 1/PICO."""
 
 
 def rates(campaign: Campaign) -> tuple[Fraction, ...]:

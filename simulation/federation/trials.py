@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes, observe
@@ -20,7 +20,7 @@ from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from simulation.experiment import Trial
 from simulation.federation import nodes as real
 from simulation.federation import vector
-from simulation.running import accuracies, randomness_of, run_prepared, simulated_workspace
+from simulation.running import OfRecords, accuracies, randomness_of, run_prepared, simulated_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,47 +32,21 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema
     from simulation.design import Design
-    from simulation.running import Prepared, Randomness, RunTrial
+    from simulation.running import Randomness, RunTrial
     from simulation.settings import Settings
-    from simulation.splits import Division, Split
+    from simulation.splits import Split
 
     Sign = Callable[[Workspace, Schema, Settings, int, int, int], bytes]
     Gather = Callable[[Workspace, bytes, Campaign, pd.DataFrame, Settings, Randomness], Statistics]
 
 
-class PreparedFederation(NamedTuple):
-    """A simulation of nodes that is ready to run.
-
-    Attributes:
-        settings: the settings, with a number of nodes.
-        frame: the records, with the value types of the schema.
-        design: how to make the schema.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
-    """
-
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    division: Division
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+class PreparedFederation(OfRecords):
+    """A simulation of nodes that is ready to run. The settings have a number of nodes."""
 
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials, which do not keep their models.
-
-        With equal seeds the test people and pilots are those of the other kinds of trust.
-
-        Args:
-            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
-                entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
-
-        Raises:
-            InputError, PolicyError: the records can not be divided, or no model can be made.
-        """
+        """Run the simulation (:meth:`simulation.running.OfRecords.run`)."""
         trials, campaign = run_campaigns(self, _campaign_bytes, _gather, split_seed, progress)
         return self._summary(trials, campaign), trials
 
@@ -100,7 +74,7 @@ class PreparedFederation(NamedTuple):
 
 
 def run_campaigns(
-    prepared: Prepared,
+    prepared: OfRecords,
     sign: Sign,
     gather: Gather,
     split_seed: int | None,

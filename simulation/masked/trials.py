@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,8 @@ from aggregator.publishing.nodes.masking import masked_terms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.node_terms import NodeTerms
-from protocol.epsilon import MICRO, micro_epsilon
-from protocol.masked.costs import PICO, cost
+from protocol.epsilon import MICRO, PICO, micro_epsilon
+from protocol.masked.costs import cost
 from protocol.masked.terms import ciphertexts_of, masked_terms_of
 from protocol.nodes.terms import released_vectors
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
@@ -27,7 +27,7 @@ from simulation.federation.trials import nodes_of, run_campaigns
 from simulation.federation.vector import deal, exact_sums
 from simulation.masked import parties, vector
 from simulation.masked.terms import masking_of
-from simulation.running import accuracies, randomness_of, simulated_workspace
+from simulation.running import OfRecords, accuracies, randomness_of, simulated_workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from simulation.experiment import Trial
     from simulation.running import Randomness
     from simulation.settings import Settings
-    from simulation.splits import Division
 
 FEW_POWERS = 300
 """Up to this number of powers a trial of the engine ``device`` is not announced as slow."""
@@ -51,39 +50,13 @@ FAST_SECONDS, SLOW_SECONDS = 0.02, 0.18
 """About how long a processor takes for one power of a key of 4224 bits, with gmpy2 and without."""
 
 
-class PreparedTotals(NamedTuple):
-    """A simulation of distributed trust that is ready to run.
-
-    Attributes:
-        settings: the settings, with a number of parties.
-        frame: the records, with the value types of the schema.
-        design: how to make the schema.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
-    """
-
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    division: Division
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+class PreparedTotals(OfRecords):
+    """A simulation of distributed trust that is ready to run. The settings have a number of parties."""
 
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials, which do not keep their models.
-
-        With equal seeds the test people and pilots are those of the other kinds of trust.
-
-        Args:
-            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
-                entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
-
-        Raises:
-            InputError, PolicyError: the records can not be divided, or no model can be made.
-        """
+        """Run the simulation (:meth:`simulation.running.OfRecords.run`)."""
         with ExitStack() as stack:
             dealer = None
             if self.settings.engine == "device":

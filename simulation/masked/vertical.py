@@ -27,7 +27,7 @@ from protocol.sums.adjacency import ADD_REMOVE
 from simulation.experiment import Trial
 from simulation.federation.vector import discrete_laplace, exact_sums
 from simulation.masked import product_parties
-from simulation.running import accuracies, run_prepared
+from simulation.running import OfRecords, accuracies, run_prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from simulation.design import Design
     from simulation.running import Randomness, RunTrial
     from simulation.settings import Settings
-    from simulation.splits import Division, Split
+    from simulation.splits import Split
 
     Integers = NDArray[np.int64]
 
@@ -62,35 +62,13 @@ class Tables(NamedTuple):
     tables: tuple[Integers, ...]
 
 
-class PreparedVertical(NamedTuple):
-    """A simulation of vertical trust that is ready to run.
-
-    Attributes:
-        settings: the settings, with a number of parties.
-        frame: the records, with the value types of the schema.
-        design: how to make the schema.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
-    """
-
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    division: Division
-    notes: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+class PreparedVertical(OfRecords):
+    """A simulation of vertical trust that is ready to run. The settings have a number of parties."""
 
     def run(
         self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
     ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary and all trials. No trial has a model: all parties classify together.
-
-        With equal seeds the test people and pilots are those of the other kinds of trust.
-
-        Args:
-            split_seed: seed of the random choice of test people and pilots, if the settings have no seed; None for
-                entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
+        """Run the simulation. No trial has a model: all parties classify together.
 
         Raises:
             InputError: the records can not be divided; ``no_labels``; ``product_overflow``, from the engine

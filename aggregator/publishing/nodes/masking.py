@@ -24,7 +24,7 @@ from protocol.documents.masked_terms import (
     least_slot_bits,
 )
 from protocol.documents.node_terms import GLOBAL
-from protocol.epsilon import MICRO
+from protocol.epsilon import MICRO, pico_delta
 from protocol.errors import InputError
 from protocol.masked.terms import least_parties
 from protocol.sums.vectors import summed_subjects
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 _DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,18})?(e-[0-9]{1,2})?", re.ASCII)
-_PICO = 10**12
 
 
 class Masking(NamedTuple):
@@ -84,8 +83,8 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
         raise InputError(
             "terms_invalid", f"noise is one of {', '.join(NOISES)}, and the unit one of {', '.join(UNITS)}"
         )
-    honest = _scaled(masking.honest_share, MICRO, "the honest share")
-    colluding = _scaled(masking.colluding_share, MICRO, "the colluding share")
+    honest = _share(masking.honest_share, "the honest share")
+    colluding = _share(masking.colluding_share, "the colluding share")
     if not 1 <= honest <= MICRO - colluding:
         raise InputError("terms_invalid", "the honest share is above 0, and with the colluding share at most 1")
     if type(masking.most_parties) is not int or not 2 <= masking.most_parties <= MAX_PARTIES:
@@ -124,29 +123,26 @@ def _delta(masking: Masking) -> int:
         InputError: ``delta_invalid``.
     """
     if masking.noise == DIVIDED:
-        if masking.delta is not None and _scaled(masking.delta, _PICO, "δ") != 0:
+        if masking.delta is not None and pico_delta(masking.delta) != 0:
             raise InputError("delta_invalid", "divided noise has δ = 0; leave δ out, or choose diluted noise")
         return 0
     if masking.delta is None:
         raise InputError("delta_invalid", "diluted noise needs a δ: with that probability no honest party adds noise")
-    found = _scaled(masking.delta, _PICO, "δ")
+    found = pico_delta(masking.delta)
     if not 1 <= found <= MAX_DELTA_PICO:
         raise InputError("delta_invalid", "δ is from 1e-12 to 0.001")
     return found
 
 
-def _scaled(text: str, scale: int, what: str) -> int:
-    """A decimal text times ``scale``, exactly.
+def _share(text: str, what: str) -> int:
+    """A decimal text in millionths, exactly.
 
     Raises:
-        InputError: ``terms_invalid`` (``delta_invalid`` for δ): it is no decimal number, or no whole number of 1/scale.
+        InputError: ``terms_invalid``: it is no decimal number, or no whole number of millionths.
     """
-    value = Fraction(text) * scale if _DECIMAL.fullmatch(str(text)) else None
+    value = Fraction(text) * MICRO if _DECIMAL.fullmatch(str(text)) else None
     if value is None or value.denominator != 1:
-        reason = "delta_invalid" if scale == _PICO else "terms_invalid"
-        raise InputError(
-            reason, f"{what} is a decimal number such as 0.8 or 1e-5, of at most {len(str(scale)) - 1} places"
-        )
+        raise InputError("terms_invalid", f"{what} is a decimal number such as 0.8, of at most 6 places")
     return value.numerator
 
 
