@@ -196,11 +196,12 @@ class Dealer:
 
     def take_over(self) -> None:
         """Make this folder the original, and close all periods that have begun. Called by :meth:`adopt` only."""
+        now = int(self._clock())
         with self._journal.transaction():
             for row in self._journal.campaigns():
-                next_period = _parsed(row).period_at(int(self._clock())) + 1
+                next_period = _parsed(row).period_at(now) + 1
                 self._journal.put("campaigns", row._replace(first_period=max(row.first_period, next_period)))
-            self._journal.adopt(machine_mark())
+            self._journal.adopt(machine_mark(), now)
 
     @classmethod
     def _open(

@@ -98,7 +98,10 @@ def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, truste
 
 def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> Issued:
     """Make the first keys of a campaign. Called inside a transaction; ``now`` is in seconds since 1970."""
-    row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", 1, 0, 0)
+    # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
+    adopted = journal.adopted_at()
+    first_period = documents.campaign.period_at(adopted) + 1 if adopted else 0
+    row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", 1, 0, first_period)
     return _issue(journal, signer, documents, row, {}, now)
 
 

@@ -37,7 +37,7 @@ _TABLES = {
     "campaigns": (
         "campaign", "document", "version", "list_version", "list_digest", "next_serial", "releases", "first_period",
     ),
-    "dealer": ("number", "public", "machine", "inode", "made_at"),
+    "dealer": ("number", "public", "machine", "inode", "made_at", "adopted_at"),
     "parties": ("campaign", "serial", "node", "public", "u", "first", "last", "box"),
     "releases": ("campaign", "period", "version", "parties", "released_at"),
 }  # fmt: skip
@@ -150,7 +150,7 @@ def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> N
         content = connection.serialize()
     write_output(path, content, mode=PRIVATE)
     with closing(Journal(path, None)) as journal, journal.transaction():
-        journal.put("dealer", (1, public, machine, path.stat().st_ino, made_at))
+        journal.put("dealer", (1, public, machine, path.stat().st_ino, made_at, 0))
 
 
 class Journal:
@@ -200,7 +200,7 @@ class Journal:
         Raises:
             StorageError: ``dealer_copied``.
         """
-        _, _, machine, inode, _ = self._only("dealer", "number = 1", ())
+        _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
         if (machine, inode) != (self._machine, self._path.stat().st_ino):
             raise StorageError(
                 "dealer_copied",
@@ -260,8 +260,13 @@ class Journal:
 
     def dealer(self) -> tuple[bytes, int]:
         """The dealer's public key, and the time at which the journal was made, in seconds since 1970."""
-        _, public, _, _, made_at = self._only("dealer", "number = 1", ())
+        _, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
         return public, made_at
+
+    def adopted_at(self) -> int:
+        """The time at which a copy of the folder was adopted last, in seconds since 1970; 0 if that never happened."""
+        adopted_at: int = self._only("dealer", "number = 1", ())[5]
+        return adopted_at
 
     def campaigns(self) -> list[CampaignRow]:
         """All campaigns that were set up, by id."""
@@ -304,10 +309,10 @@ class Journal:
         """All releases of a campaign, by period."""
         return [ReleaseRow(*row) for row in self._rows("releases", "campaign = ?", (campaign,))]
 
-    def adopt(self, machine: bytes) -> None:
-        """Take this file, on the machine with this mark, as the original. Called inside a transaction."""
-        number, public, _, _, made_at = self._only("dealer", "number = 1", ())
-        self.put("dealer", (number, public, machine, self._path.stat().st_ino, made_at))
+    def adopt(self, machine: bytes, now: int) -> None:
+        """Take this file, on the machine with this mark, as the original from now on. Called inside a transaction."""
+        number, public, _, _, made_at, _ = self._only("dealer", "number = 1", ())
+        self.put("dealer", (number, public, machine, self._path.stat().st_ino, made_at, now))
 
     def _only(self, table: str, where: str, values: Sequence[object]) -> tuple[Any, ...]:
         rows = self._rows(table, where, values)

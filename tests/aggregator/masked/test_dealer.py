@@ -250,6 +250,20 @@ def test_a_copy_of_the_folder_releases_nothing_until_it_is_adopted(world, tmp_pa
     assert world.dealer.release(world.request(IDS[:4])).raw == first.raw
 
 
+def test_a_campaign_that_a_copy_does_not_know_gets_no_set_for_a_period_that_had_begun_at_the_adoption(world, tmp_path):
+    """The copy is older than the campaign's setup; a second setup of the campaign makes the same keys."""
+    copy = tmp_path / "copy"
+    shutil.copytree(tmp_path / "dealer", copy)
+    world.setup()
+    world.dealer.release(world.request(IDS[:4]))
+    listed = signed_list(world.publisher, NODE_KEYS[:4])
+    with Dealer.adopt(copy, clock=lambda: NOW) as adopted:
+        adopted.setup(world.campaign, listed, world.root)
+        refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
+    with Dealer.open(copy, clock=lambda: NOW + DAY) as adopted:
+        adopted.release(world.request(IDS[:3], PERIOD + 1))
+
+
 def test_a_backup_put_back_into_the_folder_is_refused(world, tmp_path):
     world.setup()
     backup = tmp_path / "backup"
