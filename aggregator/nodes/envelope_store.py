@@ -331,11 +331,16 @@ class EnvelopeStore(ABC):
         if waiting:
             yield waiting
 
+    def refused(self) -> dict[str, int]:
+        """Number of refused pieces of all input files, by reason."""
+        with closing(Database(self.path)) as database:
+            return database.rejected()
+
     def rejected(self) -> dict[str, int]:
         """Number of pieces of files, and of kept envelopes, that do not count, by reason, in alphabetical order."""
         listed = self.node_list().nodes
+        found = Counter(self.refused())
         with closing(Database(self.path)) as database:
-            found = Counter(database.rejected())
             for node, number in database.numbers():
                 fault = _fault(node, number, listed)
                 if fault is not None:

@@ -13,6 +13,7 @@ and count nowhere.
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -123,11 +124,24 @@ class MaskedStore(EnvelopeStore):
     def messages(self) -> Iterator[tuple[Kept, str | None]]:
         """All kept messages by period and node, each with the reason why it does not count, or None.
 
+        A message in a decrypted sum counts for ever, also if a newer list leaves its node out: nothing takes a message
+        out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
+
         Raises:
             InputError: ``nodes_unknown``: the store has no list of nodes.
             StorageError: ``store_damaged``: a message is not the one that was taken in.
         """
-        return ((message_in(row), fault) for row, fault in self.judged())
+        sums = {total.period: set(total.parties) for total in self.totals()}
+        for row, fault in self.judged():
+            kept = message_in(row)
+            waiting = sums.get(kept.period)
+            if waiting is None:
+                yield kept, fault
+            elif kept.node in waiting:
+                waiting.remove(kept.node)
+                yield kept, None
+            else:
+                yield kept, fault or LATE_REASON
 
     def heard(self) -> Iterator[tuple[Heard, str | None]]:
         """All kept messages without their ciphertexts (:meth:`messages`)."""
@@ -163,17 +177,25 @@ class MaskedStore(EnvelopeStore):
             )
         return best
 
-    def needed(self) -> int:
-        """Smallest number of parties of the newest key book whose sum the dealer releases.
+    def needed(self, period: int) -> int:
+        """Smallest number of parties whose sum the dealer releases for a period.
+
+        The version of the key book is that of the decrypted sum or of the request; without one the newest.
 
         Raises:
             InputError: ``keys_unknown``.
         """
-        return least_parties(masked_terms_of(self.campaign), len(self.books()[0].parties))
+        documents = self._documents()
+        raw = documents.get(f"{_REQUEST} {period}")
+        sums = {total.period: total.book for total in self.totals(range(period, period + 1))}
+        book = sums.get(period) or (
+            self.books(documents)[0] if raw is None else self._book(documents, parse_request(raw).version)
+        )
+        return least_parties(masked_terms_of(self.campaign), len(book.parties))
 
     def messages_in(self, period: int) -> int:
-        """Number of messages of a period that count, whether or not they are in a sum."""
-        return sum(kept.period == period and fault is None for kept, fault in self.messages())
+        """Number of messages of a period that count, or came too late for its sum."""
+        return sum(kept.period == period and fault in (None, LATE_REASON) for kept, fault in self.messages())
 
     def waiting(self) -> list[int]:
         """Numbers of the periods that have messages which count, and no decrypted sum; rising."""
@@ -325,17 +347,10 @@ class MaskedStore(EnvelopeStore):
         return {request.period: request.parties for request in found}
 
     def rejected(self) -> dict[str, int]:
-        """Number of pieces of files, and of kept messages, that do not count, by reason, in alphabetical order.
-
-        ``not_in_sum``: messages of decrypted periods that are not in the sum.
-        """
-        found = super().rejected()
-        sums = {total.period: set(total.parties) for total in self.totals()}
-        late = sum(
-            kept.period in sums and fault is None and kept.node not in sums[kept.period]
-            for kept, fault in self.messages()
-        )
-        return dict(sorted((found | ({LATE_REASON: late} if late else {})).items()))
+        """Number of pieces of files, and of kept messages, that do not count, by reason, in alphabetical order."""
+        found = Counter(self.refused())
+        found.update(fault for _, fault in self.messages() if fault is not None)
+        return dict(sorted(found.items()))
 
     def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
         """Statistics of the decrypted totals of some periods.

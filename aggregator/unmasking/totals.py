@@ -123,12 +123,13 @@ def _noise(campaign: Campaign, totals: Sequence[PeriodTotal]) -> tuple[list[floa
 
 
 def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str, Any]:
-    """What a model's card says of masked sums, beside the entries that all sums of nodes have."""
+    """What a model's card says of at least one masked total, beside the entries that all sums of nodes have."""
     terms = masked_terms_of(campaign)
     unit = "one record" if terms.unit == RECORD else "all records of one party"
-    smallest = min((len(total.parties) for total in totals), default=0)
-    most = max((len(total.book.parties) for total in totals), default=0)
-    colluding = f"{terms.colluding_micro * most // MICRO} of {most}"
+    # A period is only as safe as its own key book, so the period of the smallest book is stated.
+    weakest = min(totals, key=lambda total: (len(total.book.parties), total.period))
+    parties = len(weakest.book.parties)
+    colluding = f"{terms.colluding_micro * parties // MICRO} of {parties}"
     return {
         "trust": "distributed",
         "dealer": terms.dealer.hex(),
@@ -137,8 +138,8 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
         "delta_total": _delta_text(terms.delta_pico) if terms.noise == DILUTED else "0",
         "honest_share": format_micro(terms.honest_micro),
         "colluding_share": format_micro(terms.colluding_micro),
-        "smallest_set": smallest,
-        "least_set": least_parties(terms, most) if most else 0,
+        "smallest_set": min(len(total.parties) for total in totals),
+        "least_set": least_parties(terms, parties),
         "estimator": ESTIMATOR,
         "threats": THREATS.format(f"{unit} added or removed", colluding),
     }

@@ -51,12 +51,11 @@ def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
     """For each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
     asked = store.asked()
     sums = {total.period: len(total.parties) for total in store.totals()}
-    needed = store.needed()
     return [
         {
             "period": each.period,
             "messages": each.seen,
-            "needed": needed,
+            "needed": store.needed(each.period),
             "asked_for": len(asked[each.period]) if each.period in asked else None,
             "decrypted": sums.get(each.period),
         }

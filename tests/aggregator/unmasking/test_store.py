@@ -201,7 +201,7 @@ def test_the_status_tells_who_is_missing(made):
     made.take(*MESSAGES[:3])
     (period,) = status(made.store).periods
     assert (period.seen, period.missing) == (3, (keyid(PARTIES[3].public).hex(),))
-    assert made.store.needed() == 3
+    assert made.store.needed(PERIOD) == 3
 
 
 def test_a_version_with_fewer_parties_is_asked_for_if_the_dealer_allows_only_that_one(made, monkeypatch):
@@ -257,3 +257,29 @@ def test_a_release_of_another_period_or_another_key_book_opens_nothing(made):
     assert reason(made.store.decrypt, released(build_request(CAMPAIGN.id, PERIOD + 1, 1, ids))) == "message_missing"
     assert reason(made.store.decrypt, released(build_request(CAMPAIGN.id, PERIOD, 2, ids))) == "keys_unknown"
     assert made.store.totals() == []
+
+
+def test_a_newer_list_takes_nothing_out_of_a_decrypted_sum(made, release):
+    made.take(*MESSAGES)
+    made.store.decrypt(release)
+    made.store.give_list(list_of(PUBLISHER, PARTIES[1:], version=2))
+    assert made.store.rejected() == {"not_in_sum": 1}
+    assert made.store.statistics().source.nodes == 3
+    (period,) = status(made.store).periods
+    assert period.seen == 3
+
+
+def test_the_card_states_the_rule_of_the_smallest_key_book(made):
+    made.store.give_book(book_of(CAMPAIGN, tuple(PARTIES[:2]), version=2))
+    made.take(*(message(node) for node in range(4)), *(message(node, PERIOD + 1) for node in range(2)))
+    made.store.decrypt(released(made.store.request(PERIOD)))
+    assert made.store.needed(PERIOD) == 3
+    assert made.store.needed(PERIOD + 1) == 1
+    card = made.store.statistics().source.card()
+    assert (card["smallest_set"], card["least_set"]) == (4, 3)
+    assert "1 of 4" in card["threats"]
+    keys = [keyid(one.public) for one in PARTIES[:2]]
+    made.store.decrypt(released(build_request(CAMPAIGN.id, PERIOD + 1, 2, keys)))
+    card = made.store.statistics().source.card()
+    assert (card["smallest_set"], card["least_set"]) == (2, 1)
+    assert "0 of 2" in card["threats"]
