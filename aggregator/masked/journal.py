@@ -6,8 +6,12 @@ book. So accidents are found: a changed bit, a missing row. Forgery is not: a pr
 compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
 
 The file also says where it was made: the machine and the file's inode. A copy of the folder and a restored backup have
-another inode, and are refused (``dealer_copied``), since they may not know of releases that the other copy made. What
-is not noticed: an older state of the whole disk, or old content written into the same file.
+another inode, and are refused (``dealer_copied``), since they may not know of releases that the other copy made.
+
+Two cases are not noticed: an older state of the whole disk, and old content written into the same file, which keeps the
+inode (``cp`` onto an existing file). The dealer could then release a second set of a period. So a backup is restored
+into a new folder, never over the old one. After a restore over the old one, ``hearsay masked adopt`` closes the periods
+that have begun.
 """
 
 from __future__ import annotations

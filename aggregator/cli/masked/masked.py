@@ -89,7 +89,8 @@ def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_j
     say(facts, as_json=as_json)
     note(
         f"give {PUBLIC_FILE} to the publisher, who compares the key; back the folder up, and never use two copies: a "
-        "copy is refused (hearsay masked adopt)"
+        "copy is refused (hearsay masked adopt); restore a backup into a new folder, never over the old one, since old "
+        "content in the same files is not noticed"
     )
 
 
@@ -204,6 +205,9 @@ def release(
 @json_option
 def adopt(folder: Path, *, as_json: bool) -> None:
     """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
+
+    Restore a backup into a new folder, never over the old one: old content written into the same files is not
+    noticed, and a second set of a period could be released. If it was done, run this command before any release.
 
     Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
     releases nothing new for periods that have begun. It begins with the next period of each campaign.
