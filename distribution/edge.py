@@ -4,8 +4,8 @@
     python distribution/edge.py [FOLDER]        # make edge: a wheel to copy to devices; the default is dist/
 
 Both commands use :func:`build_wheel`, which pip calls (PEP 517; named in the pyproject.toml of this folder). The two
-packages, the licence and the read-me are copied to a temporary folder. The project file there is derived from the
-tree's project file, so version and dependencies are written in one place only. setuptools builds the wheel from the
+packages, the licence and this folder's read-me are copied to a temporary folder. The project file there is derived from
+the tree's project file, so version and dependencies are written in one place only. setuptools builds the wheel from the
 copy. The installed setuptools is used if it is new enough; else pip fetches one. The same tree and the same setuptools
 give the same bytes.
 """
@@ -29,7 +29,9 @@ ROOT = Path(__file__).parent.parent
 NAME = "hearsay-edge"
 PACKAGES = ("protocol", "edge_sdk")
 DESCRIPTION = "The device side of Hearsay: locally private reports about records, and signed models to classify with."
-SHARED = ("version", "readme", "requires-python", "license", "license-files", "keywords", "dependencies")
+README = "README.md"
+"""The device's own read-me, in this folder: the project's is longer than a device needs."""
+SHARED = ("version", "requires-python", "license", "license-files", "keywords", "dependencies")
 """Keys that are copied unchanged from the tree's project file."""
 FIRST_DAY_OF_ZIP = "315532800"
 """1980-01-01, the earliest time in a zip file. Every file of the wheel has it, so the bytes depend on no clock."""
@@ -47,6 +49,7 @@ def project_file(tree: dict[str, Any]) -> str:
         "[project]",
         f"name = {json.dumps(NAME)}",
         f"description = {json.dumps(DESCRIPTION)}",
+        f"readme = {json.dumps(README)}",
         *(f"{key} = {json.dumps(project[key])}" for key in SHARED),
         "[project.scripts]",
         f"{NAME} = {json.dumps(script)}",
@@ -63,8 +66,8 @@ def stage(folder: Path) -> None:
     tree = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in (tree["project"]["readme"], *tree["project"]["license-files"]):
-        shutil.copy(ROOT / name, folder)
+    for file in (ROOT / "distribution" / README, *(ROOT / name for name in tree["project"]["license-files"])):
+        shutil.copy(file, folder)
     (folder / "pyproject.toml").write_text(project_file(tree), "utf-8")
 
 

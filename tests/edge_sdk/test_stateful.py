@@ -386,7 +386,7 @@ def live(lives, steps):
     run_state_machine_as_test(World, settings=chosen)
 
 
-@pytest.mark.parametrize(("lives", "least"), [(12, 400), pytest.param(90, STEPS, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("lives", "least"), [(12, 400), pytest.param(130, STEPS, marks=pytest.mark.slow)])
 def test_the_device_is_the_model(small_disk, lives, least):
     World.done.clear()
     World.refused.clear()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.masked.sums import decrypt, request
+from aggregator.cli.masked.decrypt import decrypt
+from aggregator.cli.masked.request import request
 from aggregator.cli.options import (
     PATH,
     force_option,

@@ -1,4 +1,4 @@
-"""``hearsay masked request`` and ``decrypt``: the aggregator's part of masked sums."""
+"""``hearsay masked request``: the aggregator asks the dealer for the sum of a period."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, output_option, store_option
-from aggregator.cli.output import counted, note, print_json, say, working
-from aggregator.files import check_output, read_file, write_output
+from aggregator.cli.options import force_option, json_option, output_option, store_option
+from aggregator.cli.output import counted, note, say
+from aggregator.files import check_output, write_output
 from aggregator.periods import shown
 from protocol.errors import InputError
 
@@ -77,36 +77,3 @@ def _period(store: MaskedStore, text: str | None) -> int:
             "period_needed", f"periods with messages that are not decrypted: {which}; choose with --period"
         )
     return waiting[0]
-
-
-@click.command()
-@store_option
-@click.argument("release", metavar="R.hsd", type=PATH)
-@json_option
-def decrypt(store: Path, release: Path, *, as_json: bool) -> None:
-    """Decrypt the sum of a period by the dealer's release, and keep it in the store.
-
-    The release decrypts the sum of exactly the parties that it names, and nothing else. The same release again changes
-    nothing. hearsay estimate and publish then go on from the sums of all decrypted periods.
-
-    \b
-    Example:
-      hearsay masked decrypt --store sums r.hsd
-    """  # noqa: D301
-    from aggregator.unmasking.stores import open_masked_store
-    from protocol.documents.envelope import SIZE_LIMITS
-
-    opened = open_masked_store(store)
-    with working("decrypting the sum"):
-        total = opened.decrypt(read_file(release, SIZE_LIMITS["release"]))
-    facts = {
-        "period": total.period if as_json else shown(total.period, opened.campaign.time_precision),
-        "key_book": total.book.version,
-        "parties": len(total.parties),
-        "parties_of_book": len(total.book.parties),
-        "numbers": len(total.numbers),
-    }
-    if as_json:
-        print_json({**facts, "parties": total.parties})
-        return
-    say(facts, as_json=False)
