@@ -6,8 +6,8 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.masked.journal import BookRow, CampaignRow, PartyRow, damaged
-from aggregator.masked.numbering import renumbered
 from aggregator.masked.secret_keys import party_secret
+from aggregator.publishing.nodes.numbering import renumbered
 from aggregator.publishing.signatures import signed_campaign, signed_list
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope

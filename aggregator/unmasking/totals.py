@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 ESTIMATOR = "decrypted sums of the parties' encrypted sums, each with the weight one"
 THREATS = (
-    "Nobody sees a party's numbers, as long as the dealer of the keys keeps them: the dealer's secret and the messages "
-    "together decrypt every party's sums. The total is differentially private for {} even if {} of the parties collude "
-    "with the aggregator or add no noise; nodes that the publisher invented are among these. Nothing shows whether a "
-    "party's numbers are true: one that lies can move every count by any amount, unlike a node that sends its sums in "
-    "the clear."
+    "Nobody sees a party's numbers, as long as the dealer of the keys keeps them: the dealer's secret and the "
+    "messages together decrypt every party's sums. Up to the stated δ the total is differentially private for {} even"
+    " if {} of the parties collude with the aggregator or add no noise; nodes that the publisher invented are among "
+    "these. Nothing shows whether a party's numbers are true: one that lies can move every count by any amount, "
+    "unlike a node that sends its sums in the clear."
 )
 
 

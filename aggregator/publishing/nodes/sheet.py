@@ -10,11 +10,13 @@ Source: docs/math.md, section 5; docs/decisions/0077.
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.publishing.nodes.masking import masked_warnings
+from aggregator.publishing.nodes.numbering import first_numbers
 from aggregator.publishing.privacy import (
     HIGH_EPSILON_MICRO,
     campaign_warning,
@@ -35,6 +37,9 @@ from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.questions import Subject
+
+_MOST_NOISES = 1000
+"""Most parties whose noise is computed for a sheet."""
 
 
 class VectorLoss(NamedTuple):
@@ -142,12 +147,21 @@ def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
 
 
 def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
-    """Released vector → variance of one number of the total of the most parties. Empty if not masked."""
+    """Released vector → variance of one number of the total of the most parties. Empty if not masked.
+
+    The parties have the numbers u that the dealer gives at setup. Of very many parties every k-th one stands for k.
+    """
     if found.masked is None:
         return {}
-    parties = found.masked.most_parties
-    noise = noise_of(found, parties)
-    return {subject: parties * each.variance for subject, each in zip(released_vectors(found), noise, strict=True)}
+    most = found.masked.most_parties
+    numbers = list(first_numbers(party.to_bytes(4, "big") for party in range(most)).values())
+    sample = numbers[:: -(-most // _MOST_NOISES)]
+    weight, copies = most / len(sample), Counter(sample)
+    noise = [(weight * count, noise_of(found, u)) for u, count in copies.items()]
+    return {
+        subject: sum(count * each[place].variance for count, each in noise)
+        for place, subject in enumerate(released_vectors(found))
+    }
 
 
 def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:

@@ -14,6 +14,8 @@ from support.publisher import Publisher
 
 from aggregator.guarantee.masked import masked_guarantee
 from aggregator.nodes.federation import divided
+from aggregator.publishing.nodes.numbering import first_numbers
+from aggregator.publishing.nodes.sheet import node_sheet
 from aggregator.unmasking.totals import PeriodTotal, check_numbers, masked_statistics
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE
@@ -83,3 +85,17 @@ def test_the_guarantee_sheet_of_a_masked_campaign(tmp_path):
     assert reason(masked_guarantee, masked_campaign(DISCRETE), parties=101) == "argument_invalid"
     diluted = masked_guarantee(masked_campaign(DISCRETE, masked=DILUTED))
     assert diluted.deltas["change"] == 2 * diluted.deltas["add-remove"] == pytest.approx(2e-3, rel=1e-6)
+
+
+@pytest.mark.parametrize("terms", [DIVIDED, DILUTED], ids=["divided", "diluted"])
+def test_the_stated_noise_of_the_most_parties_is_that_of_the_dealer_s_numbers(terms):
+    campaign = masked_campaign(DISCRETE, masked=terms._replace(most_parties=4))
+    numbers = first_numbers(keyid(one.public) for one in PARTIES)
+    for place, vector in enumerate(node_sheet(campaign).vectors):
+        variance = sum(noise_of(campaign, u)[place].variance for u in numbers.values())
+        assert vector.deviation == pytest.approx(variance**0.5)
+    many = masked_campaign(DISCRETE, masked=terms._replace(most_parties=3001))
+    exact = sum(
+        noise_of(many, u)[0].variance for u in first_numbers(bytes([n // 256, n % 256]) for n in range(3001)).values()
+    )
+    assert node_sheet(many).vectors[0].deviation == pytest.approx(exact**0.5, rel=1e-3)
