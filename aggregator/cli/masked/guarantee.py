@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.nodes.describe import IN_WORDS, cost_text, noise_text
+from aggregator.cli.nodes.describe import cost_text, in_words, noise_text
 from aggregator.cli.output import counted, print_facts, print_json
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
@@ -45,13 +45,13 @@ def print_masked_guarantee(found: Campaign, parties: int | None, *, as_json: boo
 def _print_facts(sheet: MaskedGuarantee) -> None:
     found, spent = sheet.campaign, sheet.spending
     assert found.nodes is not None
-    terms, header = masked_terms_of(found), found.header
+    terms, header, words = masked_terms_of(found), found.header, in_words(found)
     unit = "each record of a party" if terms.unit == RECORD else "all records of a party together"
-    deltas = "; ".join(f"{delta:g} for {IN_WORDS[name]}" for name, delta in sheet.deltas.items())
+    deltas = "; ".join(f"{delta:g} for {words[name]}" for name, delta in sheet.deltas.items())
     print_facts(
         {
             "campaign": f"{header.name}, version {header.version}, masked, for nodes of '{found.nodes.list_name}'",
-            "ε per period": cost_text(sheet.privacy),
+            "ε per period": cost_text(sheet.privacy, words),
             "δ per period": deltas,
             "ε in its life": f"at most {format_micro(spent.life)} booked, if the owner's policy allows masked "
             f"campaigns: {spent.answered} of {counted(spent.periods, 'period')}",

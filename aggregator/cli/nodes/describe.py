@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from aggregator.cli.output import counted, lasting
 from protocol.documents.envelope import keyid
-from protocol.documents.masked_terms import RECORD
+from protocol.documents.masked_terms import PARTY, RECORD
 from protocol.epsilon import format_micro
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from aggregator.publishing.nodes.sheet import NodeSheet
     from protocol.documents.campaign import Campaign
     from protocol.documents.masked_terms import MaskedTerms
@@ -31,6 +33,17 @@ IN_WORDS = {
     CHANGE: "one record changed",
     CHANGE_FEATURES: "one record's features changed",
 }
+OF_PARTIES = {
+    ADD_REMOVE: "all records of one party more or less",
+    CHANGE: "all records of one party changed",
+    CHANGE_FEATURES: "the features of all records of one party changed",
+}
+"""Adjacency → what differs, in masked campaigns whose unit is the party."""
+
+
+def in_words(found: Campaign) -> dict[str, str]:
+    """Adjacency → what differs between neighbouring data sets of a campaign for nodes, in words."""
+    return OF_PARTIES if found.masked is not None and found.masked.unit == PARTY else IN_WORDS
 
 
 def cost_facts(found: Campaign, sheet: NodeSheet, *, as_json: bool) -> dict[str, object]:
@@ -41,20 +54,20 @@ def cost_facts(found: Campaign, sheet: NodeSheet, *, as_json: bool) -> dict[str,
     if as_json:
         facts: dict[str, object] = {"epsilon_total": format_micro(found.epsilon_micro), "epsilon_booked": booked}
         return facts | {"least_epsilon": least, "sensitivity": found.nodes.sensitivity}
-    facts = {"epsilon": cost_text(sheet)}
+    facts = {"epsilon": cost_text(sheet, in_words(found))}
     return facts if found.nodes.least_epsilon_micro == found.epsilon_micro else {**facts, "least_epsilon": least}
 
 
-def cost_text(sheet: NodeSheet) -> str:
+def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
     """ε of one summary under the adjacencies of one record more or less and of a changed record, on one line.
 
     An adjacency that the campaign's noise does not cover is left out. Changed features are named only where changed
-    records are not covered.
+    records are not covered. ``words``: what differs under each adjacency (:func:`in_words`).
     """
     booked = dict(sheet.booked_micro)
     if CHANGE in booked:
         booked.pop(CHANGE_FEATURES, None)
-    return "; ".join(f"{format_micro(micro)} for {IN_WORDS[name]}" for name, micro in booked.items())
+    return "; ".join(f"{format_micro(micro)} for {words[name]}" for name, micro in booked.items())
 
 
 def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
@@ -102,12 +115,13 @@ def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, 
     with_noise, sent = "each with noise of its own", "summary"
     if found.masked is not None:
         with_noise, sent = "encrypted: only the total of a set of nodes is decrypted", "message"
-    life = {name: micro * periods for name, micro in sheet.booked_micro.items()}
+    life = sheet._replace(booked_micro={name: micro * periods for name, micro in sheet.booked_micro.items()})
+    words = in_words(found)
     return {
         "asks": f"nodes of the list '{terms.list_name}' for sums over their records, {with_noise}",
         "period": f"{lasting(found.time_precision)}: a node sends one {sent} in it",
-        "ε": cost_text(sheet),
-        "ε over its life": f"{cost_text(sheet._replace(booked_micro=life))}, in {counted(periods, 'period')}",
+        "ε": cost_text(sheet, words),
+        "ε over its life": f"{cost_text(life, words)}, in {counted(periods, 'period')}",
         "least ε": f"{format_micro(terms.least_epsilon_micro)}, if a node's owner wants more noise",
         "sensitivity": terms.sensitivity,
         "sums": f"{len(sheet.vectors)} vectors with {sheet.numbers} numbers; each vector has an equal part of ε",

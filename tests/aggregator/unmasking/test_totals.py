@@ -82,6 +82,13 @@ def test_the_guarantee_sheet_of_a_masked_campaign(tmp_path):
     text = run("guarantee", path, "--devices", 20).output
     assert "17 of 20 parties" in text
     assert "dealer" in text
+    path.write_bytes(
+        Publisher().sign("campaign", masked_payload(Publisher(), DISCRETE, masked=DIVIDED._replace(unit="party")))
+    )
+    for command in ("guarantee", "show"):
+        text = run(command, path).output
+        assert "all records of one party more or less" in text
+        assert "one record more" not in text
     assert reason(masked_guarantee, masked_campaign(DISCRETE), parties=101) == "argument_invalid"
     diluted = masked_guarantee(masked_campaign(DISCRETE, masked=DILUTED))
     assert diluted.deltas["change"] == 2 * diluted.deltas["add-remove"] == pytest.approx(2e-3, rel=1e-6)
