@@ -3,6 +3,7 @@
     dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
     dealer.pub    public: key and modulus, for the publisher
     journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.masked.journal`); no secret
+    dealer.mark  0600: replaced before each change of the journal (:mod:`aggregator.masked.mark`)
 
 The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
 party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
@@ -17,54 +18,30 @@ and may ask for a least number of parties (docs/decisions/0081).
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from aggregator.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.files import read_file
+from aggregator.masked.folder import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, create_folder, open_secret, read_public
 from aggregator.masked.issuing import Documents, Issued, check_documents, first_book, next_book, signed_book
-from aggregator.masked.journal import CampaignRow, Journal, ReleaseRow, create_journal
+from aggregator.masked.journal import MARK_FILE, Journal
 from aggregator.masked.place import check_place, machine_mark
-from aggregator.masked.secret_keys import new_modulus, sum_of_secrets
+from aggregator.masked.releasing import Released, not_set_up, parsed_campaign, release_set
 from aggregator.passphrases import passphrase_from
-from aggregator.publishing.keys import key_file, read_key, write_key
-from aggregator.publishing.nodes.dealer_file import DealerPublic, public_bytes, read_dealer
-from protocol.documents.campaign import Campaign, parse_campaign
-from protocol.documents.envelope import KEY_BYTES, KEYID_BYTES, SIZE_LIMITS, SigningKey, read_envelope
-from protocol.errors import InputError, PolicyError, StorageError
-from protocol.masked.cipher import release_elements
-from protocol.masked.release import MAX_REQUEST_BYTES, build_release, parse_request
-from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
+from protocol.documents.envelope import SIZE_LIMITS, SigningKey
+from protocol.errors import InputError, StorageError
+from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from aggregator.masked.journal import BookRow
-    from protocol.masked.release import Request
+    from aggregator.masked.rows import BookRow, CampaignRow, ReleaseRow
+    from aggregator.publishing.nodes.dealer_file import DealerPublic
+    from protocol.documents.campaign import Campaign
 
-ROLE = "dealer"
-KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.pub", "journal.sqlite"
-
-
-class Released(NamedTuple):
-    """The answer to a request.
-
-    Attributes:
-        raw: the bytes of the release (``.hsd``).
-        campaign: the campaign.
-        request: what was asked: period, version of the key book, parties.
-        missing: ids of the parties of that version that are not in the set.
-        repeated: whether the same set was released before; the bytes are the same then.
-    """
-
-    raw: bytes
-    campaign: Campaign
-    request: Request
-    missing: tuple[bytes, ...]
-    repeated: bool
+__all__ = ["JOURNAL_FILE", "KEY_FILE", "MARK_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
 
 
 class Served(NamedTuple):
@@ -129,26 +106,8 @@ class Dealer:
                 ``io_failed``, ``memory_short``.
         """
         path = Path(path).absolute()
-        if "\0" in str(path):
-            raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
-        if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
-            raise StorageError("dealer_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
-        check_place(path)
-        passphrase = passphrase.encode() if isinstance(passphrase, str) else passphrase
-        signer = SigningKey.from_seed(entropy(KEY_BYTES))
-        kept = key_file(ROLE, signer, passphrase, entropy=entropy)
-        public = public_bytes(signer, new_modulus() if modulus is None else modulus)
-        hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-        try:
-            with storage_errors(f"'{path}' could not be written"):
-                hidden.mkdir(mode=0o700)
-                write_key(hidden / KEY_FILE, kept)
-                write_output(hidden / PUBLIC_FILE, public)
-                create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), int(clock()))
-                hidden.rename(path)
-                sync_folder(path.parent)
-        finally:
-            shutil.rmtree(hidden, ignore_errors=True)
+        secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
+        create_folder(path, secret, modulus, entropy, int(clock()))
         return cls.open(path, passphrase, clock=clock)
 
     @classmethod
@@ -199,7 +158,7 @@ class Dealer:
         now = int(self._clock())
         with self._journal.transaction():
             for row in self._journal.campaigns():
-                next_period = _parsed(row).period_at(now) + 1
+                next_period = parsed_campaign(row).period_at(now) + 1
                 self._journal.put("campaigns", row._replace(first_period=max(row.first_period, next_period)))
             self._journal.adopt(machine_mark(), now)
 
@@ -214,7 +173,7 @@ class Dealer:
         check_place(path)
         journal = Journal(path / JOURNAL_FILE, machine)
         try:
-            public = _public_file(path)
+            public = read_public(path)
             if journal.dealer()[0] != public.key:
                 raise StorageError("dealer_damaged", "public file and journal are of two dealers; restore both")
         except BaseException:
@@ -281,7 +240,7 @@ class Dealer:
         with self._journal.transaction():
             row = self._journal.campaign(documents.campaign.id)
             if row is None:
-                raise _not_set_up()
+                raise not_set_up()
             return next_book(self._journal, signer, documents, row, int(self._clock()))
 
     def book(self, campaign: bytes) -> bytes:
@@ -294,7 +253,7 @@ class Dealer:
         with self._journal.snapshot():
             row = self._journal.campaign(campaign)
             if row is None:
-                raise _not_set_up()
+                raise not_set_up()
             return signed_book(self._journal, signer, row)
 
     def release(self, request: bytes | str | Path, *, at_least: int = 0) -> Released:
@@ -317,85 +276,17 @@ class Dealer:
         """
         raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
         asked = parse_request(raw)
-        signer, now = self._signer(), int(self._clock())
-        with self._journal.snapshot():
-            row = self._row(asked)
-            campaign = _parsed(row)
-            serials = self._serials(row, asked)
-            _check_set(campaign, asked, serials, at_least)
-            self._check_period(campaign, row, asked, now)
-        keys = [(node, serials[node]) for node in asked.parties]
-        released = _signed_release(campaign, signer, asked, keys)
-        with self._journal.transaction():
-            row = self._row(asked)
-            repeated = self._check_period(campaign, row, asked, now)
-            if repeated:
-                self._journal.rewrite()
-            else:
-                self._journal.put(
-                    "releases", ReleaseRow(row.campaign, asked.period, asked.version, b"".join(asked.parties), now)
-                )
-                self._journal.put("campaigns", row._replace(releases=row.releases + 1))
-        missing = tuple(sorted(serials.keys() - set(asked.parties)))
-        return Released(released, campaign, asked, missing, repeated)
+        return release_set(self._journal, self._signer(), asked, at_least, int(self._clock()))
 
     def served(self) -> list[Served]:
         """All campaigns that were set up, with their books and releases."""
         with self._journal.snapshot():
             return [
-                Served(_parsed(row), row, self._journal.books(row.campaign), self._journal.releases(row.campaign))
+                Served(
+                    parsed_campaign(row), row, self._journal.books(row.campaign), self._journal.releases(row.campaign)
+                )
                 for row in self._journal.campaigns()
             ]
-
-    def _row(self, asked: Request) -> CampaignRow:
-        """The campaign of a request in the journal.
-
-        Raises:
-            InputError: ``not_set_up``.
-        """
-        row = self._journal.campaign(asked.campaign)
-        if row is None:
-            raise _not_set_up()
-        return row
-
-    def _serials(self, row: CampaignRow, asked: Request) -> dict[bytes, int]:
-        """Node id → serial number of the keys of the book that a request names.
-
-        Raises:
-            InputError: ``book_unknown``.
-        """
-        book = self._journal.book(row.campaign, asked.version)
-        if book is None:
-            raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
-        return {party.node: party.serial for party in self._journal.parties(book)}
-
-    def _check_period(self, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
-        """Whether the same set was released before. Refuses another set, and periods in which none is released.
-
-        Raises:
-            PolicyError: ``set_released``, ``period_refused``.
-        """
-        before = self._journal.release(row.campaign, asked.period)
-        if before is not None:
-            if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):
-                return True
-            raise PolicyError(
-                "set_released",
-                f"for period {asked.period} a set of {len(before.parties) // KEYID_BYTES} parties of key book "
-                f"{before.version} was released; two sums of one period would tell the numbers of single parties",
-            )
-        length, header = campaign.time_precision, campaign.header
-        if not header.not_before // length <= asked.period < -(-header.expires // length):
-            raise PolicyError("period_refused", f"period {asked.period} is not one of the campaign's")
-        if asked.period * length > now:
-            raise PolicyError("period_refused", f"period {asked.period} has not begun, by this machine's clock")
-        if asked.period < row.first_period:
-            raise PolicyError(
-                "period_refused",
-                f"period {asked.period} began before this copy of the dealer was adopted, and the other copy may have "
-                "released a set for it",
-            )
-        return False
 
     def _documents(
         self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path, *, begins: bool
@@ -408,68 +299,5 @@ class Dealer:
         return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
 
     def _signer(self) -> SigningKey:
-        """The dealer's key pair, whose seed is the secret.
-
-        Raises:
-            InputError: the reasons of a passphrase.
-            StorageError: ``dealer_damaged``: the key file is lost, damaged or another dealer's.
-        """
-        problem, found = "", None
-        try:
-            found = read_key(self.path / KEY_FILE, (ROLE,))
-        except InputError as error:
-            problem = error.detail
-        if found is None or found.public != self.public.key:
-            raise StorageError("dealer_damaged", f"'{KEY_FILE}' can not be used: {problem or 'another dealer has it'}")
-        return found.open(self._passphrase)
-
-
-def _public_file(path: Path) -> DealerPublic:
-    """The public file in a dealer's folder.
-
-    Raises:
-        StorageError: ``dealer_damaged``: it is lost or damaged.
-    """
-    problem = ""
-    try:
-        return read_dealer(path / PUBLIC_FILE)
-    except InputError as error:
-        problem = error.detail
-    raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")
-
-
-def _parsed(row: CampaignRow) -> Campaign:
-    """The campaign of a row. It was verified when it was set up."""
-    return parse_campaign(read_envelope(row.document, "campaign").payload)
-
-
-def _not_set_up() -> InputError:
-    return InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
-
-
-def _signed_release(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
-    """The bytes of a release. They are made before the set is recorded, so that an error locks no period.
-
-    ``keys`` are the node ids of the set with the serial numbers of their keys.
-    """
-    total = sum_of_secrets(signer.seed, campaign.id, keys)
-    modulus = masked_terms_of(campaign).modulus
-    elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
-    return build_release(campaign, signer, asked, elements)
-
-
-def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:
-    """Refuse a set with strangers, or with too few parties.
-
-    Raises:
-        InputError: ``party_unknown``, ``parties_too_few``.
-    """
-    for node in asked.parties:
-        if node not in serials:
-            raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")
-    least = max(least_parties(masked_terms_of(campaign), len(serials)), at_least)
-    if len(asked.parties) < least:
-        raise InputError(
-            "parties_too_few",
-            f"the set has {len(asked.parties)} of {len(serials)} parties, and {least} are needed; nothing was released",
-        )
+        """The dealer's key pair, whose seed is the secret (:func:`aggregator.masked.folder.open_secret`)."""
+        return open_secret(self.path, self.public, self._passphrase)

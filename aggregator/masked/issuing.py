@@ -5,7 +5,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.masked.journal import BookRow, CampaignRow, PartyRow, damaged
+from aggregator.masked.journal import damaged
+from aggregator.masked.rows import BookRow, CampaignRow, PartyRow
 from aggregator.masked.secret_keys import party_secret
 from aggregator.publishing.nodes.numbering import renumbered
 from aggregator.publishing.signatures import signed_campaign, signed_list
@@ -125,7 +126,6 @@ def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: C
     if version == row.list_version:
         if documents.digest != row.list_digest:
             raise DocumentError("equivocation", f"the present book was made from another list of version {version}")
-        journal.rewrite()
         raw = signed_book(journal, signer, row)
         return Issued(raw, documents.campaign, row.version, len(documents.listed.nodes))
     book = journal.book(row.campaign, row.version)

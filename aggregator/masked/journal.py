@@ -5,23 +5,24 @@ has a seal, a digest of its values; the row of a campaign counts its releases, a
 book. So accidents are found: a changed bit, a missing row. Forgery is not: a program that can write the file can
 compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
 
-The file also says where it was made: the machine and the file's inode. A copy of the folder and a restored backup have
-another inode, and are refused (``dealer_copied``), since they may not know of releases that the other copy made.
-
-Two cases are not noticed: an older state of the whole disk, and old content written into the same file, which keeps the
-inode (``cp`` onto an existing file). The dealer could then release a second set of a period. So a backup is restored
-into a new folder, never over the old one. After a restore over the old one, ``hearsay masked adopt`` closes the periods
-that have begun.
+The file also says where it was made: the machine, the file's inode, and the mark file beside it
+(:mod:`aggregator.masked.mark`), which is replaced before every change. A copy of the folder, and a backup that was
+restored into a new folder or over the old one, do not fit. They are refused (``dealer_copied``), since they may not
+know of releases that were made since. An older state of the whole disk is not noticed.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
 import sqlite3
 from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from aggregator.files import DEALER_MARK, PRIVATE, write_output
+from aggregator.files import DEALER_MARK, PRIVATE, sync_folder, write_output
+from aggregator.masked.mark import NO_MARK, NONCE_BYTES, Place, read_mark, write_mark
+from aggregator.masked.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol import canonical
 from protocol.errors import InputError, StorageError
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-VERSION = 1
+    from aggregator.masked.mark import Mark
+
+VERSION = 2
+"""Version 1 had no table of the mark. It is added when such a journal is opened."""
+MARK_FILE = "dealer.mark"
 SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"
 BUSY_SECONDS = 30.0
@@ -42,6 +47,7 @@ _TABLES = {
         "campaign", "document", "version", "list_version", "list_digest", "next_serial", "releases", "first_period",
     ),
     "dealer": ("number", "public", "machine", "inode", "made_at", "adopted_at"),
+    "mark": ("number", "nonce", "inode", "changed"),
     "parties": ("campaign", "serial", "node", "public", "u", "first", "last", "box"),
     "releases": ("campaign", "period", "version", "parties", "released_at"),
 }  # fmt: skip
@@ -49,6 +55,7 @@ _KEYS = {
     "books": "campaign, version",
     "campaigns": "campaign",
     "dealer": "number",
+    "mark": "number",
     "parties": "campaign, serial",
     "releases": "campaign, period",
 }
@@ -56,73 +63,6 @@ _CREATED = {
     name: f"CREATE TABLE {name} ({', '.join(columns)}, seal, PRIMARY KEY ({_KEYS[name]})) WITHOUT ROWID"
     for name, columns in _TABLES.items()
 }
-
-
-class CampaignRow(NamedTuple):
-    """A campaign that was set up.
-
-    Attributes:
-        campaign: id, 32 bytes.
-        document: the signed campaign.
-        version: of the newest key book.
-        list_version, list_digest: of the list of nodes from which the newest book was made.
-        next_serial: serial number of the next key.
-        releases: number of rows of releases of the campaign.
-        first_period: no period before it is released, unless it is in the journal; 0 if this was never limited.
-    """
-
-    campaign: bytes
-    document: bytes
-    version: int
-    list_version: int
-    list_digest: bytes
-    next_serial: int
-    releases: int
-    first_period: int
-
-
-class BookRow(NamedTuple):
-    """A version of a key book: its campaign, list version, number of parties, payload's SHA-256 and time."""
-
-    campaign: bytes
-    version: int
-    list_version: int
-    parties: int
-    digest: bytes
-    made_at: int
-
-
-class PartyRow(NamedTuple):
-    """One key of one party, and the versions of the book that hold it.
-
-    Attributes:
-        campaign: id, 32 bytes.
-        serial: serial number of the key.
-        node: node id, 8 bytes.
-        public: the node's Ed25519 key, 32 bytes.
-        u: the party's number.
-        first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
-        box: the key, sealed to the node; empty once the newest book has it no more.
-    """
-
-    campaign: bytes
-    serial: int
-    node: bytes
-    public: bytes
-    u: int
-    first: int
-    last: int | None
-    box: bytes
-
-
-class ReleaseRow(NamedTuple):
-    """The one set of a campaign's period that was released: node ids of 8 bytes, sorted and joined."""
-
-    campaign: bytes
-    period: int
-    version: int
-    parties: bytes
-    released_at: int
 
 
 def damaged() -> StorageError:
@@ -172,6 +112,8 @@ class Journal:
                 ``dealer_copied``: this is a copy, or a restored backup.
         """
         self._path, self._machine = path, machine
+        self._mark_path = path.with_name(MARK_FILE)
+        self._pending: ReleaseRow | None = None
         if not path.is_file():
             raise StorageError("not_a_dealer", f"'{path.parent}' is no dealer's folder; hearsay masked new makes one")
         with _errors():
@@ -191,26 +133,41 @@ class Journal:
             raise damaged()
         if version > VERSION:
             raise StorageError("dealer_newer", "newer software wrote the dealer's journal; update this software")
+        if version == 1:
+            self._add_mark_table()
         if self._run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name") != [
             (each,) for each in _CREATED.values()
         ]:
             raise damaged()
-        if self._machine is not None:
-            self.check_original()
+        with self.snapshot():
+            pass  # A snapshot checks that this is the original.
+
+    def _add_mark_table(self) -> None:
+        """Make a journal of version 1 one of version 2, unless another process has just done it."""
+        with self._changes():
+            if self._run("PRAGMA user_version") == [(1,)]:
+                self._run(_CREATED["mark"])
+                self._run(f"PRAGMA user_version = {VERSION}")
 
     def check_original(self) -> None:
-        """Refuse a journal that was made on another machine, or in another file, than this one.
+        """Refuse a journal that is not in the place where it was made. Called inside a transaction or snapshot.
 
         Raises:
-            StorageError: ``dealer_copied``.
+            StorageError: ``dealer_copied``: the journal was made on another machine or in another file, or the mark
+                file is not the one that was written last, in the place where it was written.
         """
         _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
         if (machine, inode) != (self._machine, self._path.stat().st_ino):
-            raise StorageError(
-                "dealer_copied",
-                "the dealer's folder is a copy, was restored from a backup or was moved to another disk, so it may not "
-                "know what was released since; if no other copy is in use any more: hearsay masked adopt",
-            )
+            raise _copied()
+        nonce, named = self._named_mark()
+        found = read_mark(self._mark_path)
+        if found is None:
+            original = nonce == NO_MARK
+        else:
+            mark, place = found
+            original = place == named if mark.nonce == nonce else mark.was_written_at(place)
+        if not original:
+            raise _copied()
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
@@ -220,20 +177,91 @@ class Journal:
     def transaction(self) -> Iterator[None]:
         """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
 
-        Other processes wait. Only if the last flush of the commit fails, the changes may stay although an error is
-        raised.
+        Other processes wait. If the commit itself fails, the changes may stay although an error is raised, and a set
+        of parties that was to be recorded is recorded by the next transaction.
         """
+        with self._changes():
+            if self._machine is not None:
+                self._finish_killed_change()
+            yield
+            self._replace_mark()
+
+    @contextmanager
+    def _changes(self) -> Iterator[None]:
+        """Run the body of ``with`` between BEGIN and COMMIT; undo its changes after an error."""
         with _errors():
             self._run("BEGIN IMMEDIATE")
+            self._pending = None
             try:
-                if self._machine is not None:
-                    self.check_original()
                 yield
                 self._run("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._run("ROLLBACK")
                 raise
+
+    def _finish_killed_change(self) -> None:
+        """Record the set that a killed process was about to record, in a commit of its own. The transaction stays open.
+
+        The set may have left: the journal alone may have been restored from a backup.
+        """
+        self.check_original()
+        self._make_durable()
+        mark = self._mark_ahead()
+        if mark is None or mark.pending is None:
+            return
+        row = self.campaign(mark.pending.campaign)
+        if row is None:
+            raise _copied()  # The journal is older than the change before the last one.
+        if self.release(row.campaign, mark.pending.period) is None:
+            self.add_release(row, mark.pending)
+        self._replace_mark()
+        self._run("COMMIT")
+        self._run("BEGIN IMMEDIATE")
+        self._pending = None
+        self._finish_killed_change()
+
+    def _make_durable(self) -> None:
+        """Make commits of processes that were killed durable, before the mark goes on.
+
+        Such a process may have ended its commit for all readers by cutting SQLite's own journal, without flushing
+        that. A power cut would then undo the commit, and the mark would be two steps ahead.
+        """
+        with suppress(FileNotFoundError):
+            descriptor = os.open(f"{self._path}-journal", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        sync_folder(self._path.parent)
+
+    def _named_mark(self) -> tuple[bytes, Place]:
+        """Random number and place of the mark that the journal names; :data:`NO_MARK` if it names none yet."""
+        rows = self._rows("mark", "number = 1", ())
+        return (rows[0][1], Place(*rows[0][2:])) if rows else (NO_MARK, Place(0, 0))
+
+    def _mark_ahead(self) -> Mark | None:
+        """The mark of a change that the journal does not have; None if the journal names the present mark.
+
+        Raises:
+            StorageError: ``dealer_copied``: the mark is neither the one that the journal names nor the one after it.
+        """
+        nonce, _ = self._named_mark()
+        found = read_mark(self._mark_path)
+        mark = found[0] if found else None
+        if (NO_MARK if mark is None else mark.nonce) == nonce:
+            return None
+        if mark is None or mark.before != nonce:
+            raise _copied()
+        return mark
+
+    def _replace_mark(self) -> None:
+        """Write a new mark with the set that is to be recorded, and let the journal name it."""
+        # A mark of an adoption fits no journal but the adopted one: a killed adoption leaves a copy a copy.
+        before = secrets.token_bytes(NONCE_BYTES) if self._machine is None else self._named_mark()[0]
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        place = write_mark(self._mark_path, nonce, before, self._pending)
+        self.put("mark", (1, nonce, *place))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -243,24 +271,22 @@ class Journal:
             try:
                 if self._machine is not None:
                     self.check_original()
+                    self._mark_ahead()
                 yield
             finally:
                 self._run("ROLLBACK")
-
-    def rewrite(self) -> None:
-        """Write a value that the file has already. Called inside a transaction that changes nothing else.
-
-        Its commit makes earlier commits durable. A process that was killed in a commit may have left rows that every
-        reader sees and that a power cut would undo.
-        """
-        with _errors():
-            self._run(f"PRAGMA user_version = {VERSION}")
 
     def put(self, table: str, row: Sequence[object]) -> None:
         """Add a row, or replace the row with the same key. Called inside a transaction. ``row`` lacks the seal."""
         values = (*row, _seal(table, row))
         with _errors():
             self._run(f"REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608  # own names
+
+    def add_release(self, campaign: CampaignRow, released: ReleaseRow) -> None:
+        """Record a set of parties, and count it in the row of its campaign. Called inside a transaction, once."""
+        self._pending = released
+        self.put("releases", released)
+        self.put("campaigns", campaign._replace(releases=campaign.releases + 1))
 
     def dealer(self) -> tuple[bytes, int]:
         """The dealer's public key, and the time at which the journal was made, in seconds since 1970."""
@@ -334,6 +360,14 @@ class Journal:
 
     def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         return self._connection.execute(statement, values).fetchall()
+
+
+def _copied() -> StorageError:
+    return StorageError(
+        "dealer_copied",
+        "the dealer's folder is a copy, was restored from a backup or was moved to another disk, so it may not "
+        "know what was released since; if no other copy is in use any more: hearsay masked adopt",
+    )
 
 
 def _seal(table: str, values: Sequence[object]) -> bytes:

@@ -353,7 +353,7 @@ def test_a_dealer_is_made_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError
 
     with monkeypatch.context() as patch:
-        patch.setattr("aggregator.masked.dealer.create_journal", broken)
+        patch.setattr("aggregator.masked.folder.create_journal", broken)
         refused(StorageError, "io_failed", new_dealer, tmp_path / "dealer")
     assert list(tmp_path.iterdir()) == []
     new_dealer(tmp_path / "dealer").close()

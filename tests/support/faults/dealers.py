@@ -10,8 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from aggregator.masked import dealer as dealers
-from aggregator.masked import issuing, journal
+from aggregator.masked import issuing, journal, releasing
 from aggregator.masked.dealer import Dealer
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
@@ -169,7 +168,7 @@ def _without_journal() -> None:
 
 def _released_before_recorded() -> None:
     """The release leaves, and then its set is recorded."""
-    plain = dealers.build_release
+    plain = releasing.build_release
 
     def early(*arguments: Any) -> bytes:
         raw = plain(*arguments)
@@ -177,7 +176,7 @@ def _released_before_recorded() -> None:
         life._tell("first", raw)
         return raw
 
-    dealers.build_release = early
+    releasing.build_release = early
     init = DealerLife.__init__
 
     def noted(self: DealerLife, root: Path) -> None:

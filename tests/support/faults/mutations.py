@@ -6,8 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+import edge_sdk.answering.reporting
 import edge_sdk.opening
-import edge_sdk.reporting
 import edge_sdk.storage.atomic_files
 import edge_sdk.storage.batch_file
 import edge_sdk.storage.database
@@ -53,7 +53,7 @@ def _two_transactions() -> None:
 
 def _series_apart() -> None:
     """The name of an answered series is kept after the answer, in a transaction of its own."""
-    plain, plain_answer = edge_sdk.storage.ledger.Ledger.spend, edge_sdk.reporting.Reporting.answer
+    plain, plain_answer = edge_sdk.storage.ledger.Ledger.spend, edge_sdk.answering.reporting.Reporting.answer
 
     def spend(self, campaign, period, answered_at, reports, micro):
         return plain(self, campaign._replace(series=None), period, answered_at, reports, micro)
@@ -68,7 +68,7 @@ def _series_apart() -> None:
         return found
 
     edge_sdk.storage.ledger.Ledger.spend = spend
-    edge_sdk.reporting.Reporting.answer = answer
+    edge_sdk.answering.reporting.Reporting.answer = answer
 
 
 def _no_flush_of_folders() -> None:
