@@ -18,7 +18,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edge_sdk.meanings import Meanings, Unread
+    from edge_sdk.answering.meanings import Meanings, Unread
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger

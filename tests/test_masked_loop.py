@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from support.commands import mushrooms, run
@@ -21,7 +22,7 @@ FAR = 60
 def folder(tmp_path, monkeypatch):
     """The folder of publisher, dealer, aggregator and parties. On real machines these exchange files only."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("aggregator.masked.dealer.new_modulus", lambda: MODULUS)
+    monkeypatch.setattr("aggregator.masked.folder.new_modulus", lambda: MODULUS)
     (tmp_path / "schema.toml").write_text(mushrooms())
     (tmp_path / "people.csv").write_text("".join(RECORDS.values()))
     return tmp_path
@@ -89,5 +90,51 @@ def test_five_parties_a_dealer_and_an_aggregator_make_a_model(folder, edge):
     run("publish", *store, "--workspace", "work", "-o", "m.hsm")
     edge("north", "install", "m.hsm")
     assert "accuracy 100.0%" in run("predict", "m.hsm", "people.csv").stderr
+    for command in ("estimate", "status"):
+        assert re.search(r"^messages  +4$", run(command, *store).stdout, re.MULTILINE), command
     other = run("masked", "request", *store, "-o", "q.hsq", status=1)
     assert other.stderr.startswith("output_exists: ")
+
+
+def test_a_fresh_node_gets_campaign_list_and_key_book_in_one_run_from_a_folder_that_publish_filled(folder, edge):
+    published(folder, edge)
+    root = ("--trust", "work/root.hst")
+    run("masked", "setup", "dealer", "c.hsc", "--nodes", "l.hsl", *root, "-o", "b1.hsk")
+    run("nodes", "add", "clinics", "late.key.pub", "--workspace", "work", "-o", "l2.hsl")
+    run("masked", "rekey", "dealer", "c.hsc", "--nodes", "l2.hsl", *root, "-o", "b2.hsk")
+    tree = ("publish", "--to", "www", "--workspace", "work")
+    made = json.loads(run(*tree, "--keys", "b1.hsk", "--json").stdout)
+    assert made["key_books"] == 1
+    assert "keys/mushrooms.hsk" in made["files_changed"]
+    assert json.loads(run(*tree, "--keys", "b2.hsk", "--json").stdout)["files_changed"] == ["keys/mushrooms.hsk"]
+    assert run(*tree, "--keys", "b1.hsk", status=1).stderr.startswith("tree_newer: ")
+    assert run(*tree, "--keys", "b1.hsk", "--keys", "l.hsl", status=1).stderr.startswith("wrong_role: ")
+    assert run("publish", "--keys", "b1.hsk", "--workspace", "work", status=2)
+    assert (folder / "www/keys/mushrooms.hsk").read_bytes() == (folder / "b2.hsk").read_bytes()
+    found = json.loads(edge("late", "sync", "www", "--campaign", "mushrooms", "--json"))
+    assert [each["name"] for each in found["campaigns"]] == ["mushrooms"]
+    assert (len(found["lists"]), len(found["key_books"]), found["refusals"]) == (1, 1, [])
+    edge("late", "node", "encrypt", "--campaign", "mushrooms", "people.csv")
+
+
+def test_a_request_made_again_keeps_the_file_of_the_earlier_one(folder, edge):
+    published(folder, edge)
+    run("masked", "setup", "dealer", "c.hsc", "--nodes", "l.hsl", "--trust", "work/root.hst", "-o", "b.hsk")
+    store = ("--store", "sums")
+    for party in PARTIES[:4]:
+        edge(party, "enrol", "c.hsc")
+        edge(party, "node", "encrypt", "--campaign", "mushrooms", "--keys", "b.hsk", "people.csv")
+        edge(party, "drain", f"{party}.hse")
+    first, last = [f"{party}.hse" for party in PARTIES[:3]], f"{PARTIES[3]}.hse"
+    run("ingest", "c.hsc", *first, "--nodes", "l.hsl", "--keys", "b.hsk", *store, "--workspace", "work")
+    run("masked", "request", *store, "-o", "q.hsq")
+    earlier = (folder / "q.hsq").read_bytes()
+    run("ingest", "c.hsc", last, "--nodes", "l.hsl", "--keys", "b.hsk", *store, "--workspace", "work")
+    made = run("masked", "request", *store, "-o", "q.hsq", "--again", "--force")
+    assert "kept as 'q.1.hsq'" in made.stderr
+    assert (folder / "q.1.hsq").read_bytes() == earlier
+    assert (folder / "q.hsq").read_bytes() != earlier
+    run("masked", "request", *store, "-o", "q.hsq", "--force")
+    assert sorted(path.name for path in folder.glob("q*")) == ["q.1.hsq", "q.hsq"]
+    run("masked", "release", "dealer", "q.1.hsq", "-o", "r.hsd")  # the dealer had seen it
+    run("masked", "decrypt", *store, "r.hsd")

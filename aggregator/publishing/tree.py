@@ -4,6 +4,7 @@
     campaigns/NAME.hsc   the newest version of every campaign that has enough signatures
     models/NAME.hsm      the newest version of every model that has enough signatures
     nodes/NAME.hsl       the newest version of every node list that has enough signatures
+    keys/NAME.hsk        the key book that was given for the masked campaign NAME
     reports/             made if it does not exist, for a server that takes uploads
 
 NAME is the document's name, percent-encoded except for letters, digits and ``_.-~``. Roots are written before the
@@ -19,15 +20,25 @@ from urllib.parse import quote
 
 from aggregator.files import read_file, storage_errors, write_output
 from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.nodes.books import campaign_of, check_book_not_newer
 from protocol.document import read_payload
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from aggregator.publishing.history import Published
     from aggregator.publishing.workspace import Workspace
+    from protocol.documents.campaign import Campaign
 
-FOLDERS = {"campaign": ("campaigns", ".hsc"), "model": ("models", ".hsm"), "nodes": ("nodes", ".hsl")}
+FOLDERS = {
+    "campaign": ("campaigns", ".hsc"),
+    "model": ("models", ".hsm"),
+    "nodes": ("nodes", ".hsl"),
+    "keys": ("keys", ".hsk"),
+}
 """Role of a document → its folder and the ending of its files."""
 MAX_FILE_NAME = 255
 """Longest file name on the usual file systems, in bytes."""
@@ -43,6 +54,7 @@ class Tree(NamedTuple):
         lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
             if there is one.
         unnamable: names of documents that are too long for a file name.
+        key_books: number of key books that were given.
     """
 
     roots: int
@@ -52,20 +64,25 @@ class Tree(NamedTuple):
     lacking: tuple[Published, ...]
     unnamable: tuple[str, ...]
     lists: int = 0
+    key_books: int = 0
 
 
-def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
+def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[bytes] = ()) -> Tree:
     """Update a published folder from a workspace.
 
     Args:
         workspace: source of the documents.
         folder: the published folder. It is made if its parent exists. Files of other names in it stay.
+        key_books: bytes of key books of masked campaigns (``.hsk``), which their dealers signed. A book that is not
+            given stays in the folder as it is.
 
     Returns:
         What was published, and what was left out.
 
     Raises:
         InputError: ``output_invalid``: a folder has the name of a file to write.
+        DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published; or it is not
+            acceptable.
         StorageError: ``tree_newer``: the folder has a newer version of a document, or another document of the same
             version: the workspace is an old copy, or the folder belongs to another workspace;
             ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
@@ -80,6 +97,10 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
         files |= documents
         for place, (role, raw) in files.items():
             _check_not_newer(folder / place, role, raw)
+        books = _books_to_publish(documents, key_books)
+        for place, (campaign, raw) in books.items():
+            check_book_not_newer(folder / place, raw, campaign)
+            files[place] = ("keys", raw)
         _check_last_root(folder, roots)
         _make_folders(folder)
         written = [place for place, (_, raw) in files.items() if _write_if_changed(folder / place, raw)]
@@ -92,6 +113,7 @@ def write_tree(workspace: Workspace, folder: str | Path) -> Tree:
         tuple(lacking),
         tuple(unnamable),
         kinds.count("nodes"),
+        len(books),
     )
 
 
@@ -99,8 +121,8 @@ def file_name(role: str, name: str) -> str:
     """Path of a document's file, relative to the published folder.
 
     Args:
-        role: campaign, model or nodes.
-        name: name of the document.
+        role: campaign, model, nodes or keys.
+        name: name of the document; of a key book the name of its campaign.
     """
     kind, extension = FOLDERS[role]
     return f"{kind}/{quote(name, safe='')}{extension}"
@@ -130,6 +152,26 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
             if item is newest:
                 lacking.append(item)
     return files, lacking, unnamable
+
+
+def _books_to_publish(
+    documents: Mapping[str, tuple[str, bytes]], key_books: Sequence[bytes]
+) -> dict[str, tuple[Campaign, bytes]]:
+    """Path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes).
+
+    Raises:
+        DocumentError: a book is for none of the campaigns, or not acceptable.
+    """
+    if not key_books:
+        return {}
+    campaigns = [
+        parse_campaign(read_envelope(raw, role).payload) for role, raw in documents.values() if role == "campaign"
+    ]
+    found = {}
+    for raw in key_books:
+        campaign = campaign_of(raw, campaigns)
+        found[file_name("keys", campaign.header.name)] = (campaign, raw)
+    return found
 
 
 def _check_not_newer(path: Path, role: str, raw: bytes) -> None:

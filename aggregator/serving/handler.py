@@ -27,16 +27,15 @@ MOST_SECONDS = 60.0
 """Longest life of a connection, in seconds, even if data still arrives."""
 REPORTS = "reports"
 _BATCH = re.compile(r"[0-9a-f]{1,64}\.hs[rne]")
-_EXTENSIONS = {"roots": ("root", ".hst"), "keys": ("keys", ".hsk")}
-_EXTENSIONS |= {folder: (role, end) for role, (folder, end) in FOLDERS.items()}
-"""Folder → role and ending of its files. ``hearsay publish`` fills all but ``keys``: key books come from a dealer."""
+_EXTENSIONS = {"roots": ("root", ".hst")} | {folder: (role, end) for role, (folder, end) in FOLDERS.items()}
+"""Folder → role and ending of its files."""
 
 
 class Site(NamedTuple):
     """What a server serves.
 
     Attributes:
-        tree: a folder made by ``hearsay publish --to``; its folder ``keys`` may hold dealers' key books.
+        tree: a folder made by ``hearsay publish --to``.
         uploads: the folder of uploaded batches.
         token: bearer token that an upload must carry; None asks for none.
         log: called with method, path and status of every answer.

@@ -1,7 +1,7 @@
 """A small web server for a published folder, to try devices on one machine. It is not for the internet.
 
 It serves the documents that ``publishing.tree`` writes, and stores batches in ``reports/``, which it never serves. A
-server for the internet needs more (TLS, limits per client): docs/serving.md.
+server for the internet needs more (TLS, limits per client): docs/how-to/serving.md.
 
 Limits: the size of one file and of all files, :data:`MOST_CONNECTIONS` at once, :data:`MOST_SECONDS` per connection,
 and file names of the forms that devices use. An upload is answered with 2xx only after its complete file was flushed

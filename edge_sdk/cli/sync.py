@@ -9,7 +9,7 @@ from typing import Any
 from edge_sdk.cli.commands import open_device
 from edge_sdk.cli.files import read_file
 from edge_sdk.cli.node import open_node
-from edge_sdk.storage.documents import NODE
+from edge_sdk.storage.documents import DEVICE
 from protocol.epsilon import MICRO, millionths
 
 _MAX_TOKEN_BYTES = 8192
@@ -56,6 +56,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     method = "POST" if options.post else "PUT"
     transport = open_transport(options.source, method=method, token=token, seconds=options.seconds)
     with open_device(options) as device:
-        is_node = device.status().kind == NODE
-    with (open_node if is_node else open_device)(options) as device:
+        is_device = device.status().kind == DEVICE
+    # A state without a campaign may take its first one in this run, and it may be for nodes.
+    with (open_device if is_device else open_node)(options) as device:
         return sync(device, transport, campaigns=options.campaign, models=options.model).to_json()

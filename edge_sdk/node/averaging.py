@@ -72,7 +72,7 @@ def rounds_for(peers: int, relative: float, failure: float) -> int:
 
     The relative variance of the weights begins at N − 1 if one peer holds the weight, and falls by
     :data:`ROUND_FACTOR` per round. By Chebyshev's inequality over N peers, N²·ROUND_FACTOR^rounds / relative² bounds
-    the probability that a peer misses. Lost messages make rounds slower; docs/gossip.md has measurements.
+    the probability that a peer misses. Lost messages make rounds slower; docs/how-to/gossip.md has measurements.
 
     Args:
         peers: N, at least 1.

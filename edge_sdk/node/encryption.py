@@ -94,7 +94,7 @@ def drawn_noise(campaign: Campaign, u: int, seed: bytes) -> list[int]:
 
 
 class OfSums:
-    """Makes the message of a party for one period (:class:`edge_sdk.reporting.Making`)."""
+    """Makes the message of a party for one period (:class:`edge_sdk.answering.reporting.Making`)."""
 
     def __init__(self, keys: PartyKeys, signer: Callable[[], SigningKey], entropy: Callable[[int], bytes]) -> None:
         """The sums are given later, by :attr:`exact`.

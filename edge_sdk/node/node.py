@@ -7,8 +7,9 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from edge_sdk.answering.document_methods import Followed
 from edge_sdk.arguments import check_bytes
-from edge_sdk.device import Device, Followed
+from edge_sdk.device import Device
 from edge_sdk.log import logged
 from edge_sdk.node.release import OfRecords, check_in_the_clear, node_key
 from edge_sdk.node.results import AcceptedKeys, Encrypted, Summarised

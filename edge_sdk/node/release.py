@@ -78,7 +78,7 @@ def check_in_the_clear(campaign: Campaign) -> None:
 
 
 class OfRecords:
-    """Makes the summary of a node for one period (:class:`edge_sdk.reporting.Making`)."""
+    """Makes the summary of a node for one period (:class:`edge_sdk.answering.reporting.Making`)."""
 
     def __init__(self, epsilon_micro: int | None, entropy: Callable[[int], bytes]) -> None:
         """The sums are given later, by :attr:`exact`.

@@ -3,6 +3,7 @@
 In: a device and a transport. Out: an :class:`Outcome` that lists the results and every refusal.
 """
 
-from edge_sdk.sync.run import Outcome, Refusal, Taken, sync
+from edge_sdk.sync.outcome import Outcome, Refusal, Taken
+from edge_sdk.sync.run import sync
 
 __all__ = ["Outcome", "Refusal", "Taken", "sync"]

@@ -5,7 +5,7 @@ A *source* is a tree of files, as ``hearsay publish --to`` writes it: ``roots/N.
 device verifies every document that a transport fetches. It does not verify that a batch has arrived, so
 :meth:`Transport.send` returns only after the source has confirmed it.
 
-docs/extending.md explains how to add a transport. ``tests/test_transport_contract.py`` tests every transport.
+docs/how-to/extending.md explains how to add a transport. ``tests/test_transport_contract.py`` tests every transport.
 """
 
 from __future__ import annotations

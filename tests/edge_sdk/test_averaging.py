@@ -22,7 +22,7 @@ from support.mixtures import mixed_payload, tiny_schema
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
-from edge_sdk.answering import answer
+from edge_sdk.answering.answer import answer
 from protocol import canonical, mechanisms
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents import campaign as campaigns

@@ -236,6 +236,14 @@ def test_a_terminal_without_epsilon_still_explains(files):
     assert b"? = 1 per day" in result.stdout
 
 
+def test_a_model_is_explained_before_it_is_installed(files):
+    edge(files, "provision", "root.hst")
+    shown = edge(files, "explain", "m.hsm")
+    assert shown.stdout.startswith("Model 'mushrooms', version 1\n")
+    assert edge(files, "explain", "m.hsm", "--model", "m.hsm").stderr.startswith("argument_invalid: ")
+    assert json.loads(edge(files, "status", "--json").stdout)["models"] == []
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,7 +13,7 @@ from support.failures import failure, reason
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy
-from edge_sdk.answering import answer
+from edge_sdk.answering.answer import answer
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents import evaluation
@@ -204,7 +204,7 @@ def test_a_hostile_index_beyond_the_models_never_reaches_a_device(generous, publ
 
 
 def test_a_reader_that_does_not_know_the_key_refuses_it(generous, publisher, monkeypatch):
-    from edge_sdk import acceptance
+    from edge_sdk.answering import acceptance
     from protocol.documents import campaign
 
     before = campaign.UNDERSTOOD - {"models", "model_names"}

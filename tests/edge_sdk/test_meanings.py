@@ -18,8 +18,8 @@ from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device
+from edge_sdk.answering.meanings import MOST_CAMPAIGNS, Meanings
 from edge_sdk.cli.main import main
-from edge_sdk.meanings import MOST_CAMPAIGNS, Meanings
 from protocol.features import Categorical, Numeric
 from protocol.schema import FROM_RECORD, Check, Label, build_schema
 from protocol.values import as_number, as_text
@@ -151,7 +151,7 @@ LABELS = [
 def test_a_label_that_is_not_given_is_the_records_own(device, monkeypatch, record, label, meant):
     """The device and the command line agree."""
     seen = []
-    monkeypatch.setattr("edge_sdk.answering.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
+    monkeypatch.setattr("edge_sdk.answering.answer.answer", lambda *answered: seen.append(answered[2]) or [bytes(18)])
     campaign = device.enrol(device.publisher.campaign())
     given = {} if label is FROM_RECORD else {"label": label}
     device.report(campaign.id, record, **given)

@@ -33,7 +33,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
 
     It is not for the internet. It has no TLS: anybody between it and a device could answer instead, and the device
     would delete reports that never arrived. By default it listens to this machine alone. For devices in the
-    field see docs/serving.md, with nginx as an example. Ctrl-C ends it.
+    field see docs/how-to/serving.md, with nginx as an example. Ctrl-C ends it.
 
     \b
     Example:

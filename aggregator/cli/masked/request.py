@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aggregator.cli.options import force_option, json_option, output_option, store_option
 from aggregator.cli.output import counted, note, say
-from aggregator.files import check_output, write_output
+from aggregator.files import check_output, read_file, write_output
 from aggregator.periods import shown
-from protocol.errors import InputError
+from protocol.errors import HearsayError, InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,9 @@ def request(store: Path, period: str | None, output: Path, *, again: bool, force
     """Write the request for the sum of a period: which parties sent a message. The dealer answers with a release.
 
     The dealer releases one set per period, for ever. So wait until all messages that you hope for are in the store. A
-    second call writes the same request; messages that came since are not in it.
+    second call writes the same request; messages that came since are not in it. --again makes a new one. If -o and
+    --force name the file of an earlier request, that file is kept under a new name: if the dealer has seen it, only its
+    set is released.
 
     \b
     Example:
@@ -44,7 +47,10 @@ def request(store: Path, period: str | None, output: Path, *, again: bool, force
     opened = open_masked_store(store)
     number = _period(opened, period)
     raw = opened.request(number, again=again)
+    kept = _keep_other(output, raw)
     write_output(output, raw, force=force)
+    if kept is not None:
+        note(f"the earlier request is kept as '{kept}': if the dealer has seen it, only its set is released")
     asked = parse_request(raw)
     listed = len(opened.node_list().nodes)
     facts: dict[str, Any] = {
@@ -58,6 +64,26 @@ def request(store: Path, period: str | None, output: Path, *, again: bool, force
     later = opened.messages_in(number) - len(asked.parties)
     if later > 0:
         note(f"{counted(later, 'message')} of this period not in the request: of another key book, or later (--again)")
+
+
+def _keep_other(output: Path, raw: bytes) -> Path | None:
+    """Rename the file of another request that is at the place of an output; return its new path.
+
+    Returns None if there is no file, or if it is no request or the same one.
+    """
+    from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
+
+    try:
+        present = read_file(output, MAX_REQUEST_BYTES)
+        parse_request(present)
+    except HearsayError:
+        return None
+    if present == raw:
+        return None
+    free = (output.with_name(f"{output.stem}.{number}{output.suffix}") for number in count(1))
+    kept = next(path for path in free if not path.exists())
+    write_output(kept, present)
+    return kept
 
 
 def _period(store: MaskedStore, text: str | None) -> int:

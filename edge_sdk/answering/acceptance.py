@@ -12,13 +12,14 @@ from edge_sdk.arguments import check_bytes, is_called
 from edge_sdk.storage.documents import DEVICE, NODE
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
+from protocol.documents.envelope import role_of
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from edge_sdk.reporting import Reporting
+    from edge_sdk.answering.reporting import Reporting
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.timekeeping.timekeeper import Timekeeper
@@ -57,11 +58,13 @@ class Acceptance:
         return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
     def explain(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Describe the campaign file ``raw`` in words for the owner, before it is accepted. The state is not changed.
+        """Describe the campaign or model file ``raw`` in words, before it is accepted. The state is not changed.
 
         ``models`` are files of models that the campaign evaluates and that are not installed. The errors are those of
         :meth:`edge_sdk.Device.explain`.
         """
+        if isinstance(raw, bytes) and role_of(raw) == "model":
+            return self._explain_model(raw, models)
         from edge_sdk.explaining.explain import explain
 
         verdict, campaign = self._judge_campaign(raw)
@@ -81,6 +84,20 @@ class Acceptance:
             booked=self._reporting.ledger.adjacency(),
             delta_spent=self._reporting.ledger.deltas.spent_pico(),
         )
+
+    def _explain_model(self, raw: bytes, models: Sequence[bytes]) -> str:
+        """Describe the model file ``raw``. ``models`` must be empty: only a campaign evaluates models.
+
+        Raises:
+            InputError: ``argument_invalid``: there are further models.
+        """
+        from edge_sdk.explaining.models import model_in_words
+        from protocol.documents.model import parse_model
+
+        if models:
+            raise InputError("argument_invalid", "a model is explained alone; further models are for a campaign")
+        verdict = self._judge_model(raw)
+        return model_in_words(parse_model(verdict.payload), verdict.digest)
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
         """Verify the campaign file ``raw``, check it against the owner's policy and store it.

@@ -1,8 +1,8 @@
 """Answering: one paid and stored answer per campaign and period, whatever makes the bytes of the answer.
 
-A :class:`Making` makes the bytes: reports about one record (:mod:`edge_sdk.answering`), or the summary of a node's
-records (:mod:`edge_sdk.node`). All else is the same for both: the campaign, the clocks, the owner's policy, the ledger
-and the spool. Every answer is one transaction.
+A :class:`Making` makes the bytes: reports about one record (:mod:`edge_sdk.answering.answer`), or the summary of a
+node's records (:mod:`edge_sdk.node`). All else is the same for both: the campaign, the clocks, the owner's policy, the
+ledger and the spool. Every answer is one transaction.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol, TypeVar
 
-    from edge_sdk.models import Models
+    from edge_sdk.answering.models import Models
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
