@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from aggregator.ask_table import resolve
 from aggregator.asking import present
 from aggregator.choosing import from_answers, from_pilot, signed_candidates
+from aggregator.choosing.decided import of_design, of_refine
 from aggregator.choosing.steps import Fleet
 from aggregator.models.pilot import check_pilot
 from aggregator.publishing.naming import opened
@@ -52,7 +53,8 @@ def design(
 ) -> Designed:
     """``hearsay design``: choose features, groups of values and bins for a campaign. Run by the analyst.
 
-    The result's ``file`` is the schema with its table ``[ask]``, for :func:`aggregator.make_campaign`.
+    The result's ``file`` is the schema with its tables ``[ask]`` and ``[decision]``, for
+    :func:`aggregator.make_campaign`.
 
     Args:
         pilot: a CSV file of records with their label, or a table of text from :func:`aggregator.read_table`.
@@ -73,7 +75,9 @@ def design(
     file = _file(schema)
     table = read_table(Path(pilot)) if isinstance(pilot, str | Path) else pilot
     records = check_pilot(table, file.schema, missing)
-    return from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge)
+    found = from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge)
+    decision = of_design(found, file.schema._replace(groups=()), fleet.epsilon_micro, devices, seed)
+    return found._replace(file=found.file._replace(decision=decision))
 
 
 def refine(
@@ -113,9 +117,11 @@ def refine(
         raise InputError("argument_invalid", "give a schema and the name of a series for the first step, then stores")
     if schema is not None and series is not None:
         file = _file(schema)
-        return from_answers.first_step(resolve(file.schema, file.ask).schema, series, fleet)
-    asked, compared = ([_open(one).statistics() for one in part] for part in (stores, evaluations))
-    return from_answers.refine(asked, compared, fleet)
+        found = from_answers.first_step(resolve(file.schema, file.ask).schema, series, fleet)
+    else:
+        asked, compared = ([_open(one).statistics() for one in part] for part in (stores, evaluations))
+        found = from_answers.refine(asked, compared, fleet)
+    return found._replace(decision=of_refine(found, fleet))
 
 
 def sign_candidates(

@@ -9,6 +9,7 @@ Source: docs/decisions/0065.
 from __future__ import annotations
 
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import AskedFeature
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from aggregator.ask_table import Ask
     from aggregator.choosing.feature_sets import Subset
+    from aggregator.decisions.record import Decision
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.joint_tables import Tables
     from protocol.schema import Schema
@@ -55,6 +57,8 @@ class Refined(NamedTuple):
         statistics: the joined answers that the candidates are made of; None before there are answers.
         candidates: name of each candidate model to be evaluated → names of its features.
         used: part of the fleet that all campaigns so far ask.
+        decision: the step as a record for the schema file (:func:`aggregator.choosing.decided.of_refine`); empty if it
+            was not made.
     """
 
     series: str
@@ -64,6 +68,7 @@ class Refined(NamedTuple):
     statistics: Statistics | None
     candidates: dict[str, tuple[str, ...]]
     used: float
+    decision: Decision = MappingProxyType({})
 
     def named(self, features: Subset) -> tuple[str, ...]:
         """Names of features."""

@@ -40,6 +40,7 @@ from aggregator.choosing.codings import (
     mutual_information,
     ways,
 )
+from aggregator.choosing.decided import BY_DESIGN, with_features
 from aggregator.choosing.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
 from aggregator.choosing.from_pilot import asked_by
 from aggregator.forecast.population import Population
@@ -235,7 +236,25 @@ def design_records(
     first = np.array(budget.halves(records), np.bool_)
     made = choose(population, first, file, terms, random_bytes(SEED_BYTES))
     paid = budget.receipt(query, cost)
-    return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid)))
+    decision = _decision(made, schema, terms)
+    return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid), decision=decision))
+
+
+def _decision(found: PrivatelyDesigned, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
+    """The record of the design for the schema file: public terms, and what was released with noise."""
+    names = [feature.name for feature in schema.observed]
+    record = {
+        "by": f"{BY_DESIGN} --private-epsilon {format_micro(terms.epsilon_micro)}",
+        "why": "the candidate that classifies most records rightly, chosen with noise (report-noisy-max)",
+        "devices": terms.devices,
+        "epsilon": format_micro(terms.answer_micro),
+        "seed": terms.seed,
+        "adjacency": terms.adjacency,
+        "sets_compared": found.candidates,
+        "accuracy_with_noise": "not known" if found.accuracy is None else f"{found.accuracy:.1%}",
+    }
+    kept = {each.way.feature for each in found.chosen}
+    return with_features(record, names, [names[place] for place in sorted(kept)])
 
 
 def _half(population: Population, schema: Schema, rows: Flags) -> Records:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from aggregator.decisions.record import decision_text
 from aggregator.schema_file import MISSING_HAS_CODE, toml_array, toml_text
 from protocol import SCALE
 from protocol.errors import InputError
@@ -23,7 +24,7 @@ _MOST_DIGITS = 40
 
 
 def schema_text(file: SchemaFile) -> str:
-    """The schema, its name, what campaigns ask about, and private results of pilots in it, as TOML.
+    """The schema, its name, what campaigns ask about, private results of pilots in it, and the decision, as TOML.
 
     Raises:
         InputError: ``schema_invalid``: the schema has a projection, which a schema file can not hold.
@@ -48,7 +49,7 @@ def schema_text(file: SchemaFile) -> str:
     for one in file.pilots:
         lines += ["", "[[pilots]]", f"what = {toml_text(one.what)}", f"epsilon_micro = {one.epsilon_micro}"]
         lines += [f"{key} = {toml_text(getattr(one, key))}" for key in ("delta", "adjacency", "budget")]
-    return "\n".join(lines) + "\n" + ask_text(file.ask)
+    return "\n".join(lines) + "\n" + ask_text(file.ask) + decision_text(file.decision)
 
 
 def ask_text(ask: Ask) -> str:

@@ -52,6 +52,9 @@ def design(
     records a random part of 2,000 is used. The output is a schema file
     with a table [ask], for hearsay campaign. It also says how good a model of the pilot's records alone is.
 
+    The output also has a table [decision]: what was compared and chosen, and why. The card of the campaign's models
+    repeats it; delete the table to keep the pilot's accuracies to yourself.
+
     What is chosen becomes public with the campaign, and it depends on the pilot's records. Give one record per person:
     accuracies are measured on other records of the pilot, and a copy of a record is no other record.
 

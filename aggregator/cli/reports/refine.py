@@ -119,13 +119,14 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
         pilots: private results of pilots that these features hold.
     """
     from aggregator.choosing.schema_text import schema_text
+    from aggregator.decisions.record import decision_text
     from aggregator.schema_file import SchemaFile, toml_array, toml_text
 
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]
     head += [] if share is None else [f"# --series {quote(found.series)} --share {share.shown}"]
     if found.ask:
-        file = SchemaFile(name, stated._replace(groups=()), found.ask, pilots)
+        file = SchemaFile(name, stated._replace(groups=()), found.ask, pilots, found.decision)
         return "\n".join(head) + "\n\n" + schema_text(file)
     lines = [*head, "", f"step = {toml_text(found.step.kind)}", f"series = {toml_text(found.series)}"]
     if share is not None:
@@ -135,7 +136,7 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
     if found.candidates:
         lines += ["", "[candidates]"]
         lines += [f"{toml_text(each)} = {toml_array(features)}" for each, features in found.candidates.items()]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + decision_text(found.decision)
 
 
 def _signed(

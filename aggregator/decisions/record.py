@@ -1,0 +1,147 @@
+"""The record of a decision: a small map of text and integers, with tables of the candidates.
+
+In a schema file it is the table ``[decision]``:
+
+    [decision]
+    by = "hearsay design"
+    why = "the smallest set that is not worse than the best one by more than a standard error"
+    devices = 100000
+    epsilon = "1"
+
+    [[decision.candidates]]
+    features = "odor, gill-size"
+    accuracy = "94.1%"
+    error = "0.6%"
+    chosen = "yes"
+
+The record is for people. Nothing is computed from it, so whoever edits a schema file may change or delete it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from protocol import canonical
+from protocol.document import is_printable
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Decision = Mapping[str, Any]
+
+MOST_BYTES = 16 << 10
+"""Size of the largest record, in bytes of its canonical form."""
+MOST_ROWS = 40
+MOST_KEYS = 24
+MOST_TEXT = 1000
+"""Characters of a text."""
+MOST_INTEGER = 1 << 53
+_KEY = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_LEFT_OUT = "_left_out"
+
+
+def bounded(record: Decision) -> dict[str, Any]:
+    """A record that :func:`parse_decision` accepts: long texts are cut, and long tables lose their last rows.
+
+    Characters that do not print become their escapes. The entry ``TABLE_left_out`` has the number of lost rows.
+
+    Args:
+        record: texts, integers, and lists of maps of texts and integers, by names of small letters.
+    """
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, list):
+            found[key] = [{name: _cut(cell, MOST_TEXT) for name, cell in row.items()} for row in value]
+            _leave_out(found, key, len(value) - MOST_ROWS)
+        else:
+            found[key] = _cut(value, MOST_TEXT)
+    most = MOST_TEXT
+    while len(canonical.pack(found)) > MOST_BYTES:
+        tables = [key for key, value in found.items() if isinstance(value, list) and len(value) > 1]
+        if tables:
+            largest = max(tables, key=lambda key: len(canonical.pack(found[key])))
+            _leave_out(found, largest, (len(found[largest]) + 1) // 2)
+        else:
+            most //= 2
+            found = {
+                key: [{name: _cut(cell, most) for name, cell in row.items()} for row in value]
+                if isinstance(value, list)
+                else _cut(value, most)
+                for key, value in found.items()
+            }
+    return found
+
+
+def parse_decision(body: object) -> dict[str, Any]:
+    """Check a record from a file.
+
+    Raises:
+        InputError: ``schema_invalid``: it is no table, is too large, or holds a key or value of another kind.
+    """
+    if not isinstance(body, dict) or not _is_flat(body, tables=True):
+        raise InputError(
+            "schema_invalid",
+            f"[decision] holds texts of at most {MOST_TEXT} printable characters, whole numbers, and tables of these "
+            f"with at most {MOST_ROWS} rows; correct it, or delete it",
+        )
+    if len(canonical.pack(body)) > MOST_BYTES:
+        raise InputError("schema_invalid", f"[decision] is larger than {MOST_BYTES} bytes; shorten or delete it")
+    return body
+
+
+def decision_text(record: Decision) -> str:
+    """The record as TOML, to be appended to the text of a schema file. Empty for an empty record."""
+    if not record:
+        return ""
+    plain = {key: value for key, value in record.items() if not isinstance(value, list)}
+    lines = ["", "[decision]", *map(_line, plain.items())]
+    for key, rows in record.items():
+        for row in rows if isinstance(rows, list) else ():
+            lines += ["", f"[[decision.{key}]]", *map(_line, row.items())]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(entry: tuple[str, object]) -> str:
+    key, value = entry
+    return f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _leave_out(found: dict[str, Any], key: str, number: int) -> None:
+    """Drop the last rows of a table, and count them."""
+    if number > 0:
+        found[key] = found[key][: len(found[key]) - number]
+        found[key + _LEFT_OUT] = found.get(key + _LEFT_OUT, 0) + number
+
+
+def _cut(value: object, most: int) -> object:
+    """A text of at most ``most`` characters, all printable; an integer unchanged."""
+    if isinstance(value, int):
+        return int(value)
+    text = str(value)[: most + 1]
+    seen = "".join(each if is_printable(each) else each.encode("unicode_escape").decode() for each in text)
+    return seen if len(seen) <= most else seen[: most - 1] + "…"
+
+
+def _is_flat(body: dict[Any, Any], *, tables: bool) -> bool:
+    """Whether a map has valid keys and values; ``tables``: whether a value may be a list of such maps."""
+    return len(body) <= MOST_KEYS and all(
+        isinstance(key, str) and _KEY.fullmatch(key) is not None and (_is_plain(value) or (tables and _is_rows(value)))
+        for key, value in body.items()
+    )
+
+
+def _is_rows(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and 0 < len(value) <= MOST_ROWS
+        and all(isinstance(row, dict) and row and _is_flat(row, tables=False) for row in value)
+    )
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MOST_TEXT and (not value or is_printable(value))
+    return type(value) is int and abs(value) <= MOST_INTEGER

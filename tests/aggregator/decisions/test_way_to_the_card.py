@@ -1,0 +1,111 @@
+"""A decision's way: design or refine write it into a schema file, a workspace keeps it, cards and pages repeat it."""
+
+from __future__ import annotations
+
+import pytest
+from support.asked import SCHEMA, answered, people
+from support.commands import invoke, run
+from support.pages import check
+from support.publisher import NOW
+
+import aggregator
+from aggregator.choosing.schema_text import schema_text
+from aggregator.decisions.kept import kept
+from aggregator.page.report import report as page_of
+from aggregator.schema_file import SchemaFile, load_schema, parse_schema_text
+from protocol.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A design from 60 records, a campaign made from its file, and a store of 400 answers."""
+    folder = tmp_path_factory.mktemp("decided")
+    frame = people(400)
+    frame.iloc[:60].to_csv(folder / "pilot.csv", index=False)
+    (folder / "s.toml").write_text(schema_text(SchemaFile("c", SCHEMA)), "utf-8")
+    run("design", folder / "pilot.csv", "--schema", folder / "s.toml", "--epsilon", "4", "--devices", "1000", "--seed",
+        "7", "-o", folder / "o.toml")  # fmt: skip
+    aggregator.create_workspace(folder / "work", name="w", now=NOW)
+    answered(folder / "work", folder, frame, schema=load_schema(folder / "o.toml"))
+    return folder
+
+
+def test_design_writes_who_decided_what_and_why(made):
+    decision = load_schema(made / "o.toml").decision
+    assert (decision["by"], decision["devices"], decision["epsilon"], decision["seed"]) == (
+        "hearsay design",
+        1000,
+        "4",
+        7,
+    )
+    assert [row["chosen"] for row in decision["candidates"]].count("yes") == 1
+    assert all(row["accuracy"].endswith("%") and row["error"].endswith("%") for row in decision["candidates"])
+    assert "on records that chose nothing" in decision["accuracy_of_the_fleet"]
+
+
+def test_the_workspace_keeps_it_and_the_card_and_pages_repeat_it(made, monkeypatch, tmp_path):
+    monkeypatch.setattr("time.time", lambda: NOW)
+    decision = dict(load_schema(made / "o.toml").decision)
+    model = aggregator.make_model(made / "work", made / "c", now=NOW)
+    assert model.document.card["chosen"] == decision
+    assert kept(made / "work", model.document.campaign) == decision
+    model.save(tmp_path / "m.hsm")
+    shown = run("show", tmp_path / "m.hsm").stdout
+    assert "What was decided, and why" in shown
+    assert "hearsay design" in shown
+    pages = {
+        "model": page_of(tmp_path / "m.hsm", now=NOW),
+        "workspace": page_of(made / "c", workspace=made / "work", now=NOW),
+        "schema": page_of(made / "c", schema=made / "o.toml", now=NOW),
+    }
+    for name, page in pages.items():
+        assert decision["why"] in check(page.html).words, name
+    assert decision["why"] not in check(page_of(made / "c", now=NOW).html).words
+    run("report", made / "c", "--schema", made / "o.toml", "-o", tmp_path / "p.html")
+    assert decision["why"] in check((tmp_path / "p.html").read_text()).words
+    refused = invoke("report", tmp_path / "m.hsm", "--schema", made / "o.toml", "-o", tmp_path / "q.html")
+    assert refused.stderr.startswith("not_reportable: ")
+
+
+def test_refine_writes_its_step(made):
+    step = aggregator.refine(schema=made / "s.toml", series="x", devices=1000, epsilon=1)
+    assert (step.decision["by"], step.decision["step"], step.decision["series"]) == (
+        "hearsay refine",
+        step.step.kind,
+        "x",
+    )
+    assert step.decision["why"] == step.step.why
+    run("refine", made / "s.toml", "--series", "x", "--devices", "1000", "--epsilon", "1", "-o", made / "n.toml")
+    assert load_schema(made / "n.toml").decision == step.decision
+
+
+def test_other_features_than_the_file_says_are_no_decision_of_design(made, tmp_path):
+    aggregator.create_workspace(tmp_path / "work", name="w", now=NOW)
+    asked = aggregator.make_campaign(
+        tmp_path / "work", made / "o.toml", epsilon=4, mechanism="direct", ask="odor", now=NOW
+    )
+    assert kept(tmp_path / "work", asked.campaign.id) == {}
+
+
+def test_the_card_of_a_series_has_the_last_decision_and_names_the_earlier_ones(tmp_path):
+    work, frame = tmp_path / "work", people(400)
+    aggregator.create_workspace(work, name="w", now=NOW)
+    for place, name in enumerate(("first", "second")):
+        file = SchemaFile(name, SCHEMA, {}, (), {"by": "hearsay refine", "why": f"reason {name}"})
+        answered(work, tmp_path, frame.iloc[place::2], name=name, schema=file, series="s")
+    model = aggregator.make_model(work, [tmp_path / "first", tmp_path / "second"], now=NOW)
+    chosen = model.document.card["chosen"]
+    (step,) = chosen["steps"]
+    assert {chosen["why"], step["why"]} == {"reason first", "reason second"}
+
+
+def test_a_model_without_any_decision_has_none(tmp_path):
+    aggregator.create_workspace(tmp_path / "work", name="w", now=NOW)
+    store = answered(tmp_path / "work", tmp_path, people(300))
+    assert "chosen" not in aggregator.make_model(tmp_path / "work", store, now=NOW).document.card
+
+
+def test_a_decision_of_another_form_is_refused_in_a_schema_file(made):
+    text = (made / "s.toml").read_text("utf-8")
+    with pytest.raises(InputError, match="schema_invalid"):
+        parse_schema_text(text + "\n[decision]\nby = 1.5\n")
