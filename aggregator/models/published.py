@@ -48,7 +48,7 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
         return None
     postprocess = postprocess or statistics.fit.postprocess
     try:
-        log_prior, terms = _fitted(statistics, postprocess)
+        log_prior, terms = fitted_parameters(statistics, postprocess)
     except InputError:
         return None
     found = {Subject(PRIOR, None, len(log_prior)): np.exp(log_prior)}
@@ -61,8 +61,12 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
     return found
 
 
-def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[NormalParameters | Floats]]:
-    """Log P(class) of shape (k,) float64, and one term per observed feature."""
+def fitted_parameters(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[NormalParameters | Floats]]:
+    """Parameters of a fitted model: log P(class) of shape (k,) float64, and one term per observed feature.
+
+    Raises:
+        InputError: ``postprocess_unknown``, ``not_fittable``.
+    """
     if statistics.fit.family in NORMAL_FAMILIES:
         gaussian = fit_gaussian(statistics, postprocess)
         return gaussian.log_prior, gaussian.terms

@@ -54,6 +54,7 @@ def publish_model(
     name: str | None = None,
     lifetime_seconds: int = DEFAULT_LIFETIME_SECONDS,
     foretell: Callable[[Statistics, str], Foresight] | None = foresee,
+    card: Callable[[Statistics, str], dict[str, Any]] | None = None,
 ) -> bytes:
     """Fit, sign and record the next version of a model. Run by the operator.
 
@@ -67,6 +68,8 @@ def publish_model(
         lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
         foretell: (statistics, post-processing) → how often the model is expected to be right, for its card. It takes
             most of the time. None leaves it out, where the accuracy is measured anyway.
+        card: (statistics, post-processing) → the other facts of its card; None for :func:`model_card`, the facts about
+            the fit alone. The commands give ``aggregator.card.making.full_card``.
 
     Returns:
         The bytes of the ``.hsm`` file.
@@ -98,6 +101,7 @@ def publish_model(
         name=name,
         lifetime_seconds=lifetime_seconds,
         foretell=foretell,
+        card=card,
     )
 
 
@@ -110,6 +114,7 @@ def sign_statistics(
     name: str | None = None,
     lifetime_seconds: int = DEFAULT_LIFETIME_SECONDS,
     foretell: Callable[[Statistics, str], Foresight] | None = foresee,
+    card: Callable[[Statistics, str], dict[str, Any]] | None = None,
 ) -> bytes:
     """Fit, sign and record the next version of a model from any statistics, such as a curator's.
 
@@ -117,12 +122,18 @@ def sign_statistics(
     asked for the statistics.
     """
     name = name or newest_origin(statistics.sources).name
-    payload_for = _payloads(statistics, now, postprocess, name, lifetime_seconds, foretell)
+    payload_for = _payloads(statistics, now, postprocess, name, lifetime_seconds, foretell, card or model_card)
     return workspace.publish("model", name, now, payload_for)
 
 
 def rehearse_signing(
-    workspace: Workspace, statistics: Statistics, now: int, *, name: str, lifetime_seconds: int
+    workspace: Workspace,
+    statistics: Statistics,
+    now: int,
+    *,
+    name: str,
+    lifetime_seconds: int,
+    card: Callable[[Statistics, str], dict[str, Any]],
 ) -> None:
     """Do what :func:`sign_statistics` does, but record nothing and foretell no accuracy. Run by a curator.
 
@@ -131,7 +142,7 @@ def rehearse_signing(
 
     Arguments and errors as :func:`sign_statistics`.
     """
-    workspace.rehearse("model", name, now, _payloads(statistics, now, None, name, lifetime_seconds, None))
+    workspace.rehearse("model", name, now, _payloads(statistics, now, None, name, lifetime_seconds, None, card))
 
 
 def _payloads(
@@ -141,6 +152,7 @@ def _payloads(
     name: str,
     lifetime_seconds: int,
     foretell: Callable[[Statistics, str], Foresight] | None,
+    describe: Callable[[Statistics, str], dict[str, Any]],
 ) -> Callable[[int, bytes | None], bytes]:
     """A function (version, digest of the version before, or None) → payload of the model. The arguments are checked."""
     statistics.check_publishable()
@@ -149,7 +161,7 @@ def _payloads(
     if not statistics.schema.observed:
         raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
     postprocess = postprocess or statistics.fit.postprocess
-    card = model_card(statistics, postprocess)
+    card = describe(statistics, postprocess)
     if foretell is not None:
         card |= foretell(statistics, postprocess).to_card()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import allowance, mechanisms
@@ -251,6 +252,11 @@ def pace_warning(epsilon_micro: int, time_precision: int, lifetime_seconds: int,
         most = format_micro(allowance.LIFETIME_MICRO)
         parts.append(f"stops after {days} of {lifetime_seconds // DAY_SECONDS} days (ε = {most} in its life)")
     return f"{usual} {' and '.join(parts)}" if parts else ""
+
+
+def rounded_up(loss: float) -> str:
+    """The text of a privacy loss with nine decimal places, rounded up, so that it never looks smaller than it is."""
+    return f"{Decimal(loss).quantize(Decimal('1e-9'), ROUND_CEILING):f}"
 
 
 def campaign_warning(found: Campaign) -> str:

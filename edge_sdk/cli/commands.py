@@ -15,6 +15,7 @@ from edge_sdk.cli import node
 from edge_sdk.cli.files import PROVISIONING, read_document, read_file
 from edge_sdk.cli.records import read_record
 from edge_sdk.device import Device
+from protocol.documents.envelope import role_of
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 
 MAX_RECORD_BYTES = 16 << 20
+_BEGINNING = 79
+"""So many bytes and one more tell the kind of a signed document."""
 _REPEATED = "number of keys that the record has more than once: {}; the last value of each counts"
 
 
@@ -52,11 +55,12 @@ def _enrolment(options: argparse.Namespace) -> bytes | None:
 
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a text that says what the campaign in the file ``options.campaign`` asks and costs.
+    """Return a text on the file ``options.document``: what a campaign asks and costs, or how a model was made.
 
     ``options.model`` lists the files of models that the campaign evaluates and that are not installed.
     """
-    raw = read_document(options.campaign, "campaign")
+    kind = "model" if role_of(read_file(options.document, _BEGINNING)) == "model" else "campaign"
+    raw = read_document(options.document, kind)
     models = [read_document(path, "model") for path in options.model]
     with open_device(options) as device:
         return {"explanation": device.explain(raw, model=models)}

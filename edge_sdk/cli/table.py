@@ -84,7 +84,7 @@ def _provision(parser: argparse.ArgumentParser) -> None:
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
-    _campaign(parser)
+    _file("document", "FILE", "a signed campaign (.hsc) or model (.hsm)")(parser)
     text = "a model that it evaluates, if that is not installed yet; may be repeated"
     _file("--model", "M.hsm", text, action="append", default=[])(parser)
 
@@ -129,11 +129,12 @@ COMMANDS = (
     Command(
         "explain",
         commands.explain,
-        "say in words what a campaign asks and costs",
+        "say in words what a campaign asks and costs, or how a model was made",
         _explain,
         (
             f"{_ON_DEVICE} explain mushrooms.hsc",
             f"{_ON_DEVICE} explain mushrooms-outcome.hsc --model mushrooms.hsm",
+            f"{_ON_DEVICE} explain mushrooms.hsm",
         ),
     ),
     Command(

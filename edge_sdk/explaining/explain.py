@@ -60,7 +60,7 @@ def explain(
         f"  in words   {to_words(campaign.id)}",
         f"  purpose    {sentence(campaign.purpose)}",
         f"  contact    {sentence(campaign.contact)}",
-        f"  from       {_date(header.not_before)} to {_date(header.expires)}",
+        f"  from       {shown_date(header.not_before)} to {shown_date(header.expires)}",
         "",
     ]
     if campaign.ended:
@@ -255,6 +255,7 @@ def _verdict(
     return [f"The owner's policy allows it, for at most {left} more answers in this device's life, or {lasting}."]
 
 
-def _date(seconds: int) -> str:
+def shown_date(seconds: int) -> str:
+    """Date and time, UTC, of a moment in seconds since 1970; moments after the year 9999 are the far future."""
     year_10000 = 253_402_300_800
     return date(seconds, "%Y-%m-%d %H:%M UTC") if seconds < year_10000 else "the far future"

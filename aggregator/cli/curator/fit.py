@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     help="Classes, values and bounds: a .toml file. They are published, so these records may not decide them.",
 )
 @click.option("--method", type=click.Choice(list(METHODS)), default=DEFAULT, show_default=True,
-              help="What is released, and with which noise: see docs/curator.md.")  # fmt: skip
+              help="What is released, and with which noise: see docs/how-to/curator.md.")  # fmt: skip
 @click.option("--epsilon", required=True, help="ε of this fit, in all.")
 @click.option("--delta", default="0", show_default=True, help="δ of this fit, for methods and noise that need it.")
 @click.option("--budget", "budget_file", type=PATH, required=True, help="Budget file that pays; says the adjacency.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from aggregator.card.words import sections
 from aggregator.cli.masked import describe as masked
 from aggregator.cli.nodes import describe as files
 from aggregator.cli.nodes import summaries as of_nodes
@@ -50,6 +51,7 @@ class Shown(NamedTuple):
         columns, rows: a table, for people; without rows none is printed.
         content: the content in the types of JSON, for programs.
         warning: a warning about a campaign; empty for most files.
+        sections: titles with more facts, printed below; the card of a model.
     """
 
     kind: str
@@ -58,6 +60,7 @@ class Shown(NamedTuple):
     rows: Sequence[Sequence[object]]
     content: dict[str, Any]
     warning: str = ""
+    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
 
 
 def document(envelope: Envelope, role: str) -> Shown:
@@ -78,6 +81,7 @@ def document(envelope: Envelope, role: str) -> Shown:
     rows: Sequence[Sequence[object]] = ()
     refused = None
     warning = ""
+    card: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
     try:
         if role == "root":
             facts.update(_root(trust.parse_root(body, header)))
@@ -93,12 +97,13 @@ def document(envelope: Envelope, role: str) -> Shown:
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))
+            card = sections(fitted.card)
             columns, rows = _features(fitted.schema)
     except DocumentError as error:
         refused = str(error)
         facts["REFUSED BY DEVICES"] = refused
     content = {"id": digest, "signed_by": signers, "refused": refused, "payload": body}
-    return Shown(files.NAMES.get(role, role), facts, columns, rows, content, warning)
+    return Shown(files.NAMES.get(role, role), facts, columns, rows, content, warning, card)
 
 
 def uncompressed(file: Path, raw: bytes) -> Source:
@@ -253,23 +258,12 @@ def _asked(found: campaign.Campaign) -> dict[str, object]:
 
 
 def _model(found: model.Model) -> dict[str, object]:
-    card = {f"card: {key}": _short(value) for key, value in found.card.items()}
     return {
         "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
         "campaign": found.campaign.hex(),
         "statistics": found.statistics_id.hex(),
         "replaces": found.previous.hex() if found.previous else "nothing",
-        **card,
     }
-
-
-def _short(value: object) -> str:
-    """A value of a model's card on one line."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {item}" for key, item in value.items()) or "none"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return str(value)
 
 
 def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:

@@ -8,21 +8,16 @@ import click
 from click.core import ParameterSource
 
 from aggregator.cli.documents.describe import MAX_FILE_BYTES
-from aggregator.cli.masked.guarantee import print_masked_guarantee
-from aggregator.cli.nodes.guarantee import print_guarantee
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
-from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.guarantee.manipulation import Bound
-    from aggregator.guarantee.sheet import Central, GuaranteeSheet
+    from aggregator.guarantee.words import SheetWords
 
 
 @click.command()
@@ -83,27 +78,37 @@ def guarantee(
       hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
     from aggregator.files import read_file
+    from aggregator.guarantee import words
+    from aggregator.guarantee.masked import masked_guarantee
+    from aggregator.guarantee.nodes import node_guarantee
     from aggregator.guarantee.sheet import guarantee_sheet
+    from aggregator.publishing.nodes.sheet import warning_of
 
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     if role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is no campaign")
     payload = read_envelope(raw, role).payload
-    if (found := parse_campaign(payload)).nodes is not None:
+    found = parse_campaign(payload)
+    if found.nodes is not None:
         _check_for_nodes(context, shuffled=shuffled)
-        if found.masked is not None:
-            print_masked_guarantee(found, devices, as_json=as_json)
-            return
-        print_guarantee(found, devices, records, liars, as_json=as_json)
-        return
-    if records is not None:
+    elif records is not None:
         raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
-    sheet = guarantee_sheet(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
+    if found.masked is not None:
+        masked = masked_guarantee(found, parties=devices)
+        said, content = words.of_parties(masked), masked.to_json()
+    elif found.nodes is not None:
+        of_nodes = node_guarantee(found, nodes=devices, records=records, liars=liars)
+        said, content = words.of_nodes(of_nodes, liars, devices), of_nodes.to_json()
+    else:
+        sheet = guarantee_sheet(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
+        said, content = words.of_devices(sheet), sheet.to_json()
     if as_json:
-        print_json(sheet.to_json())
+        print_json(content)
         return
-    _print_sheet(sheet)
+    _print(said)
+    if found.masked is None and (warning := warning_of(found)):
+        warn(warning)
 
 
 def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
@@ -118,77 +123,17 @@ def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
         )
 
 
-def _print_sheet(sheet: GuaranteeSheet) -> None:
-    from aggregator.cli.documents.verify import rounded_up
-    from aggregator.publishing.privacy import campaign_warning
-
-    header, spent, central = sheet.campaign.header, sheet.spending, sheet.central
-    series = sheet.campaign.series
-    print_facts(
-        {
-            "campaign": f"{header.name}, version {header.version}",
-            "ε per period": f"{format_micro(spent.period)} declared, {rounded_up(sheet.privacy.total)} exact",
-            "ε per day": f"at most {format_micro(spent.day)}, under the default limits of a device's owner",
-            "ε in its life": f"at most {format_micro(spent.life)}: {spent.answered} of {spent.periods} periods",
-        }
-        | ({} if series is None else {"series": f"{quoted(series.name)}: a device answers once in all of it"})
-        | {f"private pilot {number}": cost.shown for number, cost in enumerate(sheet.campaign.pilots, 1)}
-        | _shuffled(central)
-    )
-    for obstacle in central.obstacles:
-        click.echo(f"  - {obstacle}")
-    if not central.obstacles:
-        click.echo("  - against readers of the shuffled reports: not the shuffler, not holders of the fleet's secrets")
-        click.echo("  - the devices counted are honest, and their reports are mixed together in every period")
-        click.echo("  - k periods of one device cost at most k times ε and k times δ")
-        if central.devices is not None and central.delta * central.devices >= 1:
-            click.echo("  - δ is not below 1/N: so large a δ allows to publish one of the N reports as it is")
-    if sheet.lies:
+def _print(words: SheetWords) -> None:
+    """Print a guarantee sheet: facts, the sentences about them, the reach of lies, and what stays unseen."""
+    print_facts(words.facts)
+    for note in words.notes:
+        click.echo(f"  - {note}")
+    if words.reach is not None:
         click.echo()
-        _print_lies(sheet.lies, central.devices)
-    if sheet.unseen:
+        print_table(words.reach.columns, words.reach.rows, words.reach.columns[words.reach.first_number :])
+        click.echo(words.reach.meaning)
+    if words.unseen:
         click.echo()
-        click.echo("no test of the reports can see:")
-    for sentence in sheet.unseen:
+        click.echo(f"no test of the {words.unseen_by} can see:")
+    for sentence in words.unseen:
         click.echo(f"  - {sentence}")
-    warning = campaign_warning(sheet.campaign)
-    if warning:
-        warn(warning)
-
-
-def _shuffled(central: Central) -> dict[str, str]:
-    """The lines about shuffled reports."""
-    if central.bounds is None:
-        return {"central ε after shuffling": "not stated:"}
-    bounds, name = central.bounds, f"central ε after shuffling, δ = {central.delta:g}"
-    way = "numeric bound"
-    if central.by_stratum:
-        way = f"sum of the strata, each at δ/r; all answers of a device together: {bounds.numeric:.4g}"
-    elif central.epsilon != bounds.numeric:
-        way = "closed form"
-    found = {name: f"{central.epsilon:.4g} ({way}), {central.devices} devices, local ε {central.local:.4g}"}
-    if bounds.closed_form is not None and bounds.printed is not None:
-        label = "closed form, all answers" if central.by_stratum else "closed form"
-        found[label] = f"{bounds.closed_form:.4g} (Theorem 3.1 as printed: {bounds.printed:.4g})"
-    return found
-
-
-def _print_lies(lies: tuple[Bound, ...], devices: int | None) -> None:
-    """Print how far lies move shares and means."""
-    shares = list(lies[0].closed)
-    heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in shares]
-    rows = [
-        (
-            bound.estimate,
-            bound.mechanism,
-            f"{bound.one_answer:.2f}",
-            *(f"{moved:.4f}" for each in (bound.closed, bound.open) for moved in each.values()),
-        )
-        for bound in lies
-    ]
-    print_table(["estimate", "mechanism", "one answer", *heads], rows, ["one answer", *heads])
-    fleet = "many devices" if devices is None else f"{devices} devices"
-    click.echo(
-        f"how far a share of lying devices, of {fleet}, moves an estimated share or mean at most, before estimates are "
-        "cut to their range; one answer moves a count of devices"
-    )

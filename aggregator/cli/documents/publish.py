@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 @workspace_option
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
+@click.option(
+    "--keys", "books", type=PATH, multiple=True, help="With --to: key book of a masked campaign; may be repeated."
+)
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--features", help="Features of the model, like odor,gill-size; default: all that were asked about.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
@@ -56,6 +59,7 @@ def publish(
     workspace: Path,
     output: Path | None,
     tree: Path | None,
+    books: tuple[Path, ...],
     postprocess: str | None,
     features: str | None,
     name: str | None,
@@ -93,28 +97,20 @@ def publish(
     A warning names such evaluation campaigns that still run.
 
     With --to: update a folder with all roots and the newest campaigns, models and node lists of the workspace. Any web
-    server can serve the folder to devices (hearsay-edge sync). A store is then not needed.
+    server can serve the folder to devices (hearsay-edge sync). A store is then not needed. --keys puts the key book of
+    a masked campaign, which its dealer made, where the nodes look for it.
 
     \b
     Example:
       hearsay publish --store store --workspace work -o m.hsm
       hearsay publish --store first --store second --workspace work -o m2.hsm
       hearsay publish --to /srv/www/hearsay --workspace work
+      hearsay publish --to /srv/www/hearsay --keys clinics.hsk --workspace work
     """  # noqa: D301
     from aggregator.publishing.workspace import open_workspace
 
-    if not stores and tree is None:
-        raise click.UsageError("Missing option '--store' or '--to'.", context)
-    if bool(stores) == (output is None):
-        raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
-    if not stores and (
-        proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
-    ):
-        raise click.UsageError(
-            "--periods, --proven-only, --memory, --cluster, --robust and --features are for a store's reports: give "
-            "--store too",
-            context,
-        )
+    of_reports = proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
+    _check_options(context, stores, output, tree, books, of_reports=of_reports)
     if output is not None:
         check_output(output, force=force)
     signer = open_workspace(workspace, existing_passphrase(passphrase_file))
@@ -140,10 +136,38 @@ def publish(
         if counted.homogeneity is not None:
             facts["homogeneity"] = counted.homogeneity.to_json() if as_json else str(counted.homogeneity)
     if tree is not None:
-        facts |= _publish_tree(signer, tree, as_json=as_json)
+        facts |= _publish_tree(signer, tree, books, as_json=as_json)
     say(facts, as_json=as_json)
     if output is not None:
         warn_of_draft(signer.standing("model", output.read_bytes()), output)
+
+
+def _check_options(
+    context: click.Context,
+    stores: tuple[Path, ...],
+    output: Path | None,
+    tree: Path | None,
+    books: tuple[Path, ...],
+    *,
+    of_reports: bool,
+) -> None:
+    """Refuse options that do not belong together. ``of_reports``: an option says which reports count.
+
+    Raises:
+        UsageError: of click, with the options that are missing or too many.
+    """
+    if not stores and tree is None:
+        raise click.UsageError("Missing option '--store' or '--to'.", context)
+    if books and tree is None:
+        raise click.UsageError("--keys is for the folder that nodes fetch from: give --to too", context)
+    if bool(stores) == (output is None):
+        raise click.UsageError("--store and -o belong together: the reports, and the model made of them", context)
+    if not stores and of_reports:
+        raise click.UsageError(
+            "--periods, --proven-only, --memory, --cluster, --robust and --features are for a store's reports: give "
+            "--store too",
+            context,
+        )
 
 
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
@@ -216,11 +240,13 @@ def _dated(periods: str, statistics: Statistics) -> str:
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 
-def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str, Any]:
+def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path], *, as_json: bool) -> dict[str, Any]:
     """Update the published folder. Returns the facts to print."""
+    from aggregator.files import read_file
     from aggregator.publishing.tree import write_tree
+    from protocol.documents.envelope import SIZE_LIMITS
 
-    made = write_tree(signer, folder)
+    made = write_tree(signer, folder, [read_file(book, SIZE_LIMITS["keys"]) for book in books])
     for item in made.lacking:
         warn(f"{item.role} '{item.name}', version {item.version}, lacks signatures and is left out")
     for name in made.unnamable:
@@ -228,4 +254,5 @@ def _publish_tree(signer: Workspace, folder: Path, *, as_json: bool) -> dict[str
     written = list(made.written) if as_json else len(made.written)
     facts = {"tree": str(folder), "roots": made.roots, "campaigns": made.campaigns, "models": made.models}
     facts |= {"node_lists": made.lists} if made.lists or as_json else {}
+    facts |= {"key_books": made.key_books} if made.key_books or as_json else {}
     return {**facts, "files_changed": written}

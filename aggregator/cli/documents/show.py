@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli.documents import describe
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import print_facts, print_json, print_table, warn
+from aggregator.cli.output import print_facts, print_json, print_pairs, print_table, warn
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.errors import InputError
 
@@ -43,6 +43,9 @@ def show(file: Path, *, as_json: bool) -> None:
     else:
         click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
         print_facts(shown.facts)
+        for title, rows in shown.sections:
+            click.echo(f"\n{title}")
+            print_pairs(rows)
         if shown.rows:
             click.echo()
             print_table(shown.columns, shown.rows)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from decimal import ROUND_CEILING, Decimal
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -14,7 +13,7 @@ from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.nodes.summaries import print_node_sheet, verify_summaries
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_json, print_table, say, warn, when
-from aggregator.publishing.privacy import PrivacySheet
+from aggregator.publishing.privacy import PrivacySheet, rounded_up
 from protocol.batches import batch
 from protocol.document import read_payload
 from protocol.documents import campaign, model, trust
@@ -289,8 +288,3 @@ def _foldable(loss: PrivacyLoss) -> str:
     from aggregator.publishing.privacy import ratio_text
 
     return ratio_text(loss).replace("/", " / ")
-
-
-def rounded_up(loss: float) -> str:
-    """The text of a privacy loss with nine decimal places, rounded up, so that it never looks smaller than it is."""
-    return f"{Decimal(loss).quantize(Decimal('1e-9'), ROUND_CEILING):f}"

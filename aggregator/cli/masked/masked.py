@@ -90,8 +90,7 @@ def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_j
     say(facts, as_json=as_json)
     note(
         f"give {PUBLIC_FILE} to the publisher, who compares the key; back the folder up, and never use two copies: a "
-        "copy is refused (hearsay masked adopt); restore a backup into a new folder, never over the old one, since old "
-        "content in the same files is not noticed"
+        "copy is refused, and so is a restored backup (hearsay masked adopt)"
     )
 
 
@@ -207,8 +206,8 @@ def release(
 def adopt(folder: Path, *, as_json: bool) -> None:
     """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
 
-    Restore a backup into a new folder, never over the old one: old content written into the same files is not
-    noticed, and a second set of a period could be released. If it was done, run this command before any release.
+    A copy is refused until this command says that it is the dealer now, also if the backup was written over the old
+    folder. An older state of the whole disk or virtual machine is not noticed: run this command before any release.
 
     Only if no other copy is in use any more. What the other copy released since is not known here, so this copy
     releases nothing new for periods that have begun. It begins with the next period of each campaign.
@@ -254,9 +253,9 @@ def show(folder: Path, *, as_json: bool) -> None:
 
 def _own_files(folder: Path) -> list[Path]:
     """The files of a dealer's folder, which no output replaces."""
-    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
+    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, MARK_FILE, PUBLIC_FILE
 
-    return [folder / name for name in (JOURNAL_FILE, KEY_FILE, PUBLIC_FILE)]
+    return [folder / name for name in (JOURNAL_FILE, KEY_FILE, MARK_FILE, PUBLIC_FILE)]
 
 
 def _say_book(made: Issued, output: Path, *, as_json: bool) -> None:

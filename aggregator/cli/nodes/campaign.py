@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.nodes.describe import cost_facts, masked_facts, noise_text
+from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import (
     PATH,
     contact_option,
@@ -22,6 +22,7 @@ from aggregator.cli.options import (
 from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_output
+from aggregator.publishing.nodes.words import noise_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,7 +111,7 @@ _MASKED = {
     type=click.Choice(["global", "smooth"]),
     default="global",
     show_default=True,
-    help="How noise is calibrated: smooth covers changed features of a record alone (docs/federated.md).",
+    help="How noise is calibrated: smooth covers changed features of a record alone (docs/explanation/federated.md).",
 )
 @click.option(
     "--family",

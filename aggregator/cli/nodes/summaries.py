@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aggregator.cli.nodes.describe import IN_WORDS, cost_text
 from aggregator.cli.output import counted, print_facts, print_json, print_table
+from aggregator.publishing.nodes.words import IN_WORDS, cost_text
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
+from aggregator.decisions.kept import keep
 from aggregator.models.postprocess import check_postprocess
 from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
@@ -170,6 +171,7 @@ def make_node_campaign(
     moment = int(time.time()) if now is None else now
     raw = publish_node_campaign(signer, asked, parameters, moment)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
+    keep(signer.path, made.id, file.decision if ask is None else {})
     listed = current_list(signer, nodes)
     masked = masked_warnings(made, None if listed is None else len(listed.nodes))
     warnings = (*node_warnings(made), *masked, refusal_warning(asked), alike_in(asked), _unlisted(signer, nodes))

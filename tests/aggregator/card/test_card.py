@@ -1,0 +1,113 @@
+"""The card of a model: every kind of statistics, small, canonical, and in words whatever it holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.publisher import NOW
+from support.reports import made
+
+from aggregator.card.influence import influences
+from aggregator.card.making import full_card
+from aggregator.card.words import MOST_CHARACTERS, SECTIONS, sections
+from aggregator.estimates.reports import estimate
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.tally.tally import Tally
+from protocol import canonical
+from protocol.documents.campaign import parse_campaign
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+
+COUNTS = ((260, 140), (90, 10, 50, 60, 40, 30, 60, 60), (100, 60, 140, 100))
+MOST_BYTES = 64 << 10
+
+
+def statistics_of(campaign, counts):
+    return estimate(campaign, Tally(campaign.id, tuple(map(sum, counts)), counts))
+
+
+def test_it_says_what_was_asked_at_which_cost_and_what_was_counted():
+    card = full_card(statistics_of(made(), COUNTS), "posterior")
+    assert card["trust"] == "local"
+    assert list(card["asked"]) == list(card["influence"].keys() & card["asked"].keys() and card["asked"])
+    assert sum(card["answers"].values()) == card["reports"] == 1200
+    assert "ε at most 1 in a period" in card["costs"][0]
+    assert card["reach_of_lies"].startswith("1 % of the devices")
+    assert canonical.pack(card)
+
+
+def wide(features, values, length=40):
+    """A campaign that asks about many features with long names."""
+    named = [Categorical(f"{number:04d}" + "n" * length, [str(v) for v in range(values)]) for number in range(features)]
+    schema = build_schema(Label("label", ["a", "b"]), named)
+    parameters = CampaignParameters("wide", 1_000_000, "direct")
+    return parse_campaign(build_campaign(schema, parameters, NOW, 1))
+
+
+def test_a_card_of_many_features_stays_small():
+    campaign = wide(300, 3)
+    counts = tuple(tuple(range(1, question.size + 1)) for question in campaign.questions)
+    card = full_card(statistics_of(campaign, counts), "posterior")
+    assert len(canonical.pack(card)) < MOST_BYTES
+    assert card["asked_besides"] == 300 - len(card["asked"])
+
+
+def noisy(informative, rng):
+    """Statistics of 20,000 devices at ε = 1 about ten features, of which the first tells the class if it is to.
+
+    Every feature has two values and *missing*.
+    """
+    campaign = wide(10, 2, length=1)
+    shares = np.array([0.5, 0.5])
+    counts = []
+    for place, question in enumerate(campaign.questions):
+        n = 20_000 // len(campaign.questions)
+        if question.size == 2:
+            truth = shares
+        else:
+            tells = informative and place == 1
+            truth = np.array([[0.3, 0.0], [0.0, 0.3], [0.2, 0.2]]).ravel() if tells else np.full(6, 1 / 6)
+        answered = np.array(
+            [[float(question.mechanism.distribution(x)[y]) for y in range(question.size)] for x in range(question.size)]
+        )
+        counts.append(tuple(rng.multinomial(n, truth @ answered).tolist()))
+    return statistics_of(campaign, tuple(counts))
+
+
+def test_what_tells_the_class_stands_out_of_the_noise_and_the_noise_is_as_large_as_said():
+    """50 campaigns without any signal: the mean influence is within a factor 1.5 of the stated noise (fixed seed)."""
+    rng = np.random.default_rng(1)
+    found = [one for _ in range(50) for one in influences(noisy(False, rng), "simplex")]
+    measured, stated = (np.mean([getattr(one, name) for one in found]) for name in ("bits", "noise"))
+    assert stated / 1.5 < measured < stated * 1.5
+    best, *others = influences(noisy(True, rng), "simplex")
+    assert best.name == "0000n"
+    assert best.bits > 5 * best.noise
+    assert max(one.bits for one in others) < best.bits / 2
+
+
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=50) | st.binary(max_size=50),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=20) | st.integers(), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.dictionaries(st.sampled_from([key for names in SECTIONS.values() for key in names]) | st.text(), ANY))
+def test_any_map_is_put_into_words(card):
+    for _, rows in sections(card):
+        for name, text in rows:
+            assert "\n" not in name + text
+            assert "\x1b" not in name + text
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 100_000, ["y"] * 100_000, {str(n): n for n in range(100_000)}, [[[[[1]]]]] * 9]
+)
+def test_words_are_bounded(value):
+    ((_, ((_, text),)),) = sections({"threats": value})
+    assert len(text) <= 70 * (MOST_CHARACTERS + 20)
