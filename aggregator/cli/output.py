@@ -66,7 +66,12 @@ def _plain(value: Any) -> Any:
 
 def print_facts(facts: Mapping[str, object]) -> None:
     """Print names and values in two aligned columns, one fact on each line, through :func:`printable`."""
-    shown = [(printable(name), printable(str(value))) for name, value in facts.items()]
+    print_pairs(facts.items())
+
+
+def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
+    """Print pairs of a name and a value as :func:`print_facts` does; two pairs may have one name."""
+    shown = [(printable(name), printable(str(value))) for name, value in pairs]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         _echo(f"{name:<{width}}  {value}")

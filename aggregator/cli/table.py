@@ -1,9 +1,9 @@
 """The commands of ``hearsay`` in this package: name → ``module:attribute`` of the command's function.
 
-Commands are in the order in which a campaign needs them, and ``docs/cli.md`` keeps that order. ``hearsay --help``
-sorts them by name. The module of a command is imported when the command runs.
+Commands are in the order in which a campaign needs them, and ``docs/reference/cli.md`` keeps that order.
+``hearsay --help`` sorts them by name. The module of a command is imported when the command runs.
 
-How to add a command: ``docs/extending.md``.
+How to add a command: ``docs/how-to/extending.md``.
 """
 
 from __future__ import annotations
@@ -41,5 +41,6 @@ COMMANDS: Final = {
     "diff": "aggregator.cli.models.diff:diff",
     "export-model": "aggregator.cli.models.export_model:export_model",
     "evaluate": "aggregator.cli.reports.evaluate:evaluate",
+    "report": "aggregator.cli.reports.report:report",
     "refine": "aggregator.cli.reports.refine:refine",
 }

@@ -266,7 +266,7 @@ def _in_words(campaign: Campaign, piece: Rejected) -> str:
         "empty_file": "it holds nothing: it was cut on its way, or never written",
         "id_not_enrolled": "no enrolled device has this id in this period for a question of this stratum",
     }
-    return words.get(piece.reason, "see docs/reasons.md")
+    return words.get(piece.reason, "see docs/reference/reasons.md")
 
 
 def _hexdump(data: bytes, offset: int) -> Iterator[str]:

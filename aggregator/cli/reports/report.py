@@ -1,0 +1,73 @@
+"""``hearsay report``: a store or a model as a page to read in a browser."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, force_option, json_option, output_option, signer_options
+from aggregator.cli.output import say, warn, working
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("given", type=PATH, metavar="STORE|MODEL...", nargs=-1, required=True)
+@click.option("--evaluation", type=PATH, multiple=True, metavar="STORE",
+              help="Store of an evaluation of the model; repeatable. Its accuracy is shown.")  # fmt: skip
+@signer_options("campaign or model")
+@click.option("--schema", type=PATH, metavar="SCHEMA.toml",
+              help="Of a store: shows the decision in this file; default: the one in the workspace.")  # fmt: skip
+@click.option("--periods", metavar="A..B", help="Of a store: only these periods or days, both ends included, UTC.")
+@click.option("--one-population", is_flag=True, help="Declare that all stores are of samples of one population.")
+@click.option("--disjoint", is_flag=True, help="Declare that no device answered in two of the stores.")
+@output_option
+@force_option
+@json_option
+def report(
+    given: tuple[Path, ...],
+    evaluation: tuple[Path, ...],
+    trust: Path | None,
+    workspace: Path | None,
+    schema: Path | None,
+    periods: str | None,
+    output: Path,
+    *,
+    one_population: bool,
+    disjoint: bool,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write a page about one or several stores, or about a model: one HTML file without scripts.
+
+    The page says UNVERIFIED at its top unless --trust or --workspace is given.
+
+    \b
+    Example:
+      hearsay report store --workspace work -o page.html
+      hearsay report m.hsm --trust root.hst -o model.html
+    """  # noqa: D301
+    from aggregator.files import check_output
+    from aggregator.page.report import report as make
+
+    check_output(output, force=force)
+    with working("counting reports"):
+        made = make(
+            list(given),
+            evaluation=evaluation,
+            workspace=workspace,
+            trust=trust,
+            schema=schema,
+            periods=periods,
+            one_population=one_population,
+            disjoint=disjoint,
+            now=int(time.time()),
+        )
+    made.save(output, force=force)
+    facts = {"page": str(output), "about": made.kind, "verified": made.verified, "bytes": len(made.html.encode())}
+    say(facts, as_json=as_json)
+    if not made.verified:
+        warn("signatures were not checked; give --trust or --workspace")

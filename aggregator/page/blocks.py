@@ -1,0 +1,171 @@
+"""What a page consists of: sections of blocks. Every text is bounded, and free of characters that can not be seen.
+
+Names of campaigns, features and classes, and the cards of models, come from files of other people. Every text of a
+block passes :func:`clipped`. The template escapes markup.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.shown import sentence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+MOST_CHARACTERS = 600
+"""Length of a text on the page. Longer texts are cut; the number of characters left out is shown."""
+MOST_CELL = 120
+"""Length of the text of one cell of a table."""
+MOST_ROWS = 100
+"""Rows of one table. The number of the other rows is shown, with the command that prints them."""
+
+
+class Paragraph(NamedTuple):
+    """A text. ``tone`` is ``plain``, ``warning`` or ``good``."""
+
+    text: str
+    tone: str = "plain"
+
+
+class Items(NamedTuple):
+    """A list of sentences, with a line above."""
+
+    lead: str
+    texts: tuple[str, ...]
+
+
+class Facts(NamedTuple):
+    """Pairs of a name and a value, with a caption for readers of the table alone."""
+
+    caption: str
+    rows: tuple[tuple[str, str], ...]
+    more: str = ""
+
+
+class Table(NamedTuple):
+    """A table.
+
+    Attributes:
+        caption: says what the table is about.
+        columns: names of the columns; the first column has the headings of the rows.
+        rows: texts of the cells.
+        numeric: positions of the columns that are aligned on the right.
+        more: what is left out, and the command that prints it; empty if nothing is.
+        folded: whether the reader opens the table to see the rows.
+    """
+
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    numeric: frozenset[int] = frozenset()
+    more: str = ""
+    folded: bool = False
+
+
+class Chart(NamedTuple):
+    """A chart, and the table with the same numbers.
+
+    Attributes:
+        svg: markup of :mod:`aggregator.page.charts`.
+        table: the same numbers, and more.
+        heading: a heading of the third level above the chart; empty for none.
+    """
+
+    svg: str
+    table: Table
+    heading: str = ""
+
+
+class Commands(NamedTuple):
+    """Commands to copy. Each has a sentence that says what the command shows."""
+
+    lines: tuple[tuple[str, str], ...]
+
+
+Block = Paragraph | Items | Facts | Table | Chart | Commands
+
+
+class Section(NamedTuple):
+    """A section with a heading of the second level. ``name`` is the anchor."""
+
+    name: str
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def clipped(value: object, most: int = MOST_CHARACTERS) -> str:
+    """A value as text on one line, of at most ``most`` characters and a note of how many are left out.
+
+    Control characters, invisible characters and those that change the direction of writing are escaped.
+    """
+    text = value if isinstance(value, str) else str(value)
+    left = len(text) - most
+    shown = sentence(text[:most])
+    cut = len(shown) - most
+    if left <= 0 and cut <= 0:
+        return shown
+    return f"{shown[:most]}… ({max(left, 0) or cut} characters more)"
+
+
+def paragraph(text: object, tone: str = "plain") -> Paragraph:
+    """A paragraph of bounded text."""
+    return Paragraph(clipped(text, 2 * MOST_CHARACTERS), tone)
+
+
+def items(lead: str, texts: Iterable[object]) -> Items:
+    """A list of at most :data:`MOST_ROWS` bounded sentences."""
+    found = list(texts)
+    shown = [clipped(text) for text in found[:MOST_ROWS]]
+    if len(found) > len(shown):
+        shown.append(f"and {len(found) - len(shown)} more")
+    return Items(clipped(lead), tuple(shown))
+
+
+def facts(caption: str, pairs: Mapping[str, object], more: str = "") -> Facts:
+    """Bounded names and values; at most :data:`MOST_ROWS` of them. ``more``: the command that prints the others."""
+    listed = list(pairs.items())
+    rows = tuple((clipped(name, MOST_CELL), clipped(value)) for name, value in listed[:MOST_ROWS])
+    return Facts(clipped(caption), rows, _left_out(len(listed) - len(rows), more))
+
+
+def table(
+    caption: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    numeric: Iterable[int] = (),
+    *,
+    more: str = "",
+    folded: bool = False,
+    most: int = MOST_ROWS,
+) -> Table:
+    """A table of bounded cells, with at most ``most`` rows. Floats have four significant digits.
+
+    Args:
+        caption: says what the table is about.
+        columns: names of the columns.
+        rows: cells of each row.
+        numeric: positions of the columns that are aligned on the right.
+        more: the command that prints rows which are left out.
+        folded: whether the reader opens the table to see the rows.
+        most: number of rows that are shown.
+    """
+    listed = list(rows)
+    shown = tuple(tuple(_cell(value) for value in row) for row in listed[:most])
+    names = tuple(clipped(name, MOST_CELL) for name in columns)
+    left = _left_out(len(listed) - len(shown), more)
+    return Table(clipped(caption), names, shown, frozenset(numeric), left, folded)
+
+
+def _left_out(number: int, command: str) -> str:
+    """A sentence about rows that are left out; empty if there are none."""
+    if number <= 0:
+        return ""
+    return f"{number} more rows are left out" + (f"; {command} prints them" if command else "")
+
+
+def _cell(value: object) -> str:
+    """The text of a cell; None is empty."""
+    if value is None:
+        return ""
+    return clipped(f"{value:.4g}" if isinstance(value, float) else value, MOST_CELL)

@@ -1,0 +1,150 @@
+"""Charts of a page: horizontal bars with whiskers, as SVG inside the HTML. Colours come from the page's style sheet.
+
+The drawing is as wide as a phone's screen, so that its texts can be read there; wider screens enlarge it a little.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.plots import Axis, svg_text
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_WIDTH = 360
+_LEFT, _RIGHT = 140, 52
+_ROW, _TOP, _BOTTOM = 22, 6, 22
+_LARGE = 1000
+_LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+"""Powers of ten, and the letters of large numbers: 20k is 20,000."""
+_MOST_LABEL = 130.0
+"""Width of a name beside its bar; the whole name shows where the pointer rests."""
+_WIDTHS = (("iljtfrI.,:;'|!()[] -/", 4.8), ("mwMW@%&", 12.0))
+"""Widths of narrow and wide characters in the wider ones of the fonts that browsers take, at 12 pixels."""
+
+
+class Bar(NamedTuple):
+    """One bar: a name, a value, and the ends of its 95 % interval.
+
+    Both ends are None where no interval is determined. ``value`` is None where there is no value either.
+    """
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def whiskers(
+    title: str,
+    rows: Sequence[Bar],
+    *,
+    low: float = 0.0,
+    high: float = 1.0,
+    unit: str = "",
+    without: str = "not determined",
+) -> str:
+    """Draw bars with whiskers over a common axis, and return the markup of an inline SVG.
+
+    Bars begin at 0, or at the end of the axis that is nearest to 0. Values and whiskers beyond the axis are cut at its
+    ends. A row without an interval has no whisker, and says so in words.
+
+    Args:
+        title: what the bars are, for readers who do not see the chart.
+        rows: at least one, from top to bottom.
+        low, high: ends of the axis; low < high.
+        unit: written after each value. ``%`` shows shares in percent.
+        without: written in a row without an interval; empty where no row of the chart has one.
+
+    Raises:
+        InputError: ``plot_invalid``: no row, or an axis without length.
+    """
+    if not rows or not low < high:
+        raise InputError("plot_invalid", "a chart needs a row, and an axis with two ends")
+    axis = Axis(low, high, logarithmic=False)
+    height = _TOP + _ROW * len(rows) + _BOTTOM
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
+        f"<title>{escape(title)}</title>",
+    ]
+    floor = _TOP + _ROW * len(rows)
+    for tick in axis.ticks():
+        x = _place(axis, tick)
+        parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{floor}"/>')
+        parts.append(svg_text(x, floor + 15, _shown(tick, unit, 0), "middle"))
+    for number, row in enumerate(rows):
+        parts += _bar(row, axis, _TOP + _ROW * number, unit, without)
+    return "\n".join([*parts, "</svg>"])
+
+
+def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str) -> list[str]:
+    """The parts of one row: name, bar, whisker, value."""
+    middle = top + _ROW / 2
+    parts = [
+        f"<g><title>{escape(_in_words(row, unit, without))}</title>",
+        svg_text(_LEFT - 6, middle + 4, _label(row.name), "end"),
+    ]
+    if row.value is not None:
+        zero = _place(axis, 0.0)
+        end = _place(axis, row.value)
+        left, width = min(zero, end), abs(end - zero)
+        parts.append(f'<rect class="bar" x="{left:.1f}" y="{top + 4:.1f}" width="{width:.1f}" height="{_ROW - 8}"/>')
+    if row.low is not None and row.high is not None:
+        start, stop = _place(axis, row.low), _place(axis, row.high)
+        ends = f"M{start:.1f} {middle - 5}V{middle + 5}M{stop:.1f} {middle - 5}V{middle + 5}"
+        parts.append(f'<path class="whisker" d="M{start:.1f} {middle}H{stop:.1f}{ends}"/>')
+    elif without:
+        parts.append(svg_text(_LEFT + 4, middle + 4, without, "start", 'class="unknown"'))
+    if row.value is not None:
+        parts.append(svg_text(_WIDTH, middle + 4, _shown(row.value, unit, 1), "end"))
+    return [*parts, "</g>"]
+
+
+def _label(name: str) -> str:
+    """A name, cut so that it fits on the left of its bar. A cut name ends with an ellipsis."""
+    width = 0.0
+    for length, character in enumerate(name):
+        width += _width(character)
+        if width > _MOST_LABEL:
+            kept = name[:length]
+            while kept and sum(map(_width, kept)) + _width("…") > _MOST_LABEL:
+                kept = kept[:-1]
+            return kept + "…"
+    return name
+
+
+def _width(character: str) -> float:
+    """About the width of a character at 12 pixels, rather too large than too small."""
+    for characters, width in _WIDTHS:
+        if character in characters:
+            return width
+    if character == "…" or unicodedata.east_asian_width(character) in "WF":
+        return 12.5
+    return 8.8 if character.isupper() else 7.4
+
+
+def _in_words(row: Bar, unit: str, without: str) -> str:
+    """Name, value and interval of a row as one text."""
+    value = "no value" if row.value is None else _shown(row.value, unit, 1)
+    if row.low is None or row.high is None:
+        return f"{row.name}: {value}" + (f", interval {without}" if without else "")
+    return f"{row.name}: {value}, {_shown(row.low, unit, 1)} to {_shown(row.high, unit, 1)}"
+
+
+def _place(axis: Axis, value: float) -> float:
+    """The horizontal position of a value, cut to the ends of the axis."""
+    return _LEFT + min(max(axis.share(value), 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)
+
+
+def _shown(value: float, unit: str, digits: int) -> str:
+    """A number with its unit; a share in percent where the unit is ``%``, with so many digits after the point."""
+    if unit == "%":
+        return f"{100 * value:.{digits}f}%"
+    if abs(value) < _LARGE:
+        return f"{value:.3g}{unit}"
+    power, letter = next(one for one in _LETTERS if abs(value) >= one[0])
+    return f"{value / power:.3g}{letter}{unit}"

@@ -1,0 +1,83 @@
+"""Reading the card of a model. Whoever signs models can write any map there, so no entry is taken as it is.
+
+Every function takes a card and gives bounded text or numbers in their range. A missing entry, one of another type, or
+one out of range is as if it were not there.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from aggregator.card.words import in_words, sections
+from aggregator.models.foresight import Foresight
+from aggregator.page.blocks import clipped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_RANGE = re.compile(r"(-?[01](?:\.[0-9]{1,9})?) to (-?[01](?:\.[0-9]{1,9})?)")
+_NUMBER = re.compile(r"-?[0-9]{1,6}(?:\.[0-9]{1,9})?")
+
+
+def text_of(card: Mapping[str, object], key: str) -> str:
+    """An entry in words; empty if there is none."""
+    return in_words(card[key]) if key in card else ""
+
+
+def rows_of(card: Mapping[str, object], title: str, leave: Iterable[str] = ()) -> dict[str, str]:
+    """The entries of one section of the card's words (``aggregator.card.words``): name → text.
+
+    Args:
+        card: the card.
+        title: a key of ``SECTIONS``, or ``REST``.
+        leave: keys of the card that the page shows elsewhere.
+    """
+    left = set(leave)
+    found = dict(sections({key: value for key, value in card.items() if key not in left}))
+    return dict(found.get(title, ()))
+
+
+def mapping(card: Mapping[str, object], key: str) -> dict[str, object]:
+    """An entry that is a map of names; empty if it is none."""
+    found = card.get(key)
+    return {name: value for name, value in found.items() if isinstance(name, str)} if isinstance(found, dict) else {}
+
+
+def interval(text: object) -> tuple[float, float] | None:
+    """The ends of an interval such as ``0.509 to 0.539``, in [−1, 1]; None for any other value."""
+    match = _RANGE.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        return None
+    low, high = float(match[1]), float(match[2])
+    return (low, high) if -1 <= low <= high <= 1 else None
+
+
+def number(value: object) -> float | None:
+    """A number written in decimal digits, or a small integer; None for any other value."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        return float(value)
+    return float(value) if type(value) is int and abs(value) < 1_000_000 else None
+
+
+def foresight(card: Mapping[str, object]) -> Foresight | None:
+    """How often the model is expected to be right; None if the card does not say so in the known form."""
+    try:
+        found = Foresight.of_card(card)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return None
+    shares = [found.accuracy, found.largest_class, found.low, found.high, found.least, found.most]
+    if not all(share is None or 0 <= share <= 1 for share in shares) or not isinstance(found.assumes, str):
+        return None
+    return found._replace(assumes=clipped(found.assumes))
+
+
+def influence_of(card: Mapping[str, object]) -> dict[str, tuple[float, float | None]]:
+    """Feature → bits that it tells about the class, and the bits that pure noise would show; None if not stated."""
+    noise = mapping(card, "influence_noise")
+    found: dict[str, tuple[float, float | None]] = {}
+    for name, value in mapping(card, "influence").items():
+        bits = number(value)
+        if bits is not None and bits >= 0:
+            found[name] = (bits, number(noise.get(name)))
+    return found

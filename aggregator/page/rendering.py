@@ -1,0 +1,135 @@
+"""Sections → the HTML of a page, by Jinja2. The size of the page is bounded whatever the sections hold.
+
+Every section has its own number of bytes (:data:`SECTION_BYTES`, of the one with the charts :data:`LARGEST_BYTES`). A
+block that does not fit in what is left of its section is left out, and a sentence says how many are. So the page has at
+most the sum of these numbers, and the heading with the style sheet.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import version as installed_version
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from markupsafe import Markup
+
+from aggregator.page.blocks import Chart, Paragraph, Table, clipped
+from aggregator.page.sections import results
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jinja2 import Environment
+
+    from aggregator.page.blocks import Block, Section
+
+PAGE_BYTES = 500_000
+"""Every page is smaller."""
+LARGEST = results.ANCHOR
+LARGEST_BYTES = 250_000
+"""Most bytes of the blocks of the section with the charts of the features."""
+SECTION_BYTES = 25_000
+"""Most bytes of the blocks of any other section."""
+MOST_SECTIONS = 9
+
+
+class Page(NamedTuple):
+    """The content of a page.
+
+    Attributes:
+        title: heading of the page.
+        standing: whether signatures were verified, in words.
+        subtitle: one sentence below.
+        sections: at most :data:`MOST_SECTIONS`.
+        foot: the last line.
+    """
+
+    title: str
+    standing: Paragraph
+    subtitle: str
+    sections: tuple[Section, ...]
+    foot: str
+
+    def html(self) -> str:
+        """The text of the HTML file.
+
+        Raises:
+            InputError: ``missing_extra``: Jinja2 is not installed.
+        """
+        sections = [
+            {
+                "name": one.name,
+                "title": one.title,
+                "blocks": _fitting(one.blocks, LARGEST_BYTES if one.name == LARGEST else SECTION_BYTES),
+            }
+            for one in self.sections[:MOST_SECTIONS]
+        ]
+        return (
+            _environment()
+            .get_template("page.html")
+            .render(
+                title=clipped(self.title),
+                standing=self.standing,
+                subtitle=clipped(self.subtitle),
+                sections=sections,
+                foot=clipped(self.foot),
+                style=_style(),
+                version=installed_version("hearsay"),
+            )
+        )
+
+
+def _bytes_of(section: Section) -> int:
+    """Most bytes of the blocks of a section."""
+    return LARGEST_BYTES if section.name == LARGEST else SECTION_BYTES
+
+
+def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
+    """The blocks of a section as HTML, as many as fit in ``left`` bytes.
+
+    A chart that does not fit leaves its table, if that fits.
+    """
+    found = []
+    omitted = 0
+    for block in blocks:
+        choices: list[Block] = [block, block.table] if isinstance(block, Chart) else [block]
+        shown = next((text for text in map(_shown, choices) if len(text.encode()) <= left), None)
+        if shown is None:
+            omitted += 1
+            continue
+        left -= len(shown.encode())
+        found.append(shown)
+    if omitted:
+        what = "1 chart or table is" if omitted == 1 else f"{omitted} charts or tables are"
+        found.append(_shown(Paragraph(f"{what} left out here, because a page stays below {PAGE_BYTES // 1000} kB.")))
+    return found
+
+
+def _shown(block: Block | Table) -> Markup:
+    """One block as HTML."""
+    kind = type(block).__name__.lower()
+    return Markup(_environment().get_template("block.html").render(kind=kind, block=block))  # noqa: S704 - the template escapes
+
+
+@cache
+def _environment() -> Environment:
+    """Jinja2 with this package's templates. It escapes every value unless a template says otherwise.
+
+    Raises:
+        InputError: ``missing_extra``: Jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise InputError("missing_extra", "pages need Jinja2: pip install 'hearsay[aggregator]'") from None
+    return Environment(
+        loader=PackageLoader("aggregator.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
+    )
+
+
+@cache
+def _style() -> str:
+    """The style sheet of all pages."""
+    return files("aggregator.page").joinpath("style.css").read_text(encoding="utf-8")

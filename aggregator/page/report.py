@@ -1,0 +1,216 @@
+"""``hearsay report``: the page of stores or of a model, in Python.
+
+The command of the same name calls :func:`report`:
+
+    aggregator.report("store", workspace="work").save("page.html")
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.asking import present
+from aggregator.card.making import full_card
+from aggregator.decisions.kept import kept_of
+from aggregator.files import write_output
+from aggregator.models.foresight import foresee
+from aggregator.nodes.envelope_store import EnvelopeStore
+from aggregator.nodes.status import status as node_status
+from aggregator.page import subject as subjects
+from aggregator.page.blocks import Paragraph
+from aggregator.page.entries import influence_of
+from aggregator.page.rendering import Page
+from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
+from aggregator.schema_file import load_schema
+from aggregator.store.status import status as store_status
+from aggregator.store.store import Store
+from protocol.dates import date
+from protocol.errors import InputError
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.decisions.record import Decision
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.status import NodeStatus
+    from aggregator.page.blocks import Section
+    from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
+    from aggregator.publishing.workspace import Workspace
+    from aggregator.schema_file import SchemaFile
+    from aggregator.store.status import Status
+
+UNVERIFIED = Paragraph(
+    "UNVERIFIED: no signature was checked. This page repeats what the files say, whoever wrote them.", "warning"
+)
+VERIFIED = Paragraph(
+    "Verified: the documents on this page are signed by the keys of the trust root that was given.", "good"
+)
+
+
+class Report(NamedTuple):
+    """A page.
+
+    Attributes:
+        kind: ``store`` or ``model``.
+        title: heading of the page.
+        verified: whether signatures were checked.
+        sections: titles of the sections.
+        html: the text of the page.
+    """
+
+    kind: str
+    title: str
+    verified: bool
+    sections: tuple[str, ...]
+    html: str
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the page to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
+                path.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written.
+        """
+        write_output(Path(path), self.html.encode(), force=force)
+
+
+def report(
+    given: Given | Sequence[Given],
+    *,
+    evaluation: Sequence[Given] = (),
+    workspace: Workspace | str | Path | None = None,
+    trust: bytes | str | Path | None = None,
+    schema: SchemaFile | str | Path | None = None,
+    periods: str | None = None,
+    one_population: bool = False,
+    disjoint: bool = False,
+    now: int | None = None,
+) -> Report:
+    """``hearsay report``: describe stores, or a model, on one HTML page. Run by analysts and privacy officers.
+
+    Args:
+        given: a store or several, open or as folders; or the file of one model.
+        evaluation: stores of evaluations of the model, each of which is counted for itself.
+        workspace, trust: whose signatures the campaigns or the model must have; without them the page says
+            "UNVERIFIED".
+        schema: of a store: the schema file that ``hearsay design`` or ``refine`` wrote, whose decision is shown; None
+            takes the decision that the workspace kept. A model's decision is in its card.
+        periods: for example ``2026-11-01..2026-11-30``; None for all. Only for stores.
+        one_population, disjoint: the analyst's declarations about several stores.
+        now: the present, in seconds since 1970; None asks the clock.
+
+    Raises:
+        InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
+            ``other_model``: an evaluation is not of the page's model.
+        InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by these keys.
+    """
+    clock = present(now)
+    listed = [given] if isinstance(given, Store | EnvelopeStore | str | Path) else list(given)
+    signer, root = subjects.trusted(workspace, trust)
+    is_verified = signer is not None or root is not None
+    if len(listed) == 1 and not subjects.is_store(listed[0]):
+        if periods is not None or schema is not None:
+            raise InputError(
+                "not_reportable", "periods and a schema are for a store's reports, and this page is about a model"
+            )
+        model = subjects.open_model(str(listed[0]), signer, root, clock)
+        measured = subjects.open_evaluations(evaluation, model, workspace=signer, trust=root)
+        return _of_model(model, measured, clock, is_verified=is_verified)
+    if not listed or not all(map(subjects.is_store, listed)):
+        raise InputError("not_reportable", "a page is about stores or about one model; give folders, or one .hsm file")
+    found = subjects.open_stores(
+        listed, periods, workspace=signer, trust=root, one_population=one_population, disjoint=disjoint
+    )
+    measured = subjects.open_evaluations(evaluation, found, workspace=signer, trust=root)
+    decision = {} if schema is None else _decision(schema)
+    if not decision and signer is not None and found.statistics is not None:
+        decision = kept_of(signer.path, found.statistics.sources)
+    return _of_stores(found, measured, decision, clock, is_verified=is_verified)
+
+
+def _of_stores(
+    found: StoreSubject, measured: list[Measured], decision: Decision, now: int, *, is_verified: bool
+) -> Report:
+    """The page of stores."""
+    names = ", ".join(dict.fromkeys(quoted(campaign.header.name) for campaign in found.campaigns))
+    counted = [_status(store) for store in found.stores]
+    sheets = [
+        promises.sheet_of(store.campaign, store.campaign_bytes, status)
+        for store, status in zip(found.stores, counted, strict=True)
+    ]
+    raws = [store.campaign_bytes for store in found.stores]
+    sections = [
+        about.of_stores(found),
+        asked.of_campaigns(list(zip(found.campaigns, raws, sheets, strict=True))),
+        counts.of_stores(list(zip(found.stores, counted, strict=True))),
+    ]
+    own = subjects.measured_of(found)
+    if own:
+        sections.append(accuracy.section(None, own))
+    elif found.statistics is not None and found.statistics.schema.observed:
+        card = _card(found.statistics, decision)
+        influences = {name: bits for name, (bits, _) in influence_of(card).items()}
+        sections += [
+            results.of_statistics(found.statistics, influences),
+            influence.section(card),
+            accuracy.section(card, measured),
+            choices.section(card.get("chosen")),
+        ]
+    sections += [
+        promises.of_campaigns(list(zip(found.campaigns, sheets, counted, strict=True))),
+        checking.of_stores(found),
+    ]
+    return _made("store", f"Campaign {names}", sections, now, is_verified=is_verified)
+
+
+def _of_model(found: ModelSubject, measured: list[Measured], now: int, *, is_verified: bool) -> Report:
+    """The page of a model."""
+    card = found.card
+    influences = {name: bits for name, (bits, _) in influence_of(card).items()}
+    sheets = [promises.sheet_of(campaign, raw, None) for campaign, raw in found.campaigns]
+    named = [(campaign, raw, words) for (campaign, raw), words in zip(found.campaigns, sheets, strict=True)]
+    sections = [
+        about.of_model(found),
+        asked.of_campaigns(named) if named else asked.of_card(card),
+        counts.of_card(card),
+        results.of_model(found, influences),
+        influence.section(card),
+        accuracy.section(card, measured),
+        choices.section(card.get("chosen")),
+        promises.of_campaigns([(campaign, words, None) for campaign, _, words in named])
+        if named
+        else promises.of_card(card),
+        checking.of_model(found),
+    ]
+    return _made("model", f"Model {quoted(found.document.header.name)}", sections, now, is_verified=is_verified)
+
+
+def _status(store: AnyStore) -> Status | NodeStatus:
+    """The status of a store of either kind."""
+    return store_status(store) if isinstance(store, Store) else node_status(store)
+
+
+def _card(found: Statistics, decision: Decision) -> dict[str, object]:
+    """The card that a model of these statistics would have."""
+    postprocess = found.fit.postprocess
+    return {**full_card(found, postprocess, chosen=decision), **foresee(found, postprocess).to_card()}
+
+
+def _decision(schema: SchemaFile | str | Path) -> Decision:
+    """The record of what ``hearsay design`` or ``refine`` decided, in a schema file."""
+    return (load_schema(schema) if isinstance(schema, str | Path) else schema).decision
+
+
+def _made(kind: str, title: str, sections: Sequence[Section], now: int, *, is_verified: bool) -> Report:
+    """Render the page."""
+    page = Page(
+        title,
+        VERIFIED if is_verified else UNVERIFIED,
+        f"Report of Hearsay, made {date(now)}.",
+        tuple(sections),
+        "This page is one file: no script, nothing loaded from elsewhere.",
+    )
+    return Report(kind, title, is_verified, tuple(section.title for section in sections), page.html())

@@ -1,0 +1,137 @@
+"""The section on how often the model is right: what the card expects, and what private answers measured."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.estimates.showing import as_range, as_share
+from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, facts, items, paragraph, table
+from aggregator.page.charts import Bar, whiskers
+from aggregator.page.entries import foresight, rows_of
+from aggregator.planning import evaluation, ranking
+from aggregator.planning.evaluation import Evaluation
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.models.foresight import Foresight
+    from aggregator.page.blocks import Block
+    from aggregator.page.subject import Measured
+    from aggregator.planning.ranking import Ranking
+
+ANCHOR = "accuracy"
+HEADING = "How often the model is right"
+_CELLS = 36
+_IN_CARD = "How sure it is"
+_ELSEWHERE = ("class_intervals", "interval_widths", "influence", "influence_noise")
+"""Entries of a card that other sections show."""
+_SHOW = "hearsay evaluate show --store STORE"
+
+
+def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> Section:
+    """The section of any page.
+
+    Args:
+        card: the card of the model; None if there is no model, as on the page of an evaluation's store.
+        measured: what evaluations measured, if any.
+    """
+    blocks: list[Block] = []
+    if card is not None:
+        found = foresight(card)
+        blocks += [paragraph("The model's card does not say what is expected.")] if found is None else _expected(found)
+        told = rows_of(card, _IN_CARD, _ELSEWHERE if found is None else (*_ELSEWHERE, *found.to_card()))
+        told |= {} if found is None or found.beats is None else {"better than the largest class": _yes(found.beats)}
+        if told:
+            blocks.append(facts("As the model's card says", told))
+    for one in measured:
+        if one.result is None:
+            blocks.append(paragraph(f"The evaluation {quoted(one.name)} has no result: {one.obstacle}.", "warning"))
+        elif isinstance(one.result, Evaluation):
+            blocks += _measured(one.result)
+        else:
+            blocks += _ranked(one.result)
+        blocks.append(paragraph(one.about))
+    if not measured:
+        blocks.append(
+            paragraph(
+                "Nothing was measured. hearsay evaluate ask makes a campaign in which devices tell, with noise, "
+                "whether the model is right; hearsay report --evaluation STORE shows its result here."
+            )
+        )
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def _expected(found: Foresight) -> list[Block]:
+    """The expected accuracy beside the share of the largest class."""
+    bars = [
+        Bar("the model", found.accuracy, found.least, found.most),
+        Bar("largest class", found.largest_class, found.low, found.high),
+    ]
+    rows = [
+        (
+            "expected accuracy of the model, over simulated fleets",
+            _share(found.accuracy),
+            _ends(found.least, found.most),
+        ),
+        (
+            "share of the largest class, right without a model",
+            _share(found.largest_class),
+            _ends(found.low, found.high),
+        ),
+    ]
+    numbers = table("Expected", ("what", "share", "from … to"), rows, (1, 2))
+    svg = whiskers("Expected accuracy, and share of the largest class", bars, unit="%", without=found.not_known)
+    blocks: list[Block] = [Chart(svg, numbers, "Expected"), paragraph(f"Expected {found.assumes}.")]
+    if found.warning is not None:
+        blocks.append(paragraph(found.warning, "warning"))
+    return blocks
+
+
+def _measured(found: Evaluation) -> list[Block]:
+    """Accuracy and confusion matrix that devices' private answers gave."""
+    accuracy = found.accuracy
+    bars = [Bar("right", accuracy.estimate, accuracy.low, accuracy.high)]
+    bars += [
+        Bar(f"{clipped(one.true, MOST_CELL)} → {clipped(one.predicted, MOST_CELL)}", one.share, one.low, one.high)
+        for one in found.confusion[:_CELLS]
+    ]
+    pairs = {
+        "answers": found.reports,
+        "accuracy": as_share(accuracy.estimate),
+        "95 % interval, these devices": as_range(accuracy.devices_low, accuracy.devices_high),
+        "95 % interval, population": as_range(accuracy.low, accuracy.high),
+        "assumed": found.populations["assumes"],
+    }
+    caption = "Confusion matrix: share of all records by true and predicted class, with 95 % intervals"
+    numbers = table(caption, evaluation.COLUMNS, found.rows(), (2, 3, 4), more=_SHOW)
+    svg = whiskers("Share of records: right, then true class → predicted class", bars, unit="%")
+    return [Chart(svg, numbers, "Measured"), facts("Measured by private answers", pairs)]
+
+
+def _ranked(found: Ranking) -> list[Block]:
+    """Several models, compared by private answers."""
+    known = [one for one in found.models if one.accuracy is not None]
+    bars = [
+        Bar(clipped(one.name, MOST_CELL), one.accuracy.estimate, one.accuracy.low, one.accuracy.high)
+        for one in known
+        if one.accuracy is not None
+    ]
+    caption = f"Models compared by {found.reports} private answers, with 95 % intervals"
+    numbers = table(caption, ranking.COLUMNS, found.rows(), range(1, len(ranking.COLUMNS)), more=_SHOW)
+    said = items("What follows:", [*found.sentences(), f"Assumed: {found.populations['assumes']}."])
+    if not bars:
+        return [numbers, said]
+    return [Chart(whiskers("Accuracy of each model", bars, unit="%"), numbers, "Measured"), said]
+
+
+def _yes(is_so: bool) -> str:  # noqa: FBT001 - private
+    return "yes" if is_so else "no"
+
+
+def _share(share: float | None) -> str:
+    return "not known" if share is None else f"{share:.1%}"
+
+
+def _ends(low: float | None, high: float | None) -> str:
+    return "not determined" if low is None or high is None else f"{low:.1%} to {high:.1%}"

@@ -1,0 +1,114 @@
+"""The section on what was asked, and at which cost in ε."""
+
+from __future__ import annotations
+
+from math import ceil, exp
+from typing import TYPE_CHECKING
+
+from aggregator.card.words import in_words
+from aggregator.guarantee.manipulation import weights_of
+from aggregator.page.blocks import Section, facts, paragraph, table
+from aggregator.page.entries import mapping, rows_of
+from aggregator.publishing.nodes.sheet import node_sheet
+from aggregator.publishing.privacy import privacy_sheet, rounded_up
+from protocol.document import read_payload
+from protocol.documents.envelope import read_envelope
+from protocol.epsilon import format_micro
+from protocol.features import Grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.guarantee.words import SheetWords
+    from aggregator.page.blocks import Block
+    from aggregator.publishing.privacy import PrivacySheet
+    from protocol.documents.campaign import Campaign
+
+ANCHOR = "asked"
+HEADING = "What was asked, and at which cost"
+_MOST = 60
+_MOST_EXPONENT = 9.0
+"""Above e^9 the factor of the odds is shown as a power alone."""
+_COSTS = ("ε per period", "δ per period", "ε per day", "ε in its life")
+_IN_CARD = "What was asked, and at which cost"
+
+
+def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, SheetWords]]) -> Section:
+    """The section about campaigns: each with its file and its guarantee sheet in words."""
+    blocks: list[Block] = []
+    for campaign, raw, words in campaigns:
+        costs: dict[str, object] = {name: words.facts[name] for name in _COSTS if name in words.facts}
+        if campaign.nodes is None and campaign.answers:
+            costs["odds of a guess"] = f"a reader of all answers of a period multiplies them by at most {_odds(raw)}"
+            costs["ε of one answer"] = format_micro(campaign.epsilon_per_answer_micro)
+            costs["answers of a device in a period"] = campaign.answers
+        named = f"Cost of {campaign.header.name}, version {campaign.header.version}"
+        blocks.append(facts(named, costs | _left_out(campaign)))
+        blocks += _questions(campaign, raw) if campaign.nodes is None else [_vectors(campaign)]
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def of_card(card: Mapping[str, object]) -> Section:
+    """The section of a model whose campaign is not at hand: what its card says."""
+    told = rows_of(card, _IN_CARD, ("asked", "chosen"))
+    blocks: list[Block] = [facts("Cost, as the model's card says", told)] if told else []
+    if not told:
+        blocks.append(paragraph("The model's card does not say at which cost its numbers were asked."))
+    features = mapping(card, "asked")
+    if features:
+        rows = [(name, in_words(value)) for name, value in features.items()]
+        columns = ["feature", "asked about"]
+        blocks.append(
+            table(
+                "Features, as the model's card says", columns, rows, more="hearsay show MODEL", folded=True, most=_MOST
+            )
+        )
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def _left_out(campaign: Campaign) -> dict[str, object]:
+    """Features that the campaign states and does not ask about, and groups of values."""
+    names = {feature.name for feature in campaign.schema.features}
+    rest = ", ".join(feature.name for feature in campaign.stated.features if feature.name not in names)
+    found: dict[str, object] = {"not asked": rest} if rest else {}
+    grouped = [feature for feature in campaign.schema.observed if isinstance(feature, Grouped)]
+    return found | {f"groups of {feature.name}": " / ".join(feature.labels()) for feature in grouped[:_MOST]}
+
+
+def _questions(campaign: Campaign, raw: bytes) -> list[Block]:
+    """A table of the questions: how likely each is, and its exact ε."""
+    if not campaign.questions:
+        return [paragraph("The campaign has ended: it asks nothing.")]
+    sheet = _sheet(raw)
+    listed = zip(sheet.names, sheet.questions, sheet.losses, weights_of(campaign), strict=True)
+    rows = [
+        (name, question.mechanism.name, question.size, f"{100 * share:.3g}%", rounded_up(loss))
+        for name, question, loss, share in listed
+    ]
+    columns = ("question", "mechanism", "possible answers", "chance in a period", "exact ε")
+    caption = "Questions. A device is asked by chance, never by its record"
+    more = "hearsay verify CAMPAIGN --trust ROOT --privacy"
+    return [table(caption, columns, rows, (2, 3, 4), more=more, most=_MOST)]
+
+
+def _sheet(raw: bytes) -> PrivacySheet:
+    """The exact ε of a campaign's questions, from its file."""
+    return privacy_sheet(read_payload(read_envelope(raw, "campaign").payload)[0])
+
+
+def _odds(raw: bytes) -> str:
+    """The factor by which a device's answers of one period change the odds of any guess about its record at most."""
+    loss = float(_sheet(raw).total)
+    power = f"e^{rounded_up(loss)}"
+    return power if loss > _MOST_EXPONENT else f"{ceil(100 * exp(loss)) / 100:g} ({power})"
+
+
+def _vectors(campaign: Campaign) -> Block:
+    """A table of the sums that a node releases."""
+    rows = [
+        (vector.name, vector.size, format_micro(vector.epsilon_micro), vector.deviation)
+        for vector in node_sheet(campaign).vectors
+    ]
+    columns = ("sum", "numbers", "ε", "standard deviation of the noise")
+    more = "hearsay verify CAMPAIGN --trust ROOT --privacy"
+    return table("Sums that each node releases with noise", columns, rows, (1, 2, 3), more=more, most=_MOST)

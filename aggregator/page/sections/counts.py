@@ -1,0 +1,143 @@
+"""The section on reports: how many came, by day and question, and why others are not counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.page.blocks import Chart, Section, facts, paragraph, table
+from aggregator.page.charts import Bar, whiskers
+from aggregator.page.entries import mapping, rows_of
+from aggregator.page.reasons import meaning
+from aggregator.periods import shown
+from aggregator.store.status import Status, date_of
+from aggregator.unmasking.store import MaskedStore
+from protocol.epsilon import format_micro
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.nodes.status import NodeStatus
+    from aggregator.page.blocks import Block
+    from aggregator.page.subject import AnyStore
+
+ANCHOR = "reports"
+HEADING = "Reports: how many came, and why others were dropped"
+_DAYS, _QUESTIONS, _PERIODS, _NODES, _REASONS = 31, 60, 31, 4, 40
+_IN_CARD = "What was counted"
+
+
+def of_stores(found: Sequence[tuple[AnyStore, Status | NodeStatus]]) -> Section:
+    """The section about stores, each with its status."""
+    blocks: list[Block] = []
+    for store, status in found:
+        blocks += _of_reports(status) if isinstance(status, Status) else _of_nodes(store, status)
+        blocks += _dropped(status.rejected)
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def of_card(card: Mapping[str, object]) -> Section:
+    """The section of a model: what its card says of the reports."""
+    told = rows_of(card, _IN_CARD, ("rejected",))
+    blocks: list[Block] = [facts("Counted, as the model's card says", told)] if told else []
+    if not told:
+        blocks.append(paragraph("The model's card does not say what was counted."))
+    if "rejected" in card:
+        stated = mapping(card, "rejected")
+        blocks += _dropped({name: number for name, number in stated.items() if type(number) is int})
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def between(least: int, most: int) -> str:
+    """The bounds of a number of devices, or the number if they are equal."""
+    return str(most) if least == most else f"{least} to {most}"
+
+
+def _of_reports(found: Status) -> list[Block]:
+    """Numbers of a store of reports, a chart of the days, and a table of the questions."""
+    reached = "reached" if found.enough else "not reached"
+    pairs: dict[str, object] = {
+        "reports counted": found.reports,
+        "devices": between(found.devices_at_least, found.devices_at_most),
+        "smallest batch": f"{found.min_batch_size}, {reached}",
+        "of them from damaged files": found.unproven,
+    }
+    if found.superseded:
+        pairs["superseded by whole files"] = found.superseded
+    if found.forgotten_before:
+        pairs["forgotten"] = f"periods before {shown(found.forgotten_before, found.time_precision)}; counts are kept"
+    blocks: list[Block] = [facts(f"Counted for {found.name}", pairs)]
+    if found.days:
+        blocks.append(_days(found))
+    rows = [
+        (one.question, one.n, "" if one.half_width is None else f"±{one.half_width:.4f}") for one in found.questions
+    ]
+    columns = ("question", "reports", "widest 95 % interval")
+    more = "hearsay status --store STORE --json"
+    caption = "Reports by question; the interval is that of the question's least certain share"
+    blocks.append(table(caption, columns, rows, (1, 2), more=more, folded=True, most=_QUESTIONS))
+    return blocks
+
+
+def _days(found: Status) -> Block:
+    """A chart of the reports of the last days, and the same numbers as a table."""
+    last = found.days[-_DAYS:]
+    bars = [Bar(date_of(day.day), float(day.reports)) for day in last]
+    most = max(day.reports for day in last)
+    rows = [
+        (
+            date_of(day.day),
+            str(day.first) if day.first == day.last else f"{day.first}..{day.last}",
+            day.reports,
+            between(day.devices_at_least, day.devices_at_most),
+        )
+        for day in last
+    ]
+    earlier = len(found.days) - len(last)
+    title = "Reports by day" + (f", the last {len(last)} days of {len(found.days)}" if earlier else "")
+    numbers = table(title, ("day", "periods", "reports", "devices"), rows, (2, 3), folded=True)
+    return Chart(whiskers(title, bars, high=float(most), without=""), numbers)
+
+
+def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
+    """Numbers of a store of summaries or masked messages, and a table of the periods."""
+    reached = "reached" if found.enough else "not reached"
+    masked = isinstance(store, MaskedStore)
+    pairs: dict[str, object] = {
+        "list of nodes": f"{found.list_name}, version {found.list_version}: {found.listed} nodes",
+        "nodes heard": found.nodes,
+        "messages" if masked else "summaries": sum(found.summaries.values()),
+        "smallest batch": f"{found.min_batch_size} nodes, {reached}",
+    }
+    pairs |= {f"of them with ε = {format_micro(micro)}": number for micro, number in found.summaries.items()}
+    last = found.periods[-_PERIODS:]
+    rows = [
+        (
+            shown(each.period, found.time_precision),
+            each.seen,
+            len(each.missing),
+            len(each.conflicting),
+            ", ".join(each.missing[:_NODES]) + (", …" if len(each.missing) > _NODES else ""),
+        )
+        for each in last
+    ]
+    columns = ("period", "nodes", "missing", "in conflict", "missing nodes")
+    title = "Nodes by period" + (
+        f", the last {len(last)} of {len(found.periods)}" if len(found.periods) > _PERIODS else ""
+    )
+    blocks: list[Block] = [facts(f"Counted for {found.name}", pairs), table(title, columns, rows, (1, 2, 3))]
+    if isinstance(store, MaskedStore):
+        totals = [(shown(each.period, found.time_precision), len(each.parties)) for each in store.totals()]
+        blocks.append(table("Decrypted sums", ("period", "parties in the sum"), totals[-_PERIODS:], (1,)))
+    return blocks
+
+
+def _dropped(rejected: Mapping[str, int]) -> list[Block]:
+    """A table of what is not counted, by reason, with the sentence of the reason."""
+    some = {reason: number for reason, number in rejected.items() if number}
+    if not some:
+        return [paragraph("Nothing was set aside.")]
+    rows = [(reason, number, meaning(reason)) for reason, number in sorted(some.items())]
+    columns = ("reason", "number", "what it means")
+    return [
+        table("Set aside and not counted", columns, rows, (1,), more="hearsay quarantine ls --store STORE", most=40)
+    ]

@@ -1,0 +1,37 @@
+"""The section on which features tell most about the class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, paragraph, table
+from aggregator.page.charts import Bar, whiskers
+from aggregator.page.entries import influence_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ANCHOR = "influence"
+HEADING = "Which features matter"
+_BARS = 30
+
+
+def section(card: Mapping[str, object]) -> Section:
+    """The section of any page with a card: mutual information of each feature and the class, in bits."""
+    found = influence_of(card)
+    if not found:
+        return Section(ANCHOR, HEADING, (paragraph("The card does not say how much each feature tells."),))
+    order = sorted(found, key=lambda name: -found[name][0])
+    bars = [Bar(clipped(name, MOST_CELL), found[name][0]) for name in order[:_BARS]]
+    rows = [(name, f"{bits:.3f}", "" if noise is None else f"{noise:.3f}") for name, (bits, noise) in
+            ((name, found[name]) for name in order)]  # fmt: skip
+    top = max(bits for bits, _ in found.values())
+    columns = ("feature", "bits", "bits of pure noise")
+    numbers = table("Bits that each feature tells about the class", columns, rows, (1, 2), more="hearsay show MODEL",
+                    folded=True)  # fmt: skip
+    svg = whiskers("Bits that each feature tells about the class", bars, high=max(top, 0.01), without="")
+    text = (
+        "Mutual information of feature and class under the published parameters, in bits: 0 tells nothing. Noise alone "
+        "gives more than 0; a feature near the value of pure noise may tell nothing."
+    )
+    return Section(ANCHOR, HEADING, (paragraph(text), Chart(svg, numbers)))

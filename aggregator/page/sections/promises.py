@@ -1,0 +1,92 @@
+"""The section with the guarantee: the sentences of ``hearsay guarantee``, and the alarms of ``hearsay status``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.guarantee import words as in_words
+from aggregator.guarantee.manipulation import LIARS
+from aggregator.guarantee.masked import masked_guarantee
+from aggregator.guarantee.nodes import node_guarantee
+from aggregator.guarantee.sheet import guarantee_sheet
+from aggregator.nodes.status import NodeStatus
+from aggregator.page.blocks import Section, facts, items, paragraph, table
+from aggregator.page.entries import rows_of
+from aggregator.publishing.nodes.sheet import warning_of
+from aggregator.store.status import Status
+from protocol.documents.envelope import read_envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.guarantee.alarms import Alarms
+    from aggregator.guarantee.words import SheetWords
+    from aggregator.page.blocks import Block
+    from protocol.documents.campaign import Campaign
+
+ANCHOR = "guarantee"
+HEADING = "What is guaranteed, and what is not"
+_IN_CARD = "What it rests on"
+_ALARMS, _REACH = 10, 40
+
+
+def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> SheetWords:
+    """The guarantee sheet of a campaign in words.
+
+    Args:
+        campaign: the campaign.
+        raw: its file.
+        counted: the status of its store, which has the number of devices or nodes of the fullest period; None without.
+    """
+    if campaign.masked is not None:
+        return in_words.of_parties(masked_guarantee(campaign))
+    if campaign.nodes is not None:
+        nodes = max((each.seen for each in counted.periods), default=0) if isinstance(counted, NodeStatus) else 0
+        return in_words.of_nodes(node_guarantee(campaign, nodes=nodes or None, liars=LIARS), LIARS, nodes or None)
+    devices = int(counted.periods.devices.max(initial=0)) if isinstance(counted, Status) else 0
+    return in_words.of_devices(guarantee_sheet(read_envelope(raw, "campaign").payload, devices=devices or None))
+
+
+def of_campaigns(found: Sequence[tuple[Campaign, SheetWords, Status | NodeStatus | None]]) -> Section:
+    """The section about campaigns, each with its sheet and, of a store, the status."""
+    blocks: list[Block] = []
+    for campaign, words, counted in found:
+        if warning := warning_of(campaign):
+            blocks.append(paragraph(warning, "warning"))
+        blocks.append(facts(f"Guarantee sheet of {campaign.header.name}", words.facts))
+        if words.notes:
+            blocks.append(items("", words.notes))
+        if words.reach is not None:
+            numbers = range(words.reach.first_number, len(words.reach.columns))
+            reach = words.reach
+            blocks.append(paragraph(f"Reach of lies: {reach.meaning}."))
+            more = "hearsay guarantee CAMPAIGN"
+            blocks.append(
+                table("Reach of lies", reach.columns, reach.rows, numbers, more=more, most=_REACH, folded=True)
+            )
+        if words.unseen:
+            blocks.append(items(f"No test of the {words.unseen_by} can see:", words.unseen))
+        if isinstance(counted, Status):
+            blocks += _alarms(counted.alarms)
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def of_card(card: Mapping[str, object]) -> Section:
+    """The section of a model whose campaign is not at hand: the threats that its card names."""
+    told = rows_of(card, _IN_CARD)
+    known = facts("As the model's card says", told) if told else paragraph("The model's card names no threats.")
+    hint = "The whole guarantee sheet follows from the campaign's file: hearsay guarantee CAMPAIGN."
+    return Section(ANCHOR, HEADING, (known, paragraph(hint)))
+
+
+def _alarms(found: Alarms | None) -> list[Block]:
+    """The alarms with the smallest p-values."""
+    if found is None:
+        return [paragraph("No alarm is tested before the smallest batch is reached.")]
+    said = f"Alarms (reports that honest devices hardly ever send): {found.summary()}."
+    if not found.raised:
+        return [paragraph(said, "good")]
+    rows = [(test.kind, test.about, f"{test.p:.2g}", f"{test.corrected:.2g}") for test in found.raised]
+    columns = ("alarm", "found", "p-value", "corrected")
+    more = "hearsay status --store STORE --json"
+    return [paragraph(said, "warning"), table("Alarms", columns, rows, (2, 3), more=more, most=_ALARMS)]

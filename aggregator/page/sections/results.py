@@ -1,0 +1,228 @@
+"""The section on what was learned: the shares of the classes, and a chart of every feature with 95 % intervals.
+
+The features of most influence come first. What does not fit on a page is named.
+"""
+
+from __future__ import annotations
+
+from math import exp, isnan, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.card.words import in_words
+from aggregator.estimates.cells import cells_of
+from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.showing import NOT_DETERMINED, PARAMETER_COLUMNS, parameter_rows
+from aggregator.models.published import published
+from aggregator.page.blocks import MOST_CELL, Chart, Section, Table, clipped, paragraph, table
+from aggregator.page.charts import Bar, whiskers
+from aggregator.page.entries import interval, mapping
+from protocol.documents.model import DiscreteModel, Normal
+from protocol.questions import MOMENT, MOMENTS, SQUARE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.estimates.conditional import Conditional, Published
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.page.blocks import Block
+    from aggregator.page.subject import ModelSubject
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+
+ANCHOR = "results"
+HEADING = "Classes and features, with 95 % intervals"
+MOST_BARS = 300
+"""Bars of all charts of features together."""
+MOST_BARS_EACH = 36
+"""Bars of the chart of one feature; the table below has more rows."""
+_MOST_ROWS = 60
+_MOST_NAMES, _MOST_NAME = 30, 24
+_ESTIMATE = "hearsay estimate --store STORE"
+_MODEL = "hearsay export-model MODEL --to json"
+
+
+class _Drawn(NamedTuple):
+    """The chart and table of one feature or of the classes.
+
+    Attributes:
+        name: of the feature; empty for the classes.
+        chart: bars of the chart, at most :data:`MOST_BARS_EACH`; empty for a feature without one.
+        low, high: ends of the chart's axis.
+        columns, rows: the table with the same numbers, and more.
+    """
+
+    name: str
+    chart: tuple[Bar, ...]
+    low: float
+    high: float
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+
+
+def of_statistics(found: Statistics, influence: Mapping[str, float]) -> Section:
+    """The section about the statistics of stores. ``influence``: name of a feature → bits, which decides the order."""
+    values = published(found)
+    classes: list[Block] = []
+    drawn: list[_Drawn] = []
+    for one in conditionals(found.questions, found.schema):
+        made = _of_conditional(one, values, found.schema)
+        if one.subject.kind == PRIOR:
+            classes.append(_block(made, f"Share of each class of {found.schema.label.name}", _ESTIMATE))
+        else:
+            drawn.append(made)
+    about = found.populations
+    lead = (
+        f"A bar is the value that a model publishes, its whisker the 95 % interval for {about['population']}. Assumed: "
+        f"{about['assumes']}. Not determined: the reports exclude neither 0 nor 1, or no law of the errors is known. "
+        "A bar may end outside of its whisker: the model draws values towards what is usual where reports say little, "
+        "and one interval in twenty misses the truth, all of a class together if the reports happen to miscount it."
+    )
+    return _section(lead, classes, drawn, influence, _ESTIMATE, f"given {found.schema.label.name}")
+
+
+def of_model(subject: ModelSubject, influence: Mapping[str, float]) -> Section:
+    """The section about a model. Its file has no interval of a single value, only what the card says."""
+    document, card = subject.document, subject.card
+    label = document.schema.label
+    classes_stated = mapping(card, "class_intervals")
+    shares = np.exp(np.asarray(document.log_prior)).tolist()
+    ends = [interval(classes_stated.get(name)) for name in label.classes]
+    bars = [
+        Bar(clipped(name, MOST_CELL), share, *(found or (None, None)))
+        for name, share, found in zip(label.classes, shares, ends, strict=True)
+    ]
+    rows = [
+        (name, f"{share:.3f}", in_words(classes_stated[name]) if name in classes_stated else "not stated")
+        for name, share in zip(label.classes, shares, strict=True)
+    ]
+    columns = ("class", "published", "95 % interval, as the card says")
+    classes = _Drawn("", tuple(bars[:MOST_BARS_EACH]), 0.0, 1.0, columns, rows)
+    widths = mapping(card, "interval_widths")
+    terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
+    drawn = [
+        _of_normal(feature.name, term, label.classes)
+        if isinstance(term, Normal)
+        else _of_table(feature.name, feature.labels(), term, label.classes)
+        for feature, term in zip(document.schema.observed, terms, strict=True)
+    ]
+    lead = (
+        "A bar is the value that devices use. A model holds no interval of a single value; its store has them: "
+        f"{_ESTIMATE}."
+    )
+    found = _section(
+        lead,
+        [_block(classes, f"Share of each class of {label.name}", _MODEL)],
+        drawn,
+        influence,
+        _MODEL,
+        f"given {label.name}",
+        without="",
+    )
+    if not widths:
+        return found
+    caption = "Widths of the 95 % intervals of each feature, as the card says"
+    stated = [(name, in_words(value)) for name, value in widths.items()]
+    stated_widths = table(
+        caption, ("feature", "widths"), stated, more="hearsay show MODEL", folded=True, most=_MOST_ROWS
+    )
+    return found._replace(blocks=(*found.blocks[:2], stated_widths, *found.blocks[2:]))
+
+
+def _section(
+    lead: str,
+    classes: Sequence[Block],
+    drawn: Sequence[_Drawn],
+    influence: Mapping[str, float],
+    command: str,
+    given: str,
+    *,
+    without: str = NOT_DETERMINED,
+) -> Section:
+    """The section: the classes, then the features of most influence, as many as there is room for."""
+    blocks: list[Block] = [paragraph(lead), *classes]
+    order = sorted(range(len(drawn)), key=lambda place: (-influence.get(drawn[place].name, 0.0), place))
+    bars, left = 0, []
+    for one in (drawn[place] for place in order):
+        bars += max(len(one.chart), min(len(one.rows), _MOST_ROWS) // 2)
+        if bars > MOST_BARS:
+            left.append(one.name)
+            continue
+        blocks.append(_block(one, f"{one.name} {given}", command, one.name, without))
+    if left:
+        named = ", ".join(clipped(name, _MOST_NAME) for name in left[:_MOST_NAMES])
+        more = f" and {len(left) - _MOST_NAMES} more" if len(left) > _MOST_NAMES else ""
+        room = f"{len(left)} features have no room here; {command} prints them"
+        blocks.insert(1, paragraph(f"{room}. They are left out: {named}{more}."))
+    return Section(ANCHOR, HEADING, tuple(blocks))
+
+
+def _block(
+    drawn: _Drawn, caption: str, command: str, heading: str = "", without: str = NOT_DETERMINED
+) -> Chart | Table:
+    """The chart with its table below, which the reader opens; the table alone if there is nothing to draw."""
+    numbers = range(1, len(drawn.columns))
+    listed = table(caption, drawn.columns, drawn.rows, numbers, more=command, folded=True, most=_MOST_ROWS)
+    if not drawn.chart:
+        return listed
+    title = clipped(caption, MOST_CELL)
+    svg = whiskers(title, drawn.chart, low=drawn.low, high=drawn.high, without=without)
+    return Chart(svg, listed, clipped(heading, MOST_CELL))
+
+
+def _of_conditional(found: Conditional, values: Published | None, schema: Schema) -> _Drawn:
+    """The chart of the parameters of one subject."""
+    subject = found.subject
+    name = "" if subject.feature is None else schema.observed[subject.feature].name
+    if subject.kind == MOMENTS:
+        name = "numbers"
+    rows = parameter_rows([found], values, schema)
+    if subject.power == SQUARE:
+        return _Drawn(f"{name}²", (), 0.0, 1.0, PARAMETER_COLUMNS, rows)
+    own = None if values is None else values.get(subject)
+    shown = (found.raw if own is None else own).tolist()
+    known = found.population.determined.tolist()
+    ends = zip(found.population.low.tolist(), found.population.high.tolist(), known, strict=True)
+    bars = [
+        Bar(cell, None if isnan(value) else value, *((low, high) if is_known and found.n else (None, None)))
+        for cell, value, (low, high, is_known) in zip(_short(subject, schema), shown, ends, strict=True)
+    ]
+    least = -1.0 if subject.kind in (MOMENT, MOMENTS) else 0.0
+    return _Drawn(name, tuple(bars[:MOST_BARS_EACH]), least, 1.0, PARAMETER_COLUMNS, rows)
+
+
+def _short(subject: Subject, schema: Schema) -> list[str]:
+    """Names of the bars of a subject: value and class, number and class, or class."""
+    cells = cells_of(subject, schema)
+    if subject.kind == MOMENTS:
+        parts = [(cell.feature, cell.of_class) for cell in cells]
+    else:
+        parts = [(cell.value, cell.of_class) for cell in cells]
+    return [" | ".join(clipped(part, MOST_CELL) for part in pair if part is not None) for pair in parts]
+
+
+def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]], classes: Sequence[str]) -> _Drawn:
+    """P(value | class) of one feature of a model; ``term``: log P, a row of classes for each value."""
+    found = [
+        (label, one, exp(value))
+        for label, row in zip(labels, term, strict=True)
+        for one, value in zip(classes, row, strict=True)
+    ]
+    bars = [
+        Bar(f"{clipped(label, MOST_CELL)} | {clipped(one, MOST_CELL)}", value)
+        for label, one, value in found[:MOST_BARS_EACH]
+    ]
+    rows = [(f"P({name}={label} | {one})", f"{value:.3f}") for label, one, value in found]
+    return _Drawn(name, tuple(bars), 0.0, 1.0, ("parameter", "published"), rows)
+
+
+def _of_normal(name: str, term: Normal, classes: Sequence[str]) -> _Drawn:
+    """Mean and standard deviation of one number of a model, scaled to [−1, 1], in each class."""
+    bars = [Bar(clipped(one, MOST_CELL), mean) for one, mean in zip(classes, term.mean, strict=True)]
+    rows = [
+        (one, f"{mean:.3f}", f"{sqrt(max(variance, 0.0)):.3f}")
+        for one, mean, variance in zip(classes, term.mean, term.variance, strict=True)
+    ]
+    columns = ("class", "mean, scaled to −1 … 1", "standard deviation")
+    return _Drawn(name, tuple(bars[:MOST_BARS_EACH]), -1.0, 1.0, columns, rows)

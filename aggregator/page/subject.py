@@ -1,0 +1,265 @@
+"""What a page is about: one or several stores, or a model. Files are read and signatures checked here."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.files import read_file
+from aggregator.gathering import count, evaluate, together
+from aggregator.nodes.envelope_store import EnvelopeStore, is_node_store
+from aggregator.publishing.naming import check_campaign, document_bytes, opened
+from aggregator.store.store import Store, open_store
+from aggregator.unmasking.stores import open_node_store
+from protocol.documents.campaign import EVALUATION, parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.model import UNDERSTOOD, parse_model
+from protocol.documents.trust import pin, verify
+from protocol.errors import InputError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.planning.evaluation import Evaluation
+    from aggregator.planning.ranking import Ranking
+    from aggregator.publishing.workspace import Workspace
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.model import Model as ModelDocument
+
+    Given = Store | EnvelopeStore | str | Path
+    AnyStore = Store | EnvelopeStore
+
+
+class StoreSubject(NamedTuple):
+    """Stores, and what their reports say together.
+
+    Attributes:
+        stores: the open stores.
+        statistics: of all stores together; None if a store has fewer reports than its campaign promises to wait for.
+        obstacle: why there are no statistics, in words; empty if there are.
+        periods: the periods that are counted, as the caller wrote them; None for all.
+    """
+
+    stores: tuple[AnyStore, ...]
+    statistics: Statistics | None
+    obstacle: str
+    periods: str | None
+
+    @property
+    def campaigns(self) -> list[Campaign]:
+        """The campaigns of the stores."""
+        return [store.campaign for store in self.stores]
+
+
+class ModelSubject(NamedTuple):
+    """A signed model.
+
+    Attributes:
+        file: name of the file, for commands on the page.
+        digest: SHA-256 of the payload, which is the id of the model.
+        document: the parsed model.
+        campaigns: the campaigns that it comes from, each with its file, as far as a workspace has them.
+        card: the map in the model that says how it was made. Anybody who signs models can write anything in it.
+    """
+
+    file: str
+    digest: bytes
+    document: ModelDocument
+    campaigns: tuple[tuple[Campaign, bytes], ...]
+    card: dict[str, object]
+
+
+class Measured(NamedTuple):
+    """What one evaluation measured.
+
+    Attributes:
+        name: of its campaign.
+        result: accuracy of one model, or ranking of several; None if there are not enough answers.
+        obstacle: why there is no result, in words; empty if there is one.
+        about: which models it is about, in a sentence.
+    """
+
+    name: str
+    result: Evaluation | Ranking | None
+    obstacle: str
+    about: str
+
+
+def open_stores(
+    given: Sequence[Given],
+    periods: str | None,
+    *,
+    workspace: Workspace | None,
+    trust: bytes | None,
+    one_population: bool,
+    disjoint: bool,
+) -> StoreSubject:
+    """Open stores, check the signatures of their campaigns if a trust root is at hand, and count their reports.
+
+    Args:
+        given: stores or their folders.
+        periods: for example ``2026-11-01..2026-11-30``; None for all.
+        workspace, trust: whose signatures the campaigns must have; at most one of them.
+        one_population, disjoint: the analyst's declarations about several stores.
+
+    Raises:
+        InputError, DocumentError, StorageError: a store can not be opened or counted, a campaign is not signed by
+            these keys, or the stores do not fit together.
+    """
+    stores = tuple(_opened(each) for each in given)
+    for store in stores:
+        check_campaign(store.campaign_bytes, workspace=workspace, trust=trust)
+    try:
+        parts = [count(store, periods) for store in stores]
+        found = together(parts, one_population=one_population, disjoint=disjoint).statistics
+        found.check_publishable()
+    except PolicyError as error:
+        return StoreSubject(stores, None, error.detail, periods)
+    if not found.reports:
+        return StoreSubject(stores, None, "there are no reports yet", periods)
+    return StoreSubject(stores, found, "", periods)
+
+
+def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:
+    """Read a model file, and check its signatures if a trust root is at hand.
+
+    Args:
+        given: a file, or with a workspace also a name, NAME@VERSION or id of a model.
+        workspace, trust: whose signatures the model must have; at most one of them.
+        now: seconds since 1970.
+
+    Raises:
+        InputError: ``not_reportable``: the file is another document; ``file_not_found``, ``unreadable``, ``too_large``;
+            ``model_unknown``: the workspace has no such model.
+        DocumentError: the file is no valid model, or the root does not accept it.
+    """
+    path = Path(given)
+    raw = document_bytes("model", path, workspace)
+    if role_of(raw) != "model":
+        raise InputError("not_reportable", f"'{path}' is no model; give a .hsm file, or the folder of a store")
+    payload = read_envelope(raw, "model").payload
+    root = workspace.root_bytes if workspace is not None else trust
+    if root is not None:
+        payload = verify(pin(root, now), raw, "model", now, UNDERSTOOD).payload
+    document = parse_model(payload)
+    found = () if workspace is None else _campaigns(document, workspace)
+    return ModelSubject(str(given), sha256(payload).digest(), document, found, dict(document.card))
+
+
+def _campaigns(document: ModelDocument, workspace: Workspace) -> tuple[tuple[Campaign, bytes], ...]:
+    """The newest campaign of a model, if the workspace signed it."""
+    for item in workspace.history():
+        if item.role == "campaign" and item.digest == document.campaign:
+            raw = workspace.copy(item)
+            return ((parse_campaign(read_envelope(raw, "campaign").payload), raw),)
+    return ()
+
+
+def open_evaluations(
+    given: Sequence[Given], about: StoreSubject | ModelSubject, *, workspace: Workspace | None, trust: bytes | None
+) -> list[Measured]:
+    """Count the stores of evaluations, each for itself, and check that they are about the page's model.
+
+    Args:
+        given: stores or their folders.
+        about: what the page is about.
+        workspace, trust: whose signatures the campaigns must have; at most one of them.
+
+    Raises:
+        InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
+            ``not_an_evaluation``: a store's campaign evaluates nothing.
+        InputError, DocumentError, StorageError: a store can not be opened or counted, or its campaign is not signed by
+            these keys.
+    """
+    found = []
+    for each in given:
+        store = _opened(each)
+        check_campaign(store.campaign_bytes, workspace=workspace, trust=trust)
+        said = _whose(store.campaign, about, workspace)
+        found.append(_measured(store, said))
+    return found
+
+
+def measured_of(subject: StoreSubject) -> list[Measured]:
+    """What the stores of a page themselves measured; empty if their campaigns evaluate nothing."""
+    return [
+        _measured(store, _evaluated(store.campaign))
+        for store in subject.stores
+        if store.campaign.fit.family == EVALUATION
+    ]
+
+
+def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measured:
+    """Count one evaluation's store.
+
+    Raises:
+        InputError: ``not_an_evaluation``: the store's campaign evaluates nothing.
+    """
+    name = store.campaign.header.name
+    if isinstance(store, EnvelopeStore):
+        raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
+    try:
+        return Measured(name, evaluate(store, periods), "", about)
+    except PolicyError as error:
+        return Measured(name, None, error.detail, about)
+
+
+def _evaluated(campaign: Campaign) -> str:
+    """A sentence that names the models which a campaign evaluates."""
+    return f"Evaluated: {', '.join(digest.hex() for digest in campaign.evaluated)} (digests of models)."
+
+
+def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Workspace | None) -> str:
+    """A sentence about which model a campaign evaluates, and how that is known.
+
+    Raises:
+        InputError: ``other_model``: it is not the model of the page, or not a model from the page's campaigns.
+    """
+    if isinstance(about, ModelSubject):
+        if about.digest not in campaign.evaluated:
+            raise InputError("other_model", f"the evaluation '{campaign.header.name}' is of another model")
+        return "Evaluated: exactly this model." if len(campaign.evaluated) == 1 else "Evaluated: this model and others."
+    if workspace is None:
+        return f"{_evaluated(campaign)} Without --workspace nobody can tell whether they were made from these reports."
+    known = {item.digest: item for item in workspace.history() if item.role == "model"}
+    ids = {one.id for one in about.campaigns}
+    models = [
+        parse_model(read_envelope(workspace.copy(known[digest]), "model").payload)
+        for digest in campaign.evaluated
+        if digest in known
+    ]
+    if not any(one.campaign in ids for one in models):
+        raise InputError("other_model", f"the evaluation '{campaign.header.name}' is of no model from this campaign")
+    same = about.statistics is not None and any(one.statistics_id == about.statistics.statistics_id for one in models)
+    made = "made from exactly these reports" if same else "made from this campaign, but not from exactly these reports"
+    return f"{_evaluated(campaign)} It was {made}."
+
+
+def is_store(given: Given) -> bool:
+    """Whether a page of the given thing is about a store: an open store, or a folder."""
+    return isinstance(given, Store | EnvelopeStore) or Path(given).is_dir()
+
+
+def trusted(
+    workspace: Workspace | str | Path | None, trust: bytes | str | Path | None
+) -> tuple[Workspace | None, bytes | None]:
+    """The open workspace or the bytes of the trust root; both None if signatures are not to be checked.
+
+    Raises:
+        InputError: ``trust_ambiguous``: both are given; a file can not be read.
+        StorageError: the workspace can not be opened.
+    """
+    if workspace is not None and trust is not None:
+        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
+    if workspace is not None:
+        return opened(workspace), None
+    return None, read_file(trust, SIZE_LIMITS["root"]) if isinstance(trust, str | Path) else trust
+
+
+def _opened(given: Given) -> AnyStore:
+    """An open store unchanged; else the store in a folder."""
+    if isinstance(given, Store | EnvelopeStore):
+        return given
+    return open_node_store(given) if is_node_store(given) else open_store(given)

@@ -1,0 +1,195 @@
+"""Pages of every kind of store and model: of reports, nodes' summaries, masked messages, evaluations, a curator."""
+
+from __future__ import annotations
+
+import random
+
+import pandas as pd
+import pytest
+from support.asked import answered, people
+from support.failures import reason
+from support.masked import DEALER, MODULUS, NODES, TERMS, book_of, masked_payload, secret_of
+from support.node_fleets import list_of
+from support.node_publishing import round_of
+from support.nodes import NODE_KEYS, PERIOD
+from support.pages import check
+from support.publisher import DAY, NOW, Publisher
+from support.reports import batch, opened, report
+from support.stores import stored
+
+import aggregator
+from aggregator.ask_table import AskedFeature
+from aggregator.card.words import sections
+from aggregator.central.budget import BudgetFile
+from aggregator.central.curating import fit_records
+from aggregator.central.data_digest import record_bytes
+from aggregator.central.terms import FitTerms
+from aggregator.nodes.envelope_store import make_envelope_store
+from aggregator.page.report import report as page_of
+from aggregator.publishing.workspace import create_workspace
+from aggregator.store.store import create_store
+from aggregator.unmasking.store import MaskedStore
+from protocol.documents.campaign import DISCRETE, parse_campaign
+from protocol.documents.envelope import keyid
+from protocol.masked.cipher import mask_all, release_elements
+from protocol.masked.message import build_message
+from protocol.masked.release import build_release, build_request, parse_request
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of
+from protocol.nodes.terms import released_vectors
+
+
+def test_several_stores_are_one_page(tmp_path):
+    work = tmp_path / "work"
+    aggregator.create_workspace(work, name="w", now=NOW)
+    frame = people(1200)
+    ask = {"cap": AskedFeature(), "odor": AskedFeature()}
+    stores = [
+        answered(work, tmp_path, half, name=name, ask=ask, series="s", seed=seed)
+        for seed, (name, half) in enumerate({"first": frame.iloc[:600], "second": frame.iloc[600:]}.items())
+    ]
+    found = check(page_of(stores, workspace=work, now=NOW).html)
+    assert "'first', 'second'" in found.words
+    assert "This page counts 1200 reports" in found.words
+
+
+def test_a_store_of_summaries_is_a_page(tmp_path):
+    made = round_of(tmp_path, nodes=6)
+    aggregator.ingest(made.campaign, made.summaries, tmp_path / "st", nodes=made.listed, now=NOW + 2 * DAY)
+    found = check(page_of(tmp_path / "st", workspace=tmp_path / "work", now=NOW + 2 * DAY).html)
+    for text in ("federated", "nodes heard", "mean of", "of the nodes lie", "no test of the summaries".capitalize()):
+        assert text in found.words
+    model = aggregator.make_model(made.workspace, tmp_path / "st", now=NOW + 2 * DAY)
+    model.save(tmp_path / "m.hsm")
+    found = check(page_of(tmp_path / "m.hsm", workspace=made.workspace, now=NOW + 2 * DAY).html)
+    assert "UNVERIFIED" not in found.words
+    assert "each record of a node" in found.words
+
+
+def test_a_store_of_masked_messages_is_a_page_before_and_after_decryption(tmp_path):
+    publisher = Publisher()
+    terms = TERMS._replace(honest_micro=500_000, colluding_micro=250_000)
+    payload = masked_payload(publisher, DISCRETE, masked=terms, terms=NODES)
+    campaign = parse_campaign(payload)
+    store = make_envelope_store(MaskedStore, tmp_path / "st", publisher.sign("campaign", payload))
+    parties = NODE_KEYS[:4]
+    store.give_list(list_of(publisher, parties))
+    store.give_book(book_of(campaign, tuple(parties)))
+    assert "No estimates are shown" in check(page_of(store, now=NOW).html).words
+    count = sum(subject.size for subject in released_vectors(campaign))
+    rng = random.Random(1)
+    messages = []
+    for node in range(3):
+        numbers = [rng.randrange(100, 1000) for _ in range(count)]
+        hidden = mask_all(Slots(terms.slot_bits).pack(numbers), secret_of(node + 1), campaign.id, PERIOD, MODULUS)
+        messages.append(build_message(campaign, parties[node], PERIOD, node + 1, hidden))
+    (tmp_path / "in.hse").write_bytes(b"".join(messages))
+    store.ingest([tmp_path / "in.hse"], now=NOW + 2 * DAY)
+    asked = parse_request(build_request(campaign.id, PERIOD, 1, [keyid(one.public) for one in parties[:3]]))
+    total = sum(secret_of(node + 1) for node in range(3))
+    elements = release_elements(total, campaign.id, PERIOD, ciphertexts_of(campaign), MODULUS)
+    store.request(PERIOD)
+    store.decrypt(build_release(campaign, DEALER, asked, elements))
+    found = check(page_of(store, now=NOW + 2 * DAY).html)
+    for text in ("distributed", "Decrypted sums", "rests on", "No test of the messages can see"):
+        assert text in found.words
+
+
+def test_a_curators_model_is_a_page(tmp_path):
+    table = pd.DataFrame(
+        {"label": ["e", "p"] * 200, "odor": ["n", "f"] * 150 + ["a", "n"] * 50, "width": ["3", "8"] * 200}, dtype=object
+    )
+    work = create_workspace(tmp_path / "work", name="ward", now=NOW)
+    with BudgetFile.create(tmp_path / "w.hsb", name="ward", epsilon_micro=2_000_000, adjacency="change") as budget:
+        budget.assign(budget.digest(record_bytes(table)))
+        terms = FitTerms("sums", 1_000_000, adjacency="change")
+        made = fit_records(work, table, Publisher().schema, terms, budget, name="ward", now=NOW)
+    made.signed.save(tmp_path / "m.hsm")
+    found = check(page_of(tmp_path / "m.hsm", workspace=work, now=NOW).html)
+    assert "UNVERIFIED" not in found.words
+    assert "central" in found.words
+
+
+@pytest.fixture
+def evaluated(tmp_path):
+    """The file of a model, and a store with answers about it."""
+    publisher = Publisher()
+    file = publisher.model()
+    (tmp_path / "m.hsm").write_bytes(file)
+    (tmp_path / "other.hsm").write_bytes(publisher.model(name="other"))
+    raw = publisher.sign("campaign", publisher.evaluation_payload(file))
+    campaign = opened(raw)
+    reports = [report(campaign, device, 0 if device % 4 else 1) for device in range(300)]
+    return tmp_path / "m.hsm", stored(tmp_path, raw, batch(campaign, reports), now=NOW)
+
+
+def test_measured_accuracy_is_shown_for_its_own_model_only(evaluated):
+    model, store = evaluated
+    found = check(page_of(model, evaluation=[store], now=NOW).html)
+    assert "Measured by private answers" in found.words
+    assert "exactly this model" in found.words
+    assert reason(page_of, model.with_name("other.hsm"), evaluation=[store], now=NOW) == "other_model"
+    assert reason(page_of, model, evaluation=[stored_campaign(model.parent)], now=NOW) in (
+        "not_an_evaluation",
+        "other_model",
+    )
+    alone = check(page_of(store, now=NOW).html)
+    assert "Measured by private answers" in alone.words
+
+
+def stored_campaign(folder):
+    """A store of a campaign that evaluates nothing."""
+    raw = Publisher().campaign()
+    (folder / "plain").mkdir()
+    return stored(folder / "plain", raw, batch(opened(raw), [report(opened(raw), 1)]), now=NOW)
+
+
+def test_a_model_s_page_has_the_entries_of_its_card(tmp_path):
+    work = tmp_path / "work"
+    aggregator.create_workspace(work, name="w", now=NOW)
+    store = answered(work, tmp_path, people(1500), ask={"cap": AskedFeature(), "odor": AskedFeature()})
+    model = aggregator.make_model(work, store, now=NOW)
+    model.save(tmp_path / "m.hsm")
+    words = check(page_of(tmp_path / "m.hsm", now=NOW).html).words
+    card = model.document.card
+    for key in ("asked", "influence", "interval_widths", "class_intervals"):
+        assert all(name in words and str(value)[:5] in words for name, value in card[key].items()), key
+    shown_else = {"asked", "influence", "influence_noise", "interval_widths", "class_intervals", "rejected", "trust"}
+    shown_else |= set(model.expected.to_card())
+    told = sections({key: value for key, value in card.items() if key not in shown_else})
+    assert [text for _, rows in told for _, text in rows if " ".join(text.split()) not in words] == []
+    assert model.expected.shown.split(",")[0].split(" to ")[0] in words
+
+
+def test_a_store_without_reports_is_a_page(tmp_path):
+    publisher = Publisher()
+    found = check(page_of(create_store(tmp_path / "empty", publisher.campaign()), now=NOW).html)
+    assert "No estimates are shown" in found.words
+    raw = publisher.sign("campaign", publisher.evaluation_payload(publisher.model()))
+    assert "has no result" in check(page_of(create_store(tmp_path / "evaluation", raw), now=NOW).html).words
+
+
+def test_of_many_days_the_last_are_shown(tmp_path):
+    raw = Publisher().campaign()
+    campaign = opened(raw)
+    records = [report(campaign, device, device, period=campaign.period_at(NOW) + device % 60) for device in range(300)]
+    made = stored(tmp_path, raw, batch(campaign, records), now=NOW + 70 * DAY)
+    assert "the last 31 days of 60" in check(page_of(made, now=NOW).html).words
+    assert reason(page_of, made, periods="1..2", now=NOW) == "periods_absent"
+
+
+def test_nothing_of_too_few_reports_is_shown(tmp_path):
+    raw = Publisher().campaign(min_batch_size=50)
+    campaign = opened(raw)
+    few = stored(tmp_path, raw, batch(campaign, [report(campaign, device, 1) for device in range(49)]), now=NOW)
+    found = check(page_of(few, now=NOW).html)
+    assert "No estimates are shown" in found.words
+    assert "P(odor" not in found.words
+    assert "Classes and features" not in found.words
+
+
+def test_a_store_signed_by_others_is_refused(tmp_path):
+    raw = Publisher().campaign()
+    made = stored(tmp_path, raw, batch(opened(raw), [report(opened(raw), 1)]), now=NOW)
+    other = create_workspace(tmp_path / "work", name="w", now=NOW)
+    assert reason(page_of, made, workspace=other, now=NOW) == "bad_signature"
