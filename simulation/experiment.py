@@ -279,7 +279,7 @@ def _vector_inbox(
     else:
         encoded = observe(fleet, campaign.schema)
     labels = label_codes(fleet, campaign.schema.label, substitute=True)
-    predicted = [_predictor(fleet, Model.of(parse_model(read_envelope(raw, "model").payload))) for raw in models]
+    predicted = [predictor(fleet, Model.of(parse_model(read_envelope(raw, "model").payload))) for raw in models]
     return [vector_file(config, campaign, encoded, labels, predicted, folder)]
 
 
@@ -302,18 +302,33 @@ def vector_file(
             model predicts, (M,) int64.
         folder: an existing folder.
     """
-    rows = vector_reports(campaign, encoded, labels, campaign.period_at(config.now), config.rng, predicted)
-    header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
-    digest = hashlib.sha256(header)
-    digest.update(rows.data)
     path = folder / "fleet.hsr"
     with path.open("wb") as file:
-        for part in (header, rows.data, trailer(len(rows), digest.digest())):
-            file.write(part)
+        file.writelines(vector_batch(campaign, encoded, labels, config.now, config.rng, predicted))
     return path
 
 
-def _predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
+def vector_batch(
+    campaign: Campaign,
+    encoded: EncodedFrame,
+    labels: NDArray[np.int64],
+    now: int,
+    rng: np.random.Generator,
+    predicted: Sequence[Predictor] = (),
+) -> tuple[bytes, memoryview, bytes]:
+    """Draw the reports of a fleet as one batch. Returns the three parts of its file: header, reports, trailer.
+
+    ``now`` is the time of all answers, in seconds since 1970, and ``rng`` draws ids and noise. The other arguments are
+    those of :func:`vector_file`.
+    """
+    rows = vector_reports(campaign, encoded, labels, campaign.period_at(now), rng, predicted)
+    header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
+    digest = hashlib.sha256(header)
+    digest.update(rows.data)
+    return header, rows.data, trailer(len(rows), digest.digest())
+
+
+def predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
     """A function: indices of rows of ``fleet``, (M,) int64 → class codes that the model predicts, (M,) int64."""
 
     def predict(rows: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -126,7 +126,8 @@ def prepare(
         test: a table of test records; None takes a part of the records.
 
     Raises:
-        InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see ``docs/reasons.md``.
+        InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see
+            ``docs/reference/reasons.md``.
     """
     settings = checked(settings)
     check_text(table)

@@ -68,7 +68,7 @@ def simulate_campaign(
 
     Raises:
         InputError: an unreadable file, a wrong setting, or settings that do not fit the records; see
-            ``docs/reasons.md``.
+            ``docs/reference/reasons.md``.
         TypeError: ``epsilon`` is missing, or a keyword is no field of :class:`Settings`.
     """
     if isinstance(schema, str | Path):
