@@ -44,6 +44,7 @@ from simulation.splits import Division
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from benchmarks.models.estimators import Data
 
@@ -81,37 +82,64 @@ def frame_of(data: Data) -> pd.DataFrame:
     return pd.DataFrame({**columns, LABEL: np.array(data.schema.label.classes, object)[data.labels]})
 
 
+class Found(NamedTuple):
+    """One trial: accuracy in points, number of features of the model, and the part of the fleet that evaluated."""
+
+    accuracy: float
+    size: int
+    evaluated: float
+
+
+def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int]) -> Found:
+    """One trial on counts that are drawn from their law, of the design ``all`` or ``refine``.
+
+    ``key`` is the seed. Equal keys give the same test part, for every number of devices, design and ε.
+    """
+    order = np.random.default_rng(key).permutation(len(data.labels))
+    count = round(TEST_SHARE * len(order))
+    fleet = Fleet(devices, micro_epsilon(epsilon))
+    rng = np.random.default_rng([*key, devices, *design.encode()])
+    return Found(*drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE))
+
+
+def through_files(
+    data: Data, frame: pd.DataFrame, devices: int, design: str, epsilon: str, key: Sequence[int], number: int
+) -> Found:
+    """One trial of any design through report files, stores and signed documents.
+
+    Args:
+        data, frame: the same records (:func:`frame_of`).
+        devices: size of the fleet.
+        design: ``all``, ``refine`` or ``pilot:K``.
+        epsilon: ε of the one answer of a device.
+        key: the seed, as of :func:`drawn`.
+        number: number of the trial, for the names of its documents.
+    """
+    [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
+        entropy = seeded_entropy(bytes(str([*key, devices, design]), "utf-8"))
+        workspace = create_workspace(Path(folder) / "w", name="asking", now=SIMULATED_NOW, entropy=entropy)
+        parameters = CampaignParameters("asking", micro_epsilon(epsilon), "auto", class_question=False)
+        rng = np.random.default_rng([*key, devices, *design.encode()])
+        config = SimulationConfig(workspace, parameters, "vector", parameters.postprocess, SIMULATED_NOW, rng, entropy)
+        trial = run_asking(config, data.schema, split, devices, Asking.parse(design), number)
+    evaluated = sum(step["part"] for step in trial.steps if step["step"] == "evaluate")
+    return Found(100 * trial.accuracy, len(trial.steps[-1]["features"]), evaluated)
+
+
 def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
     """All repetitions of one cell. Every repetition has seeds of its own; all designs have the same test parts."""
     data = load(name)
     frame = frame_of(data)
-    asking = Asking.parse(design)
     began = time.perf_counter()
-    accuracies, sizes, evaluated = [], [], []
+    trials = []
     for number in range(repeats):
         key = [options.seed, number, *name.encode()]
         if options.drawn:
-            order = np.random.default_rng(key).permutation(len(data.labels))
-            count = round(TEST_SHARE * len(order))
-            fleet = Fleet(devices, micro_epsilon(options.epsilon))
-            rng = np.random.default_rng([*key, devices, *design.encode()])
-            found = drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE)
-            for values, value in zip((accuracies, sizes, evaluated), found, strict=True):
-                values.append(value)
-            continue
-        [split] = Division(test_share=TEST_SHARE).splits(frame, np.random.default_rng(key))
-        with tempfile.TemporaryDirectory(prefix="hearsay-") as folder:
-            entropy = seeded_entropy(bytes(str([*key, devices, design]), "utf-8"))
-            workspace = create_workspace(Path(folder) / "w", name="asking", now=SIMULATED_NOW, entropy=entropy)
-            parameters = CampaignParameters("asking", micro_epsilon(options.epsilon), "auto", class_question=False)
-            rng = np.random.default_rng([*key, devices, *design.encode()])
-            config = SimulationConfig(
-                workspace, parameters, "vector", parameters.postprocess, SIMULATED_NOW, rng, entropy
-            )
-            trial = run_asking(config, data.schema, split, devices, asking, number)
-        accuracies.append(100 * trial.accuracy)
-        sizes.append(len(trial.steps[-1]["features"]))
-        evaluated.append(sum(step["part"] for step in trial.steps if step["step"] == "evaluate"))
+            trials.append(drawn(data, devices, design, options.epsilon, key))
+        else:
+            trials.append(through_files(data, frame, devices, design, options.epsilon, key, number))
+    accuracies, sizes, evaluated = (list(column) for column in zip(*trials, strict=True))
     return Row(name, devices, design, accuracies, sizes, evaluated, time.perf_counter() - began)
 
 

@@ -28,9 +28,16 @@ FOLDS = 10
 
 
 def masked_campaign(
-    data: Data, epsilon: str, parties: int, records: int, noise: str, delta: str | None = None
+    data: Data,
+    epsilon: str,
+    parties: int,
+    records: int,
+    noise: str,
+    delta: str | None = None,
+    *,
+    honest: str = "1",
 ) -> Campaign:
-    """A masked campaign with γ = 1 for adding or removing a record, unsigned.
+    """A masked campaign for adding or removing a record, unsigned.
 
     Args:
         data: the data set.
@@ -39,9 +46,10 @@ def masked_campaign(
         records: number of records of all parties.
         noise: ``divided`` or ``diluted``.
         delta: δ of a whole total; None for ``divided`` noise.
+        honest: γ, the share of the parties whose noise must suffice.
     """
     most, micro = -(-records // parties), micro_epsilon(epsilon)
-    masking = Masking(made_up_dealer(), "1", parties, noise=noise, delta=delta)
+    masking = Masking(made_up_dealer(), honest, parties, noise=noise, delta=delta)
     terms = masked_terms(masking, NodeTerms("nodes", most, micro), data.schema, data.family, micro)
     return data.campaign(epsilon, most, terms)
 

@@ -40,12 +40,12 @@ from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
+from benchmarks.shared.fleets import counts_of
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
 from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
-from protocol.mechanisms import SINGLE, FrequencyMechanism
 from protocol.schema import Label, Schema, build_schema
 
 if TYPE_CHECKING:
@@ -137,17 +137,8 @@ def tally_of(campaign: Campaign, codes: Codes, labels: Codes, rng: np.random.Gen
         cells = (
             labels[people] if question.feature is None else codes[people, question.feature] * classes + labels[people]
         )
-        mechanism = question.mechanism
-        assert isinstance(mechanism, FrequencyMechanism)
-        true, p, q = np.bincount(cells, minlength=question.size), float(mechanism.p), float(mechanism.q)
-        if mechanism.layout == SINGLE:
-            # direct: with probability 1 − Kq the true value, else a uniform one of all K values.
-            kept = rng.binomial(true, 1 - question.size * q)
-            found = kept + rng.multinomial(len(people) - kept.sum(), np.full(question.size, 1 / question.size))
-        else:
-            found = rng.binomial(true, p) + rng.binomial(len(people) - true, q)
         n.append(len(people))
-        counts.append(tuple(found.tolist()))
+        counts.append(tuple(counts_of(question.mechanism, cells, rng).tolist()))
     return Tally(campaign.id, tuple(n), tuple(counts))
 
 

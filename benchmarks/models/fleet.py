@@ -14,7 +14,7 @@ import hashlib
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,10 +35,15 @@ from protocol.epsilon import micro_epsilon
 from simulation.vector import vector_reports
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from numpy.typing import NDArray
 
+    from aggregator.estimates.statistics import Statistics
     from benchmarks.models.estimators import Data
 
+CHUNK = 1_000_000
+"""Devices per report file."""
 SHOWN = 10
 """Number of chunks after which all reports so far are counted and fitted."""
 
@@ -53,6 +58,13 @@ def write_chunk(path: Path, campaign: Campaign, rows: NDArray[np.uint8]) -> None
             file.write(part)
 
 
+def divided(data: Data, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Indices of the records that devices hold, and of a random fifth for the test: int64 each."""
+    order = rng.permutation(len(data.labels))
+    count = round(TEST_SHARE * len(order))
+    return order[count:], order[:count]
+
+
 def without_privacy(data: Data, people: NDArray[np.int64], test: NDArray[np.int64]) -> float:
     """Accuracy of the model of these people's records on the test records, in points."""
     columns = {
@@ -64,55 +76,86 @@ def without_privacy(data: Data, people: NDArray[np.int64], test: NDArray[np.int6
     return right(model.log_prior, model.terms, data.codes[test], data.labels[test])
 
 
+class Grown(NamedTuple):
+    """A fleet that has answered so far: the statistics of its store, and seconds of the whole run by kind of work."""
+
+    devices: int
+    statistics: Statistics
+    seconds: Mapping[str, float]
+
+
+def growing_fleet(
+    data: Data,
+    people: NDArray[np.int64],
+    epsilon: str,
+    sizes: Sequence[int],
+    rng: np.random.Generator,
+    *,
+    folder: Path | None = None,
+    chunk: int = CHUNK,
+) -> Iterator[Grown]:
+    """Let more and more devices answer one question each, into one store, and yield its statistics at every size.
+
+    Args:
+        data: a data set.
+        people: shape (people,) int64, indices of the records that the devices draw with replacement.
+        epsilon: ε of a device.
+        sizes: numbers of devices, rising.
+        rng: source of the fleet, the questions and the noise.
+        folder: where the store is made and, at the end, deleted; None for the system's folder of temporary files.
+        chunk: devices per report file.
+    """
+    codes = data.codes[people].astype(np.int16)
+    spent = dict.fromkeys(("drawing", "ingesting", "counting"), 0.0)
+    done = 0
+    with tempfile.TemporaryDirectory(prefix="hearsay-", dir=folder) as name:
+        workspace = create_workspace(Path(name) / "workspace", name="fleet", now=NOW)
+        parameters = CampaignParameters("fleet", micro_epsilon(epsilon), "auto")
+        raw = publish_campaign(workspace, data.schema, parameters, NOW)
+        campaign = parse_campaign(read_envelope(raw, "campaign").payload)
+        store = create_store(Path(name) / "store", raw)
+        path = Path(name) / "chunk.hsr"
+        for size in sizes:
+            while done < size:
+                began = time.perf_counter()
+                drawn = rng.integers(0, len(people), min(chunk, size - done))
+                fleet = EncodedFrame(codes[drawn], np.zeros((len(drawn), 1), np.int8))
+                labels = data.labels[people][drawn]
+                write_chunk(path, campaign, vector_reports(campaign, fleet, labels, campaign.period_at(NOW), rng))
+                done += len(drawn)
+                spent["drawing"] += time.perf_counter() - began
+                began = time.perf_counter()
+                store.ingest([path], now=NOW)
+                spent["ingesting"] += time.perf_counter() - began
+            began = time.perf_counter()
+            statistics = store.statistics()
+            spent["counting"] += time.perf_counter() - began
+            yield Grown(size, statistics, dict(spent))
+
+
 def main() -> None:
     """Draw, ingest, count, fit and print."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("data", help="name of a data set")
     parser.add_argument("--devices", type=int, default=100_000_000)
     parser.add_argument("--epsilon", default="1")
-    parser.add_argument("--chunk", type=int, default=1_000_000, help="devices per report file")
+    parser.add_argument("--chunk", type=int, default=CHUNK, help="devices per report file")
     parser.add_argument("--folder", type=Path, help="where the store is made; some 20 bytes per device are needed")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     data, rng = load(options.data), np.random.default_rng(options.seed)
-    order = rng.permutation(len(data.labels))
-    count = round(TEST_SHARE * len(order))
-    test, people = order[:count], order[count:]
-    codes = data.codes[people].astype(np.int16)
+    people, test = divided(data, rng)
     print(machine(), f"{options.data}, ε = {options.epsilon}, {options.devices:,} devices", sep="\n", flush=True)
     print(f"without privacy {without_privacy(data, people, test):.2f}", flush=True)
-    spent = dict.fromkeys(("drawing", "ingesting", "counting"), 0.0)
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="hearsay-", dir=options.folder) as name:
-        workspace = create_workspace(Path(name) / "workspace", name="fleet", now=NOW)
-        parameters = CampaignParameters("fleet", micro_epsilon(options.epsilon), "auto")
-        raw = publish_campaign(workspace, data.schema, parameters, NOW)
-        campaign = parse_campaign(read_envelope(raw, "campaign").payload)
-        store = create_store(Path(name) / "store", raw)
-        path = Path(name) / "chunk.hsr"
-        for first in range(0, options.devices, options.chunk):
-            began = time.perf_counter()
-            drawn = rng.integers(0, len(people), min(options.chunk, options.devices - first))
-            fleet = EncodedFrame(codes[drawn], np.zeros((len(drawn), 1), np.int8))
-            labels = data.labels[people][drawn]
-            write_chunk(path, campaign, vector_reports(campaign, fleet, labels, campaign.period_at(NOW), rng))
-            spent["drawing"] += time.perf_counter() - began
-            began = time.perf_counter()
-            store.ingest([path], now=NOW)
-            spent["ingesting"] += time.perf_counter() - began
-            done = first + len(drawn)
-            if done % (SHOWN * options.chunk) and done < options.devices:
-                continue
-            began = time.perf_counter()
-            statistics = store.statistics()
-            spent["counting"] += time.perf_counter() - began
-            found = {
-                named: right(*fit(statistics, named), data.codes[test], data.labels[test]) for named in POSTPROCESSES
-            }
-            accuracies = "".join(f"  {named} {accuracy:.2f}" for named, accuracy in found.items())
-            taken = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in spent.items())
-            print(f"{statistics.reports:>13,} reports counted{accuracies}   {taken}", flush=True)
+    sizes = [*range(SHOWN * options.chunk, options.devices, SHOWN * options.chunk), options.devices]
+    for grown in growing_fleet(data, people, options.epsilon, sizes, rng, folder=options.folder, chunk=options.chunk):
+        statistics = grown.statistics
+        found = {named: right(*fit(statistics, named), data.codes[test], data.labels[test]) for named in POSTPROCESSES}
+        accuracies = "".join(f"  {named} {accuracy:.2f}" for named, accuracy in found.items())
+        taken = ", ".join(f"{part} {seconds:.0f} s" for part, seconds in grown.seconds.items())
+        print(f"{statistics.reports:>13,} reports counted{accuracies}   {taken}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,321 @@
+"""How many records each kind of trust needs for the same accuracy: learning curves of all four, on the same records.
+
+    python -m benchmarks.models.choosing [--data mushroom car chess] [--epsilons 1 0.1 4] [--repeats 20] [--quick]
+
+A fleet of N records is drawn with replacement from the learning part of a data set, and a model is made of it by
+
+- ``local``: N devices, each of which answers one question (``direct`` or ``oue``, as ``auto`` chooses),
+  post-processing ``posterior``;
+- ``federated``: 10, 100 or 1000 nodes with N records in all, whose noisy sums are added, post-processing ``floored``;
+- ``distributed``: the same nodes with masked sums, divided noise, and γ = 0.8: four of five nodes are honest;
+- ``central``: one curator, the method ``sums``, post-processing ``posterior``;
+- ``no privacy``: Naive Bayes on the exact counts of the N records.
+
+ε has one meaning in all rows: one record that is replaced by any other changes no probability by more than a factor
+e^ε. Nodes state ε for a record more or less. A replaced record costs twice as much, so they get half of ε.
+
+Accuracies are means over random splits into nine tenths and one tenth. All features are categories. The counts of a
+fleet of devices are drawn from the mechanisms' laws, and not report by report. N rises by a factor of √10, until the
+accuracy is within half a point of the model of endless records without privacy, or to the largest N of the kind
+(:data:`LARGEST`, :data:`LARGEST_ELSE`). The same seed gives the same rows.
+
+``benchmarks/results/choosing.csv`` gets every point as soon as it is measured. Then
+``benchmarks/results/choosing-needed.csv`` gets the N at which each curve reaches the model without privacy less 10, 5
+and 2 points. Every point is compared with the accuracy without privacy on the same splits; N is interpolated between
+logarithms on the rising curve nearest to the points. ``low`` and ``high`` are the same for the points plus and less two
+standard errors. ``docs/plots/choosing.svg`` has the curves. ``--draw`` takes the points that are there. ``--quick``
+takes few repeats and writes to ``--folder`` (default: the working folder).
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+import time
+from math import exp, log
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aggregator.central.fitting import fit
+from aggregator.central.terms import FitTerms
+from aggregator.forecast.designs import Design
+from aggregator.forecast.population import Population
+from aggregator.forecast.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.forecast.targets import rising
+from aggregator.models.baselines import plain_model
+from aggregator.models.postprocess import DEFAULT
+from aggregator.planning.choice import AUTO
+from aggregator.plots import Line, line_chart
+from benchmarks.central.figures import Job, measured, read_rows
+from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
+from benchmarks.masked.data import masked_campaign, masked_statistics
+from benchmarks.masked.figures import part, spread
+from benchmarks.shared.harness import machine
+from benchmarks.shared.panels import panels
+from benchmarks.shared.reference import NOT_HERE, available
+from protocol.documents.campaign import DISCRETE
+from protocol.epsilon import format_micro, micro_epsilon
+from protocol.sums.adjacency import CHANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from aggregator.models.scoring import Model
+    from protocol.documents.campaign import Campaign
+
+    Integers = np.ndarray[Any, np.dtype[np.int64]]
+    Found = dict[str, Any]
+
+ROOT = Path(__file__).parents[2]
+RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
+DATA, BUDGETS = ("mushroom", "car", "chess"), ("1", "0.1", "4")
+LOCAL, CENTRAL, PLAIN = "local", "central", "no privacy"
+FEDERATED, DISTRIBUTED = "federated", "distributed"
+KINDS = (
+    (PLAIN, 1),
+    (CENTRAL, 1),
+    (DISTRIBUTED, 10),
+    (DISTRIBUTED, 100),
+    (DISTRIBUTED, 1000),
+    (FEDERATED, 10),
+    (FEDERATED, 100),
+    (FEDERATED, 1000),
+    (LOCAL, 1),
+)
+"""Kinds of trust, and their numbers of nodes; 1 where there are none."""
+DRAWN = ((PLAIN, 1), (CENTRAL, 1), (DISTRIBUTED, 100), (FEDERATED, 10), (FEDERATED, 1000), (LOCAL, 1))
+"""The curves in the drawing. Those of the same total with other numbers of nodes are hardly apart."""
+LARGEST = {LOCAL: 10**9}
+"""The largest N of a kind. Local fleets are drawn from laws in a time that does not depend on N."""
+LARGEST_ELSE = 10**6
+SMALLEST = 30
+NEAR = 0.005
+"""A curve ends at the first point that is so near to the accuracy of endless records without privacy."""
+HONEST = "0.8"
+TARGETS = (10, 5, 2)
+"""Points below the model of endless records without privacy."""
+FEWEST_PER_NODE = 2
+MANY = 10**5
+"""Records above which a point has a quarter of the splits, at least two."""
+ENDLESS = "endless"
+
+
+class Trial:
+    """One random split of a data set, and models of fleets drawn from its learning part.
+
+    Args:
+        data: the data set.
+        seed: of the split. Trials of one seed and data set have the same split.
+        rng: source of fleets and of noise.
+    """
+
+    def __init__(self, data: Data, seed: list[int], rng: np.random.Generator) -> None:
+        self.data, self.rng = data, rng
+        self.split = data.split(np.random.default_rng([*seed, *data.name.encode()]))
+
+    def accuracy(self, model: Model) -> float:
+        """Share of the test records that the model classifies rightly."""
+        scores = model.scores_of(part(self.data.recognised, self.split.test))
+        return float((scores.argmax(axis=1) == self.data.labels[self.split.test]).mean())
+
+    def drawn(self, size: int) -> Integers:
+        """Row numbers of ``size`` records of the learning part, drawn with replacement: (size,) int64."""
+        learning = self.split.learning
+        return learning[self.rng.integers(0, len(learning), size)]
+
+    def plain(self, size: int) -> float:
+        """Accuracy of Naive Bayes on the exact counts of ``size`` records; 0 stands for endless records."""
+        rows = self.drawn(size) if size else self.split.learning
+        return self.accuracy(plain_model(part(self.data.observed, rows), self.data.labels[rows], self.data.schema))
+
+    def central(self, size: int, epsilon_micro: int) -> float:
+        """Accuracy of one curator's fit of ``size`` records."""
+        terms = FitTerms(
+            "sums", epsilon_micro, adjacency=CHANGE, family=self.data.family, variance_floor_micro=FLOOR_MICRO
+        )
+        return self.accuracy(fit(self.data.records.part(self.drawn(size)), terms, self.rng.bytes(32)).model)
+
+    def local(self, size: int, campaign: Campaign) -> float:
+        """Accuracy of a campaign that ``size`` devices answer once."""
+        data, learning = self.data, self.split.learning
+        people = Population(data.observed, data.labels, data.recognised, data.labels).take(learning)
+        laws = laws_of(campaign, people, np.full(len(learning), 1 / len(learning)))
+        return self.accuracy(fitted(simulated(campaign, laws, Fleet(size), self.rng)))
+
+    def federated(self, size: int, epsilon: str, nodes: int) -> float:
+        """Accuracy of added noisy sums of nodes with ``size`` records in all."""
+        campaign = self.data.campaign(epsilon, 2 * -(-size // nodes))
+        statistics = noisy_statistics(self.data.exact(campaign, self.drawn(size), nodes, self.rng), campaign, self.rng)
+        return self.data.accuracy(statistics, "floored", self.split.test)
+
+    def distributed(self, size: int, epsilon: str, nodes: int) -> float:
+        """Accuracy of the decrypted total of nodes with ``size`` records in all."""
+        campaign = masked_campaign(self.data, epsilon, nodes, size, "divided", honest=HONEST)
+        statistics = masked_statistics(self.data, campaign, self.drawn(size), nodes, self.rng)
+        return self.data.accuracy(statistics, "floored", self.split.test)
+
+
+def measure(trial: Trial, kind: str, nodes: int, size: int, epsilon: str) -> float:
+    """Accuracy of one kind of trust on one split. ``epsilon``: for a replaced record."""
+    micro = micro_epsilon(epsilon)
+    half = format_micro(micro // 2)
+    if kind == PLAIN:
+        return trial.plain(size)
+    if kind == CENTRAL:
+        return trial.central(size, micro)
+    if kind == LOCAL:
+        campaign = Design(DISCRETE, AUTO).campaign(trial.data.schema, micro, DEFAULT)
+        return trial.local(size, campaign)
+    return (trial.federated if kind == FEDERATED else trial.distributed)(size, half, nodes)
+
+
+def sizes(kind: str, nodes: int) -> list[int]:
+    """The rising values of N for a kind of trust."""
+    steps = (round(SMALLEST * 10 ** (step / 2)) for step in range(16))
+    fewest, most = FEWEST_PER_NODE * nodes if nodes > 1 else 1, LARGEST.get(kind, LARGEST_ELSE)
+    return [size for size in steps if fewest <= size <= most]
+
+
+def jobs(options: argparse.Namespace) -> Iterator[Job]:
+    """All points. A curve ends where it is near the model without privacy."""
+    for name in options.data:
+        data = Data.load(name)
+        noise = np.random.default_rng(options.seed)
+        best = [Trial(data, [options.seed, turn], noise).plain(0) for turn in range(options.repeats)]
+        names = {"data": name, "epsilon": "", "kind": PLAIN, "nodes": 1, "records": ENDLESS}
+        yield Job(names, lambda best=best: row_of(best, best))  # type: ignore[misc]
+        for number, epsilon in enumerate(options.epsilons):
+            for kind, nodes in KINDS:
+                if kind == PLAIN and number:
+                    continue
+                for size in sizes(kind, nodes):
+                    names = {"data": name, "epsilon": "" if kind == PLAIN else epsilon, "kind": kind, "nodes": nodes}
+                    found = point(data, options, best, (kind, nodes, size, epsilon))
+                    yield Job({**names, "records": size}, lambda found=found: found)  # type: ignore[misc]
+                    if found["lacking"] < NEAR:
+                        break
+
+
+def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]) -> Found:
+    """One point of a curve. Large fleets differ less, so they have fewer splits.
+
+    Args:
+        data: the data set.
+        options: ``seed`` and ``repeats``.
+        best: for every split, the accuracy of endless records without privacy.
+        of: kind of trust, number of nodes, N, and ε for a replaced record.
+    """
+    kind, nodes, size, epsilon = of
+    turns = max(options.repeats // 4, 2) if kind != LOCAL and size > MANY else options.repeats
+    found = []
+    for turn in range(turns):
+        noise = np.random.default_rng([options.seed, *kind.encode(), nodes, size, micro_epsilon(epsilon), turn])
+        found.append(measure(Trial(data, [options.seed, turn], noise), kind, nodes, size, epsilon))
+    return row_of(found, best)
+
+
+def row_of(found: Sequence[float], best: Sequence[float]) -> Found:
+    """Mean accuracy, and how much it lacks of ``best``, the accuracy without privacy on the same split."""
+    lacking = spread([other - own for own, other in zip(found, best, strict=False)])
+    accuracy = spread(list(found))
+    return {**accuracy, "lacking": lacking["accuracy"], "lacking_error": lacking["error"]}
+
+
+def reached(points: Sequence[Found], below: float, shift: float) -> str:
+    """The N at which an accuracy lacks at most ``below``, with two digits; ``>N`` if no point's does.
+
+    Args:
+        points: the points of one curve.
+        below: allowed difference from the accuracy without privacy.
+        shift: standard errors that are added to each point's accuracy.
+    """
+    values = [int(row["records"]) for row in points]
+    heights = rising(np.array([shift * float(row["lacking_error"]) - float(row["lacking"]) for row in points]))
+    above = np.flatnonzero(heights >= -below)
+    if not above.size:
+        return f">{values[-1]}"
+    place = int(above[0])
+    if place == 0:
+        return f"<={values[0]}"
+    share = (-below - heights[place - 1]) / (heights[place] - heights[place - 1])
+    return f"{float(f'{exp(log(values[place - 1]) * (1 - share) + log(values[place]) * share):.2g}'):.0f}"
+
+
+def needed(rows: Sequence[Found]) -> Iterator[Found]:
+    """For every curve and target: the number of records that it takes, and the range of two standard errors."""
+    for points in curves(rows).values():
+        names = {name: points[0][name] for name in ("data", "epsilon", "kind", "nodes")}
+        for below in TARGETS:
+            fewest, middle, most = (reached(points, below / 100, shift) for shift in (2, 0, -2))
+            yield {**names, "points_below": below, "records": middle, "low": fewest, "high": most}
+
+
+def curves(rows: Sequence[Found]) -> dict[tuple[str, ...], list[Found]]:
+    """The points of each curve, by data set, ε, kind and number of nodes."""
+    found: dict[tuple[str, ...], list[Found]] = {}
+    for row in rows:
+        if row["records"] != ENDLESS:
+            found.setdefault((row["data"], row["epsilon"], row["kind"], str(row["nodes"])), []).append(row)
+    return found
+
+
+def draw(rows: Sequence[Found]) -> str:
+    """Accuracy against the number of records, a line for each kind in :data:`DRAWN`; a chart per data set and ε."""
+    charts, known = [], curves(rows)
+    for name, epsilon in dict.fromkeys((data, epsilon) for data, epsilon, _, _ in known if epsilon):
+        lines: list[Line] = []
+        for (data, budget, kind, nodes), points in known.items():
+            if data == name and budget in ("", epsilon) and (kind, int(nodes)) in DRAWN:
+                title = kind if nodes == "1" else f"{kind}, {nodes} nodes"
+                ys = [100 * float(row["accuracy"]) for row in points]
+                lines.append(Line(title, [float(row["records"]) for row in points], ys))
+        title = f"{name}, ε = {epsilon} for a replaced record"
+        charts.append(
+            line_chart(title, lines, x_label="records or devices", y_label="accuracy, %", log_x=True, from_zero=False)
+        )
+    return panels(charts, 2)
+
+
+def write(rows: Sequence[Found], file: Path) -> None:
+    """Write a table as CSV."""
+    with file.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def main() -> int:
+    """Measure, interpolate and draw."""
+    parser = argparse.ArgumentParser(description="records that each kind of trust needs for the same accuracy")
+    parser.add_argument("--data", nargs="+", choices=DATA, default=[])
+    parser.add_argument("--epsilons", nargs="+", default=[])
+    parser.add_argument("--repeats", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--draw", action="store_true", help="use the points that are there")
+    parser.add_argument("--folder", type=Path, help="of tables and drawing")
+    options = parser.parse_args()
+    if not available() and not options.draw:
+        print(NOT_HERE, file=sys.stderr)
+        return 2
+    options.repeats = options.repeats or (2 if options.quick else 20)
+    options.data = options.data or list(DATA[1:2] if options.quick else DATA)
+    options.epsilons = options.epsilons or list(BUDGETS[:1] if options.quick else BUDGETS)
+    folder = options.folder or (Path() if options.quick else None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    began, table = time.perf_counter(), (folder or RESULTS) / "choosing.csv"
+    if not options.draw:
+        measured(jobs(options), table)
+    rows = read_rows(table)
+    write(list(needed(rows)), (folder or RESULTS) / "choosing-needed.csv")
+    (folder or PLOTS).joinpath("choosing.svg").write_text(draw(rows), encoding="utf-8")
+    print(f"{len(rows)} rows, {time.perf_counter() - began:.0f} s; {machine()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

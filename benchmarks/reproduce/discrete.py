@@ -1,0 +1,197 @@
+"""Discrete records: five mechanisms on four data sets, one answer or all answers, against the total ε of a person.
+
+The figures and the table of discrete data of the first source. Every point is one campaign in joint coding: n + 1
+questions, about the class and about every feature together with the class. ``one``: a person answers one random
+question, at the total ε. ``all``: a person answers every question, each at ε / (n + 1). Two post-processings make
+models of the same answers: ``paper``, and ``posterior``, the product's default. Rows with the mechanism ``none`` are
+Naive Bayes without privacy, rows with ``majority`` always predict the largest class.
+
+The released accuracies of the source (``reference/published.csv``) are by ε per answer. A person spends k·n + 1 times
+as much there, with k classes and n features: for every class and feature a person answers with the feature's value,
+or, if the person is of another class, with a uniform random value. Rows with ``all per class`` measure this coding,
+which no package offers, with post-processing as in ``paper``: on the one split of the records that the source's code
+tests on, and on random splits of the same size. The row ``not below the source's`` has the share of these random splits
+on which Naive Bayes without privacy is at least as good as on the source's split.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.estimates.debias import debias
+from aggregator.estimates.reports import estimate
+from aggregator.models.baselines import plain_model
+from aggregator.models.discrete import fit
+from aggregator.models.scoring import Model
+from aggregator.publishing.campaigns import CampaignParameters, parse_answers
+from benchmarks.reproduce.discrete_files import ALL, NOT_BELOW, ONE, PER_CLASS, POSTPROCESSES, PRIVATE_NOT, files
+from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.released import (
+    DATA,
+    DROPPED,
+    FIFTH,
+    MECHANISMS,
+    RANDOM,
+    RELEASED,
+    released_answers,
+    sample,
+)
+from benchmarks.shared.fleets import campaign_of, counts_of, tally_of
+from protocol.epsilon import micro_epsilon
+from protocol.mechanisms import from_micro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from aggregator.forecast.population import Population
+    from benchmarks.reproduce.jobs import Size
+    from benchmarks.reproduce.released import Sample
+    from protocol.mechanisms import Mechanism
+    from protocol.schema import Schema
+
+__all__ = ["files", "jobs"]
+TOTALS = ("0.25", "0.5", "1", "2", "3", "5", "10")
+"""Total ε of ``one``, and of ``all`` in addition to those of :data:`PER_ANSWER`."""
+PER_ANSWER = ("0.05", "0.25", "0.45", "0.65", "1", "1.45", "2", "3", "5")
+"""ε of each answer of ``all``: some of the released curve's, and the 1 of the independent simulation."""
+RELEASED_PER_ANSWER = ("0.05", "0.25", "0.45", "0.65", "1.05", "1.45", "2", "3", "5", "10")
+"""ε of each answer of ``all per class``: those of the released curve that are compared."""
+REPEATS, QUICK_REPEATS = {"car": 60, "chess": 20, "mushroom": 20, "connect-4": 5}, 3
+MOST_PER_CLASS = {"car": 60, "chess": 20, "mushroom": 20, "connect-4": 2}
+"""Most repetitions of the source's coding, which takes long on the largest data set."""
+MORE, QUICK_MORE = 30, 5
+"""Rows without privacy are quick: so many times as many repetitions."""
+THETA = "0.000001"
+"""The smallest θ that the mechanism ``the`` takes: most of the released rows have θ = 0."""
+
+
+def jobs(size: Size) -> list[Job]:
+    """Per data set the rows without privacy, then the private rows of each mechanism."""
+    found: list[Job] = []
+    for name in DATA:
+        repeats = QUICK_REPEATS if size.quick else REPEATS[name]
+        plain_repeats = repeats * (QUICK_MORE if size.quick else MORE)
+        for split in (FIFTH, RANDOM, RELEASED):
+            kinds = (*PRIVATE_NOT, NOT_BELOW) if split == RANDOM else PRIVATE_NOT
+            rows = tuple(_names(name, kind, split=split) for kind in kinds)
+            found.append(Job(rows, 1 if split == RELEASED else plain_repeats, not_private, (name, split)))
+        for mechanism in MECHANISMS:
+            for answers, total, each in _budgets(name, quick=size.quick):
+                rows = tuple(_names(name, mechanism, answers, total, each, post) for post in POSTPROCESSES)
+                found.append(Job(rows, repeats, private, (name, mechanism, answers, total)))
+            for split in (RELEASED,) if size.quick else (RELEASED, RANDOM):
+                for each in RELEASED_PER_ANSWER[1::3] if size.quick else RELEASED_PER_ANSWER:
+                    total = f"{released_answers(name) * micro_epsilon(each) / 1e6:g}"
+                    row = _names(name, mechanism, PER_CLASS, total, each, "paper", split)
+                    found.append(
+                        Job((row,), min(repeats, MOST_PER_CLASS[name]), per_class, (name, mechanism, each, split))
+                    )
+    return found
+
+
+def _names(
+    data: str, mechanism: str, answers: str = "", total: str = "", each: str = "", post: str = "", split: str = FIFTH
+) -> dict[str, str]:
+    return {
+        "data": data, "mechanism": mechanism, "answers": answers, "epsilon_total": total, "epsilon_per_answer": each,
+        "postprocess": post, "split": split,
+    }  # fmt: skip
+
+
+def _budgets(name: str, *, quick: bool) -> Iterator[tuple[str, str, str]]:
+    """Answers, total ε and ε per answer of every point of one mechanism, in rising order of ε."""
+    questions = len(sample(name).schema.features) + 1
+    for total in TOTALS[::2] if quick else TOTALS:
+        yield ONE, total, total
+    totals = {micro_epsilon(each) * questions for each in (PER_ANSWER[1::3] if quick else PER_ANSWER)}
+    totals |= {micro_epsilon(total) for total in TOTALS[2::2]}
+    for micro in sorted(totals):
+        yield ALL, f"{micro / 1e6:g}", f"{micro // questions / 1e6:g}"
+
+
+def private(name: str, mechanism: str, answers: str, total: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies of the models of all post-processings, which are made of the same answers."""
+    data, rng = sample(name), np.random.default_rng(seed)
+    micro = micro_epsilon(total)
+    count = parse_answers(answers, len(data.schema.features) + 1, micro)
+    campaign = campaign_of(data.schema, CampaignParameters("reproduce", micro, mechanism, answers=count))
+    found: list[list[float]] = [[] for _ in POSTPROCESSES]
+    for _ in range(repeats):
+        people, test = data.split(name, FIFTH, rng)
+        statistics = estimate(campaign, tally_of(campaign, people, rng), with_intervals=False)
+        for place, postprocess in enumerate(POSTPROCESSES):
+            model = fit(statistics, postprocess)
+            found[place].append(accuracy(Model(data.schema, model.log_prior, model.log_likelihood), test))
+    return found
+
+
+def per_class(name: str, mechanism: str, each: str, split: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies of the source's coding: an answer at ε ``each`` about every feature in every class.
+
+    People of other classes answer with a uniform random value. With Ê_{a,j} the estimate of the people who answered a
+    for class j, and Ê_j that of the people of class j among N, the number of people of class j with value a is
+    Ê_{a,j} − (N − Ê_j)/A, for A values. Estimates ≤ 0 become 1.
+    """
+    data, rng = sample(name), np.random.default_rng(seed)
+    options = {"theta": THETA} if mechanism == "the" else {}
+    classes, micro = len(data.schema.label.classes), micro_epsilon(each)
+    noise = {size: from_micro(mechanism, micro, size, **options) for size in {classes, *_sizes(data.schema)}}
+    kept = [place for place, feature in enumerate(data.schema.observed) if feature.name != DROPPED.get(name)]
+    found = []
+    for _ in range(repeats):
+        people, test = data.split(name, split, rng)
+        sizes = _estimated(noise[classes], people.labels, rng)
+        prior = np.where(sizes > 0, sizes, 1)
+        log_likelihood = [np.zeros((size, classes)) for size in _sizes(data.schema)]
+        for place in kept:
+            values = data.schema.observed[place].size
+            for number in range(classes):
+                others = rng.integers(0, values, len(people.labels))
+                answers = np.where(people.labels == number, people.reported.codes[:, place], others)
+                table = _estimated(noise[values], answers, rng) - (len(answers) - prior[number]) / values
+                table = np.where(table > 0, table, 1)
+                log_likelihood[place][:, number] = np.log(table / table.sum())
+        model = Model(data.schema, np.log(prior / prior.sum()), log_likelihood)
+        found.append(accuracy(model, test))
+    return [found]
+
+
+def _sizes(schema: Schema) -> list[int]:
+    return [feature.size for feature in schema.observed]
+
+
+def _estimated(mechanism: Mechanism, inputs: NDArray[np.int64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Estimated numbers of people with each value, from their answers: (values,) float64."""
+    return debias(mechanism, len(inputs), counts_of(mechanism, inputs, rng).tolist()).estimate
+
+
+def not_private(name: str, split: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies of Naive Bayes without privacy, and shares of the largest class.
+
+    For :data:`RANDOM` also 1 or 0 for every split: whether that accuracy is at least the one on the source's split.
+    """
+    data, rng = sample(name), np.random.default_rng(seed)
+    plain, largest = [], []
+    for _ in range(repeats):
+        people, test = data.split(name, split, rng)
+        plain.append(_plain(data, people, test))
+        largest.append(float((test.truth == np.bincount(people.labels).argmax()).mean()))
+    if split != RANDOM:
+        return [plain, largest]
+    theirs = _plain(data, *data.split(name, RELEASED, rng))
+    return [plain, largest, [float(each >= theirs) for each in plain]]
+
+
+def _plain(data: Sample, people: Population, test: Population) -> float:
+    """The accuracy of Naive Bayes without privacy."""
+    return accuracy(plain_model(people.reported, people.labels, data.schema), test)
+
+
+def accuracy(model: Model, test: Population) -> float:
+    """Share of the test records whose class the model predicts."""
+    right: NDArray[np.bool_] = model.scores_of(test.scored).argmax(axis=1) == test.truth
+    return float(right.mean())

@@ -1,0 +1,106 @@
+"""What a part of the reproduction is: jobs that measure accuracies, and files that are drawn from the rows.
+
+A part is a module with two functions:
+
+    jobs(size: Size) -> list[Job]
+    files(rows: Sequence[Row], size: Size) -> Mapping[str, str]
+
+``jobs`` lists what to measure, in the order of the rows of the CSV. ``files`` gives the other files of the part from
+the complete rows: file name → text. Names that end in ``.svg`` are plots, the others are tables.
+"""
+
+from __future__ import annotations
+
+import csv
+from hashlib import sha256
+from io import StringIO
+from math import sqrt
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+Row = dict[str, str]
+"""One row of a CSV: column → text."""
+MEASURED = ("accuracy", "sd", "error", "n", "seconds")
+"""The last columns of every CSV: mean accuracy, standard deviation of one repetition, standard error of the mean,
+number of repetitions, and the seconds of the job that measured the row (rows of one job have equal seconds)."""
+
+
+class Size(NamedTuple):
+    """How much to measure: everything, or with ``quick`` few points and repetitions."""
+
+    quick: bool
+
+
+class Job(NamedTuple):
+    """One or several rows that are measured together, for example two models of the same reports.
+
+    Attributes:
+        rows: the columns that name each row: column → text. No two rows of a part have equal names.
+        repeats: number of repetitions. It is the column ``n`` of the rows.
+        measure: a function of a module (another process imports it), called as measure(*arguments, repeats, seed). It
+            returns for each row the accuracies of the repetitions, ``repeats`` numbers between 0 and 1. With equal
+            arguments it returns equal numbers.
+        arguments: the first arguments of ``measure``; they can be pickled.
+    """
+
+    rows: tuple[Mapping[str, str], ...]
+    repeats: int
+    measure: Callable[..., Sequence[Sequence[float]]]
+    arguments: tuple[Any, ...] = ()
+
+    @property
+    def keys(self) -> list[tuple[str, ...]]:
+        """What identifies each row: its names and the number of repetitions."""
+        return [(*map(str, names.values()), str(self.repeats)) for names in self.rows]
+
+    def seed(self, base: int) -> int:
+        """The job's seed: it depends on ``base`` and on the names of the rows, and on no other job."""
+        text = repr((base, [sorted(names.items()) for names in self.rows]))
+        return int.from_bytes(sha256(text.encode()).digest()[:4], "big")
+
+    def columns(self) -> list[str]:
+        """The columns of the CSV."""
+        return [*self.rows[0], *MEASURED]
+
+    def results(self, found: Sequence[Sequence[float]], seconds: float) -> list[Row]:
+        """The complete rows, from the accuracies of each.
+
+        Raises:
+            ValueError: there are not ``repeats`` accuracies between 0 and 1 for each row.
+        """
+        rows = []
+        for names, accuracies in zip(self.rows, found, strict=True):
+            if len(accuracies) != self.repeats or not all(0 <= each <= 1 for each in accuracies):
+                raise ValueError(f"{dict(names)}: {self.repeats} accuracies between 0 and 1 are needed")
+            sd = stdev(accuracies) if self.repeats > 1 else float("nan")
+            measured = {
+                "accuracy": f"{fmean(accuracies):.5f}",
+                "sd": f"{sd:.5f}",
+                "error": f"{sd / sqrt(self.repeats):.5f}",
+                "n": str(self.repeats),
+                "seconds": f"{seconds:.1f}",
+            }
+            rows.append({**{name: str(value) for name, value in names.items()}, **measured})
+        return rows
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Rows of equal columns, at least one, as the text of a CSV file."""
+    out = StringIO()
+    writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+class Part(Protocol):
+    """A module that measures one part."""
+
+    def jobs(self, size: Size) -> list[Job]:
+        """What to measure, in the order of the rows."""
+
+    def files(self, rows: Sequence[Row], size: Size) -> Mapping[str, str]:
+        """The plots and tables of complete rows: file name → text."""

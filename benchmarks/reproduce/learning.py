@@ -1,0 +1,88 @@
+"""Learning curves: accuracy against the number of devices, up to ten million, at ε = 1 and one answer per device.
+
+Devices draw their records with replacement from 80 % of the data; the others are the test. The reports are those of
+the vector engine. They go through report files into a real store, which is counted at each size, so that the sizes of
+one curve are of one growing fleet. Rows with the post-processing ``none`` are Naive Bayes without privacy from the
+same 80 %, the limit of each curve.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.models.discrete import fit
+from aggregator.plots import Line, line_chart
+from benchmarks.models.estimators import load, right
+from benchmarks.models.fleet import divided, growing_fleet, without_privacy
+from benchmarks.reproduce.jobs import Job
+from benchmarks.shared.panels import panels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.reproduce.jobs import Row, Size
+
+DATA = ("car", "chess", "mushroom", "connect-4")
+EPSILON = "1"
+POSTPROCESSES = ("posterior", "paper")
+NONE = "none"
+SMALL = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
+LARGE = (1_000_000, 10_000_000)
+REPEATS, LARGE_REPEATS = 10, 3
+
+
+def jobs(size: Size) -> list[Job]:
+    """Small fleets with many repetitions, and large fleets with few."""
+    found = []
+    for name in DATA[::2] if size.quick else DATA:
+        small, large = (SMALL[2::2], LARGE[:1]) if size.quick else (SMALL, LARGE)
+        for sizes, repeats in ((small, 3 if size.quick else REPEATS), (large, 1 if size.quick else LARGE_REPEATS)):
+            rows = [(str(devices), post) for devices in sizes for post in POSTPROCESSES]
+            if sizes == small:
+                rows.append(("", NONE))
+            named = tuple(
+                {"data": name, "epsilon_total": EPSILON if devices else "", "devices": devices, "postprocess": post}
+                for devices, post in rows
+            )
+            found.append(Job(named, repeats, measure, (name, sizes, sizes == small)))
+    return found
+
+
+def measure(name: str, sizes: Sequence[int], plain: bool, repeats: int, seed: int) -> list[list[float]]:  # noqa: FBT001
+    """Accuracies of every size and post-processing; with ``plain`` also those without privacy, at the end."""
+    data, rng = load(name), np.random.default_rng(seed)
+    found: list[list[float]] = [[] for _ in range(len(sizes) * len(POSTPROCESSES) + plain)]
+    for _ in range(repeats):
+        people, test = divided(data, rng)
+        codes, labels = data.codes[test], data.labels[test]
+        accuracies = [
+            right(*fit(grown.statistics, named), codes, labels)
+            for grown in growing_fleet(data, people, EPSILON, sizes, rng)
+            for named in POSTPROCESSES
+        ]
+        if plain:
+            accuracies.append(without_privacy(data, people, test))
+        for place, accuracy in enumerate(accuracies):
+            found[place].append(accuracy / 100)
+    return found
+
+
+def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
+    """One plot, a chart for each data set."""
+    del size
+    names = dict.fromkeys(row["data"] for row in rows)
+    return {"reproduce-learning.svg": panels([_chart(name, rows) for name in names], 2)}
+
+
+def _chart(name: str, rows: Sequence[Row]) -> str:
+    lines = []
+    for post in POSTPROCESSES:
+        own = [row for row in rows if (row["data"], row["postprocess"]) == (name, post)]
+        xs, ys = [float(row["devices"]) for row in own], [100 * float(row["accuracy"]) for row in own]
+        lines.append(Line(post, xs, ys))
+    plain = next(float(row["accuracy"]) for row in rows if (row["data"], row["postprocess"]) == (name, NONE))
+    lines.append(Line("without privacy", [lines[0].xs[0], lines[0].xs[-1]], [100 * plain] * 2))
+    title = f"{name}: one answer at ε = {EPSILON}"
+    return line_chart(title, lines, x_label="devices", y_label="accuracy, %", log_x=True, from_zero=False)

@@ -1,0 +1,147 @@
+"""The right questions: one honest answer per person, in the plot of the source's released curve.
+
+The source asks every person about every feature. Here a person gives one answer in all, at the total ε, and it is
+chosen what to ask: ``all`` features; ``refine``, from private answers alone; or ``pilot``, from 300 records in the
+clear whose owners give no answer. ``alone`` is Naive Bayes from the records of such a pilot and nothing else, without
+privacy: what ``pilot`` has to beat. Fleets draw their records with replacement from 80 % of the data; a fleet of the
+source's size has as many devices as these are records. Every design has the same test parts, whatever the seed of the
+run is: rows of one data set are compared on equal divisions.
+
+The designs are those of ``benchmarks.asking.designs``: ``all`` and ``refine`` on counts that are drawn from their law,
+``pilot`` through report files, stores and signed documents.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.models.baselines import fit_plain
+from aggregator.plots import Line, line_chart
+from benchmarks.asking.designs import drawn, frame_of, through_files
+from benchmarks.models.estimators import TEST_SHARE, load
+from benchmarks.models.fleet import without_privacy
+from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.released import published, released_answers
+from benchmarks.shared.panels import panels
+from simulation.asking import ALL, PILOT, REFINE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from benchmarks.reproduce.jobs import Row, Size
+
+DATA = ("car", "chess", "mushroom", "connect-4")
+EPSILONS = ("0.25", "0.5", "1", "2", "5")
+LARGE = 100_000
+PILOT_RECORDS = 300
+ALONE, NONE = "alone", "none"
+REPEATS, PILOT_REPEATS = 10, 4
+RELEASED = "direct"
+"""The mechanism of the released curve. It has the best accuracy of the source's mechanisms at most ε."""
+
+
+def people(name: str) -> int:
+    """Number of people of the source's size: those who are not in the test part."""
+    records = len(load(name).labels)
+    return records - round(TEST_SHARE * records)
+
+
+def jobs(size: Size) -> list[Job]:
+    """Yardsticks of each data set, then each fleet and ε with the designs ``all`` and ``refine``, and ``pilot``."""
+    found = []
+    for name in DATA[::2] if size.quick else DATA:
+        rows = tuple(_names(name, "", design, "") for design in (NONE, ALONE))
+        found.append(Job(rows, 2 if size.quick else 2 * REPEATS, yardsticks, (name,)))
+        for devices in (people(name), LARGE):
+            for epsilon in EPSILONS[2:3] if size.quick else EPSILONS:
+                arguments = (name, devices, epsilon)
+                rows = tuple(_names(name, str(devices), design, epsilon) for design in (ALL, REFINE))
+                found.append(Job(rows, 2 if size.quick else REPEATS, from_answers, arguments))
+                if devices != LARGE:
+                    row = _names(name, str(devices), PILOT, epsilon)
+                    found.append(Job((row,), 1 if size.quick else PILOT_REPEATS, from_pilot, arguments))
+    return found
+
+
+def _names(data: str, devices: str, design: str, epsilon: str) -> dict[str, str]:
+    return {"data": data, "devices": devices, "design": design, "epsilon_total": epsilon}
+
+
+def _key(name: str, number: int) -> list[int]:
+    """The seed of a repetition's test part: the same for every job, so that designs are compared on equal parts."""
+    return [1, number, *name.encode()]
+
+
+def yardsticks(name: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies without privacy: of all people's records, and of a pilot's."""
+    del seed
+    data = load(name)
+    frame = frame_of(data)
+    found: list[list[float]] = [[], []]
+    for number in range(repeats):
+        order = np.random.default_rng(_key(name, number)).permutation(len(data.labels))
+        count = round(TEST_SHARE * len(order))
+        test, learned = order[:count], order[count:]
+        found[0].append(without_privacy(data, learned, test) / 100)
+        found[1].append(fit_plain(frame.iloc[learned[:PILOT_RECORDS]], data.schema).accuracy(frame.iloc[test]))
+    return found
+
+
+def from_answers(name: str, devices: int, epsilon: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies of the designs ``all`` and ``refine``."""
+    del seed
+    data = load(name)
+    return [
+        [drawn(data, devices, design, epsilon, _key(name, n)).accuracy / 100 for n in range(repeats)]
+        for design in (ALL, REFINE)
+    ]
+
+
+def from_pilot(name: str, devices: int, epsilon: str, repeats: int, seed: int) -> list[list[float]]:
+    """Accuracies of the design ``pilot``. The devices are as many as there are people, less the pilot."""
+    del seed
+    data = load(name)
+    frame, size, design = frame_of(data), devices - PILOT_RECORDS, f"{PILOT}:{PILOT_RECORDS}"
+    keys = [_key(name, number) for number in range(repeats)]
+    found = [through_files(data, frame, size, design, epsilon, key, n) for n, key in enumerate(keys)]
+    return [[one.accuracy / 100 for one in found]]
+
+
+def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
+    """One plot, a chart for each data set."""
+    del size
+    return {
+        "reproduce-questions.svg": panels([_chart(name, rows) for name in dict.fromkeys(r["data"] for r in rows)], 2)
+    }
+
+
+def _chart(name: str, rows: Sequence[Row]) -> str:
+    """Accuracy against ε: the released curve, at its ε per answer and at its total, and one answer at its total ε."""
+    own = [row for row in rows if row["data"] == name]
+    points = [(each, 100 * accuracy) for mechanism, each, accuracy in published(name) if mechanism == RELEASED]
+    lines = [
+        Line("released, ε per answer", [each for each, _ in points], [value for _, value in points]),
+        Line(
+            "released, total ε", [each * released_answers(name) for each, _ in points], [value for _, value in points]
+        ),
+    ]
+    source = str(people(name))
+    for design, devices, label in (
+        (ALL, source, "one answer, all"),
+        (REFINE, source, "one answer, refine"),
+        (PILOT, source, "one answer, pilot"),
+        (REFINE, str(LARGE), "refine, 100,000"),
+    ):
+        chosen = [row for row in own if (row["design"], row["devices"]) == (design, devices)]
+        xs, ys = [float(row["epsilon_total"]) for row in chosen], [100 * float(row["accuracy"]) for row in chosen]
+        lines.append(Line(label, xs, ys))
+    ends = [min(x for line in lines for x in line.xs), max(x for line in lines for x in line.xs)]
+    for design, label in ((NONE, "without privacy"), (ALONE, "the pilot alone")):
+        value = next(100 * float(row["accuracy"]) for row in own if row["design"] == design)
+        lines.append(Line(label, ends, [value] * 2))
+    return line_chart(
+        f"{name}: {source} people, one answer each", lines, x_label="ε", y_label="accuracy, %", log_x=True,
+        from_zero=False,
+    )  # fmt: skip
