@@ -1,4 +1,4 @@
-"""Writes ``docs/cli.md``: every command of ``hearsay`` and ``hearsay-edge``, from the parsers themselves.
+"""Writes ``docs/reference/cli.md``: every command of ``hearsay`` and ``hearsay-edge``, from the parsers themselves.
 
     python docs/generate_cli.py        # or: make docs
 
@@ -23,7 +23,7 @@ from edge_sdk.cli import table as edge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-PAGE = Path(__file__).with_name("cli.md")
+PAGE = Path(__file__).parent / "reference" / "cli.md"
 DISTRIBUTION = "hearsay"
 VERBATIM = "\b"
 """Click's mark of a paragraph whose lines stay as they are."""
@@ -46,7 +46,7 @@ file of that kind may hold. Report files and tables must be regular files: a pip
 
 
 def page() -> str:
-    """The whole text of ``docs/cli.md``."""
+    """The whole text of ``docs/reference/cli.md``."""
     parts = [INTRODUCTION, *_aggregator(), *_device()]
     return "\n".join(part.rstrip() + "\n" for part in parts)
 
