@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Tests start some hundred processes: without stored bytecode, each of them would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all lint unit bench clean docs edge fuzz arm faults
+.PHONY: demo test test-all lint unit bench clean docs site edge fuzz arm faults
 
 demo: .venv/demo.stamp
 	$(BIN)/hearsay demo
@@ -36,7 +36,6 @@ bench: .venv/dev.stamp
 	$(BIN)/python -m benchmarks.estimates.variance
 	$(BIN)/python -m benchmarks.guarantees.averaging
 	$(BIN)/python -m benchmarks.central.smooth
-	-$(BIN)/python -m benchmarks.models.theta --repeats 10 --out theta.tmp.svg && rm -f theta.tmp.svg
 	-$(BIN)/python -m benchmarks.models.accuracy --repeats 10 --big-repeats 2 --engine vector
 	-$(BIN)/python -m benchmarks.models.accuracy --form numeric --repeats 5
 	-$(BIN)/python -m benchmarks.central.accuracy --data seeds mushroom --repeats 1
@@ -47,13 +46,20 @@ bench: .venv/dev.stamp
 	-$(BIN)/python -m benchmarks.federated.figures accuracy --quick --folder build
 	-$(BIN)/python -m benchmarks.masked.reference_rows --repeats 20 --adult-repeats 10
 	-$(BIN)/python -m benchmarks.masked.figures car --quick --folder build
+	-$(BIN)/python -m benchmarks.reproduce --quick
 	-$(BIN)/python -m benchmarks.models.estimators budgets --repeats 10 --big-repeats 2
 	-$(BIN)/python -m benchmarks.models.estimators devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 
-# What of docs/ is made from the source: cli.md and the picture of the rooms. Tests compare both with it.
+# What of docs/ is made from other files: the page of commands, the index of decisions, the picture of the rooms. Tests
+# compare each with its source.
 docs: .venv/dev.stamp
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_decisions.py
 	$(BIN)/python tests/architecture/rooms.py
+
+# The documentation as a site: open build/site/index.html. Any warning is a failure.
+site: .venv/dev.stamp
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
 edge: .venv/bin/python

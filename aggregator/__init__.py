@@ -25,6 +25,7 @@ that a command without them starts at once. The functions of each command:
     diff               compare
     export-model       to_json, to_sklearn
     evaluate           make_evaluation, evaluate
+    report             report
     export, forget     export, Store.forget
     merge              merge_files
     simulate           simulation.simulate_campaign, in the package that needs both sides
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from aggregator.masked.dealer import Dealer
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
+    from aggregator.page.report import report
     from aggregator.publishing.nodes.campaigns import make_node_campaign
     from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
     from aggregator.publishing.nodes.masking import Masking
@@ -100,6 +102,7 @@ __all__ = [
     "refine",
     "remove_nodes",
     "renew_nodes",
+    "report",
     "sign_candidates",
     "status",
     "to_json",
@@ -135,6 +138,7 @@ _HOMES = {
     "predict_file": ("aggregator.models.predicting", "predict_file"),
     "project_records": ("aggregator.central.pilots.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
+    "report": ("aggregator.page.report", "report"),
     "read_table": ("aggregator.tables", "read_table"),
     "status": ("aggregator.store.status", "status"),
     "to_json": ("aggregator.interchange.json_form", "to_json"),

@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
+from aggregator.decisions.kept import keep
 from aggregator.forecast.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
 from aggregator.planning.by_variance import candidates, choose
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from aggregator.ask_table import Ask
+    from aggregator.decisions.record import Decision
     from aggregator.forecast.result import Plan
     from aggregator.planning.by_variance import Candidate
     from aggregator.publishing.naming import Document
@@ -69,6 +72,8 @@ class Planned(NamedTuple):
         warnings: sentences for the signer.
         notes: sentences that say what ``auto`` chose as the family.
         forecast: the plan by which ``auto`` chose the family, or None.
+        decision: what ``hearsay design`` or ``hearsay refine`` wrote into the schema file; empty if neither made it,
+            or if other features are asked about than it says.
     """
 
     schema: Schema
@@ -77,6 +82,7 @@ class Planned(NamedTuple):
     warnings: tuple[str, ...]
     notes: tuple[str, ...] = ()
     forecast: Plan | None = None
+    decision: Decision = MappingProxyType({})
 
 
 def plan_campaign(
@@ -194,11 +200,13 @@ def plan_campaign(
     pace = _pace(parameters)
     notes = () if found is None else (reason_of(found),)
     warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
-    return Planned(described, parameters, why, warnings, notes, found)
+    return Planned(described, parameters, why, warnings, notes, found, file.decision if ask is None else {})
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
     """Sign a planned campaign as the next version of its name, and record it in the workspace.
+
+    What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models.
 
     ``now`` is the time of issue in seconds since 1970; None means the present time.
 
@@ -209,6 +217,7 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
     """
     signer = opened(workspace)
     made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
+    keep(signer.path, made.campaign.id, planned.decision)
     return made._replace(why=planned.why, warnings=(*planned.warnings, *made.warnings))
 
 

@@ -9,10 +9,13 @@ The commands call these functions. :mod:`aggregator.asking` describes the forms 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.asking import present
+from aggregator.card.making import full_card
+from aggregator.decisions.kept import kept_of
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
 from aggregator.files import read_file
@@ -285,6 +288,7 @@ def sign_model(
         postprocess=postprocess,
         name=name,
         lifetime_seconds=seconds_of(days),
+        card=partial(full_card, chosen=kept_of(signer.path, statistics.sources)),
     )
     document = parse_model(read_envelope(raw, "model").payload)
     return SignedModel(raw, document, signer.standing("model", raw))

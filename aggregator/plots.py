@@ -35,12 +35,14 @@ class Bars(NamedTuple):
     values: Sequence[float]
 
 
-class _Axis(NamedTuple):
+class Axis(NamedTuple):
+    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both > 0 if ``logarithmic``."""
+
     low: float
     high: float
     logarithmic: bool
 
-    def rounded(self) -> _Axis:
+    def rounded(self) -> Axis:
         """The smallest axis around this one whose ends have ticks."""
         step = _step(self.low, self.high)
         low, high = floor(self.low / step + 1e-9) * step, ceil(self.high / step - 1e-9) * step
@@ -53,6 +55,7 @@ class _Axis(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
+        """Round numbers on the axis: at most five steps, or all powers of ten on a logarithmic axis."""
         if self.logarithmic:
             return [10.0**power for power in range(ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9) + 1)]
         step = _step(self.low, self.high)
@@ -77,7 +80,7 @@ def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_lab
         raise InputError("plot_invalid", "a chart needs one value for each name")
     if not all(isfinite(value) and value >= 0 for value in values):
         raise InputError("plot_invalid", "bars are finite numbers that are not negative")
-    axis = _Axis(0.0, _round_up(max(values)), logarithmic=False)
+    axis = Axis(0.0, _round_up(max(values)), logarithmic=False)
     parts = _frame(title, x_label, y_label, axis)
     slot = _PLOT_WIDTH / len(names)
     width = 0.8 * slot / len(series)
@@ -92,7 +95,7 @@ def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_lab
     shown = max(1, ceil(len(names) / _MOST_NAMES))
     for index in range(0, len(names), shown):
         x = _LEFT + (index + 0.5) * slot
-        parts.append(_text(x, _TOP + _PLOT_HEIGHT + 18, names[index], "middle"))
+        parts.append(svg_text(x, _TOP + _PLOT_HEIGHT + 18, names[index], "middle"))
     return _document([*parts, *_legend([bars.name for bars in series])])
 
 
@@ -130,7 +133,7 @@ def line_chart(
     parts = _frame(title, x_label, y_label, y_axis)
     for tick in x_axis.ticks():
         x = _LEFT + x_axis.share(tick) * _PLOT_WIDTH
-        parts.append(_text(x, _TOP + _PLOT_HEIGHT + 18, f"{tick:.4g}", "middle"))
+        parts.append(svg_text(x, _TOP + _PLOT_HEIGHT + 18, f"{tick:.4g}", "middle"))
 
     def at(x: float, y: float) -> tuple[float, float]:
         return _LEFT + x_axis.share(x) * _PLOT_WIDTH, _TOP + (1 - y_axis.share(y)) * _PLOT_HEIGHT
@@ -143,7 +146,7 @@ def line_chart(
     for x, y, text in marks:
         left, top = at(x, y)
         parts.append(f'<circle cx="{left:.2f}" cy="{top:.2f}" r="4" fill="none" stroke="#000"/>')
-        parts.append(_text(left + 7, top - 5, text, "start"))
+        parts.append(svg_text(left + 7, top - 5, text, "start"))
     return _document([*parts, *_legend([line.name for line in lines])])
 
 
@@ -163,13 +166,13 @@ def _pieces(line: Line, at: Callable[[float, float], tuple[float, float]]) -> li
     return [" ".join(piece) for piece in pieces if piece]
 
 
-def _axis(values: Sequence[float], *, logarithmic: bool) -> _Axis:
+def _axis(values: Sequence[float], *, logarithmic: bool) -> Axis:
     if not values or (logarithmic and min(values) <= 0):
         raise InputError("plot_invalid", "a chart needs finite numbers, and positive ones on a logarithmic axis")
     low, high = min(values), max(values)
     if logarithmic:
-        return _Axis(low, high if high > low else low * 10, logarithmic=True)
-    return _Axis(low, high if high > low else low + 1, logarithmic=False)
+        return Axis(low, high if high > low else low * 10, logarithmic=True)
+    return Axis(low, high if high > low else low + 1, logarithmic=False)
 
 
 def _step(low: float, high: float) -> float:
@@ -185,19 +188,19 @@ def _round_up(value: float) -> float:
     return next(step * power for step in (1, 2, 5, 10) if value <= step * power * (1 + 1e-9))
 
 
-def _frame(title: str, x_label: str, y_label: str, axis: _Axis) -> list[str]:
+def _frame(title: str, x_label: str, y_label: str, axis: Axis) -> list[str]:
     """Title, labels, and the vertical axis with its lines."""
     bottom = _TOP + _PLOT_HEIGHT
     middle = _TOP + _PLOT_HEIGHT / 2
     parts = [
-        _text(_LEFT, 24, title, "start", 'font-size="15" font-weight="bold"'),
-        _text(_LEFT + _PLOT_WIDTH / 2, bottom + 46, x_label, "middle"),
-        _text(16, middle, y_label, "middle", f'transform="rotate(-90 16 {middle:.2f})"'),
+        svg_text(_LEFT, 24, title, "start", 'font-size="15" font-weight="bold"'),
+        svg_text(_LEFT + _PLOT_WIDTH / 2, bottom + 46, x_label, "middle"),
+        svg_text(16, middle, y_label, "middle", f'transform="rotate(-90 16 {middle:.2f})"'),
     ]
     for tick in axis.ticks():
         y = bottom - axis.share(tick) * _PLOT_HEIGHT
         parts.append(f'<path d="M{_LEFT} {y:.2f}H{_LEFT + _PLOT_WIDTH}" stroke="#ddd"/>')
-        parts.append(_text(_LEFT - 8, y + 4, f"{tick:.4g}", "end"))
+        parts.append(svg_text(_LEFT - 8, y + 4, f"{tick:.4g}", "end"))
     parts.append(f'<path d="M{_LEFT} {_TOP}V{bottom}H{_LEFT + _PLOT_WIDTH}" stroke="#000" fill="none"/>')
     return parts
 
@@ -207,7 +210,7 @@ def _legend(names: Sequence[str]) -> list[str]:
     for place, name in enumerate(names):
         y = _TOP + 8 + 20 * place
         parts.append(f'<rect x="{WIDTH - _RIGHT + 16}" y="{y}" width="12" height="12" fill="{_colour(place)}"/>')
-        parts.append(_text(WIDTH - _RIGHT + 34, y + 10, name, "start"))
+        parts.append(svg_text(WIDTH - _RIGHT + 34, y + 10, name, "start"))
     return parts
 
 
@@ -215,7 +218,8 @@ def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def _text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+def svg_text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
+    """A text of an SVG file. ``anchor`` is start, middle or end; ``more`` holds further attributes."""
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 

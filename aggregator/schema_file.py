@@ -27,6 +27,9 @@
     [ask.odor]                            # what campaigns ask about, if not all (:mod:`aggregator.ask_table`)
     groups = [["a", "f"]]
 
+    [decision]                            # what design or refine decided, and why (:mod:`aggregator.decisions.record`)
+    by = "hearsay design"
+
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 """
 
@@ -41,6 +44,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import Ask, parse_ask
+from aggregator.decisions.record import parse_decision
 from aggregator.files import read_file
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost, parse_pilots
@@ -51,6 +55,8 @@ from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from aggregator.decisions.record import Decision
 
 MISSING_HAS_CODE = "code"
 MAX_FILE_BYTES = 4 << 20
@@ -64,12 +70,14 @@ class SchemaFile(NamedTuple):
         schema: label and all features.
         ask: what campaigns made from it ask about; empty for all features.
         pilots: private results of pilots that are part of it, with their cost; campaigns state them.
+        decision: what ``hearsay design`` or ``hearsay refine`` decided; empty if neither made the file.
     """
 
     name: str
     schema: Schema
     ask: Ask = MappingProxyType({})
     pilots: tuple[PilotCost, ...] = ()
+    decision: Decision = MappingProxyType({})
 
 
 def load_schema(path: str | Path) -> SchemaFile:
@@ -107,14 +115,15 @@ def parse_schema_text(text: str) -> SchemaFile:
     if problem:
         raise InputError("schema_invalid", problem)
     where = "the schema"
-    _check_keys(body, {"name", "label", "features", "ask", "pilots"}, where)
+    _check_keys(body, {"name", "label", "features", "ask", "pilots", "decision"}, where)
     features = _field(body, "features", list, where)
     if not all(isinstance(entry, dict) for entry in features):
         raise InputError("schema_invalid", "each feature is a table: [[features]]")
     label = _label(_field(body, "label", dict, where))
     ask = parse_ask(_field(body, "ask", dict, where)) if "ask" in body else {}
     schema = build_schema(label, [_feature(entry) for entry in features])
-    return SchemaFile(_name(body, where), schema, ask, _pilots(body))
+    decision = parse_decision(body["decision"]) if "decision" in body else {}
+    return SchemaFile(_name(body, where), schema, ask, _pilots(body), decision)
 
 
 def _pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:

@@ -17,7 +17,7 @@ class HearsayError(Exception):
     """Base class of all errors that this project raises on purpose.
 
     Attributes:
-        reason: a stable identifier in lower case; ``docs/reasons.md`` lists all of them.
+        reason: a stable identifier in lower case; ``docs/reference/reasons.md`` lists all of them.
         detail: one sentence for a person. It says what to do next if that is known.
     """
 

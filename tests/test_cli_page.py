@@ -1,4 +1,4 @@
-"""docs/cli.md is what the commands say, and what they show as examples is what they accept."""
+"""docs/reference/cli.md is what the commands say, and what they show as examples is what they accept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WRITTEN = generate_cli.PAGE.read_text("utf-8")
 
 
 def test_the_page_is_current():
-    assert generate_cli.page() == WRITTEN, "docs/cli.md is not what the commands say; make docs writes it"
+    assert generate_cli.page() == WRITTEN, "docs/reference/cli.md is not what the commands say; make docs writes it"
 
 
 def commands(words=("hearsay",), command=hearsay):
@@ -40,7 +40,7 @@ def test_the_page_has_every_command_and_option():
     """Read from the page itself, in case what writes it leaves something out."""
     sections = dict(re.findall(r"^#+ (hearsay[^\n]*)\n(.*?)(?=^#+ |\Z)", WRITTEN, re.MULTILINE | re.DOTALL))
     found = {words: command for words, command in commands() if not isinstance(command, click.Group)}
-    assert {words[1] for words in found} == {*COMMANDS, "demo", "simulate"}
+    assert {words[1] for words in found} == {*COMMANDS, "demo", "rehearse", "simulate"}
     for words, command in found.items():
         section = sections[" ".join(words)]
         assert f"\n{' '.join(words)}" in section.split("Example:")[1]

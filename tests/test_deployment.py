@@ -1,4 +1,4 @@
-"""A server by docs/serving.md and a device by docs/raspberry-pi.md, on one empty machine, from the documents' own text.
+"""A server by how-to/serving.md and a device by how-to/raspberry-pi.md, on one machine, from the documents' text.
 
 The commands, nginx's file, `edge.conf` and the policy are taken from the documents, the units from docs/systemd; names
 such as `reports.example.org` are true there. systemd can not run in it: what a unit would start is started as it says.
@@ -20,8 +20,8 @@ from support.units import UNITS, command_line, entries, variables
 pytestmark = pytest.mark.slow
 
 DOCS = Path(__file__).parent.parent / "docs"
-SERVING = (DOCS / "serving.md").read_text("utf-8")
-GUIDE = (DOCS / "raspberry-pi.md").read_text("utf-8")
+SERVING = (DOCS / "how-to" / "serving.md").read_text("utf-8")
+GUIDE = (DOCS / "how-to" / "raspberry-pi.md").read_text("utf-8")
 SCHEMA = """
 name = "pumps"
 [label]
@@ -36,12 +36,10 @@ DEVICE = "/home/card"
 OPERATOR = "/home/ann"
 
 
-def block(text, heading, language=""):
-    """The first code block below a heading: the fenced one of a language, or the first indented lines."""
+def block(text, heading, language="bash", number=0):
+    """A code block below a heading, of a language: the first one, or a later one by its number."""
     after = text.split(f"\n## {heading}\n", 1)[1]
-    if language:
-        return re.search(rf"```{language}\n(.*?)```", after, re.DOTALL)[1]
-    return "\n".join(line[4:] for line in re.search(r"(?:^ {4}.*\n)+", after, re.MULTILINE)[0].splitlines())
+    return re.findall(rf"^```{language}\n(.*?)^```", after, re.DOTALL | re.MULTILINE)[number].rstrip("\n")
 
 
 GATHERING = block(SERVING, "Every day")
@@ -112,7 +110,7 @@ def site(machine, tmp_path_factory):
     machine.write(f"{DEVICE}/policy.toml", block(GUIDE, "Provision", "toml"))
     machine.write(f"{DEVICE}/measure", '#!/bin/sh\necho \'{"sound": "rattling", "failed": "yes"}\'\n')
     authority = "SSL_CERT_FILE=/etc/hearsay/authority.pem"
-    machine.write(f"{DEVICE}/edge.conf", block(GUIDE, "Run", "sh") + authority + "\n")
+    machine.write(f"{DEVICE}/edge.conf", block(GUIDE, "Run", "ini") + "\n" + authority + "\n")
     machine.shell(block(GUIDE, "Provision"), user="root", folder=DEVICE)
     machine.shell(block(GUIDE, "Run"), user="root", folder=DEVICE)
     machine.run("cp", "/etc/ssl/hearsay/fullchain.pem", "/etc/hearsay/authority.pem")
@@ -225,3 +223,23 @@ def test_a_second_word_is_accepted_beside_the_first(site):
             break
     assert {ask(site, "PUT", NAME, word) for word in ("abc123", token_of(site))} == {204}
     site.operator("rm /srv/hearsay/reports/*.hsr")
+
+
+def test_the_owners_commands_work(site):
+    """The last test: it ends with an opt-out. `journalctl` needs systemd, which does not run here."""
+    site.machine.run("install", "-m", "644", f"{OPERATOR}/c.hsc", f"{DEVICE}/pumps.hsc")
+    explained = site.machine.shell(block(GUIDE, "Provision", number=1), user="root", folder=DEVICE)
+    assert "sound" in explained
+    lines = block(GUIDE, "Look after it").splitlines()
+    assert [line.split()[0] for line in lines] == ["sudo", "sudo", "sudo", "journalctl"]
+    shown = [site.machine.shell(line, user="root", folder=DEVICE) for line in lines[:3]]
+    assert json.loads(shown[0])["epsilon_spent"] != "0"
+
+
+def test_the_guide_installs_the_wheel_with_what_it_needs():
+    """The machine of the tests has no network: :func:`install` does the same with files."""
+    ready, debian = (block(GUIDE, "Install", number=number).splitlines() for number in (0, 1))
+    for lines, option in ((ready, []), (debian, ["--no-deps"])):
+        assert lines[0].startswith("sudo apt install python3-venv")
+        assert lines[1].startswith("sudo python3 -m venv ")
+        assert lines[2].split() == ["sudo", "/opt/hearsay/bin/pip", "install", *option, "hearsay_edge-*.whl"]

@@ -28,7 +28,7 @@ def sections(name: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", ["formats.md", "life-cycles.md", "math.md", "smooth.md"])
+@pytest.mark.parametrize("name", ["formats.md", "reference/life-cycles.md", "math.md", "smooth.md"])
 def test_no_line_is_wider_than_a_window(name):
     lines = (DOCS / name).read_text("utf-8").splitlines()
     assert [number for number, line in enumerate(lines, 1) if len(line) >= WIDTH] == []
@@ -58,12 +58,12 @@ def test_links_between_documents_lead_to_files():
 
 
 def test_edges_of_life_cycles_name_what_exists():
-    page = (DOCS / "life-cycles.md").read_text("utf-8")
+    page = (DOCS / "reference" / "life-cycles.md").read_text("utf-8")
     named = set(re.findall(r"`((?:edge_sdk|aggregator|protocol)\.[\w.]+)`", page))
     assert len(named) >= 20
     for path in named:
         assert callable(pkgutil.resolve_name(path)), path
-    reasons = (DOCS / "reasons.md").read_text("utf-8")
+    reasons = (DOCS / "reference" / "reasons.md").read_text("utf-8")
     for stated in re.findall(r"reason:\s+((?:`\w+`(?:,\s+)?)+)", page):
         for reason in re.findall(r"\w+", stated):
             assert f"| `{reason}` |" in reasons, reason

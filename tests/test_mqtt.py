@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 from support import broker as support_broker
 from support.broker import EXAMPLE, RunningBroker, need_mosquitto
+from support.commands import unknown_options
 from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch
@@ -456,6 +457,13 @@ def test_the_readme_names_what_is_there():
     assert [name for name, _ in named] == ["Broker", "Gateway", "offer", "kept"]
     for name, file in named:
         assert re.search(rf"^(class|def) {name}\b", (EXAMPLE / file).read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_readme_have_their_options():
+    readme = (EXAMPLE / "README.md").read_text("utf-8")
+    assert unknown_options(readme, EXAMPLE) == []
+    assert unknown_options(readme.replace("--campaign", "--campain"), EXAMPLE) != []
 
 
 def test_a_gateway_whose_broker_is_down_says_so_in_one_line(tmp_path):

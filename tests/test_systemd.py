@@ -14,7 +14,7 @@ from support.units import UNITS, entries
 
 from edge_sdk.cli.table import build_parser
 
-GUIDE = UNITS.parent / "raspberry-pi.md"
+GUIDE = UNITS.parent / "how-to" / "raspberry-pi.md"
 SERVICES = sorted(UNITS.glob("*.service"))
 TIMERS = sorted(UNITS.glob("*.timer"))
 PROGRAM = "/opt/hearsay/bin/hearsay-edge"
@@ -30,7 +30,7 @@ def arguments_of(line):
 def commands():
     """Every command line of `hearsay-edge` in the units and the guide."""
     units = [line for path in SERVICES for line in entries(path)["Service", "ExecStart"]]
-    guide = [line.strip() for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("    ")]
+    guide = [line for line in GUIDE.read_text("utf-8").splitlines() if line.startswith("sudo ")]
     return [line.split(" #")[0] for line in (*units, *guide) if PROGRAM + " " in line]
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.card.making import full_card
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.table import method_of
@@ -125,13 +126,15 @@ def fit_records(
     lifetime = seconds_of(days)
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
-    rehearse_signing(signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime)
+    rehearse_signing(
+        signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
+    )
     records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
     digest = budget.digest(record_bytes(table))
     query = budget.spend(digest, query_of(terms, name), cost)
     released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
-    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime)
+    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
     return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)))
 

@@ -2,7 +2,7 @@
 
 Workers read files and count partitions. Entries and sums come back to the client, which holds the store's lock and
 alone commits. Workers need the store's folder under the client's path, and the client's version of this software.
-docs/cluster.md is for operators; decision 0028 has the reasons.
+docs/how-to/cluster.md is for operators; decision 0028 has the reasons.
 
 Dask runs code from every machine that can connect to it. A local cluster uses TLS with keys made for the run. A
 cluster at ``tcp://`` must be in a network without other users.

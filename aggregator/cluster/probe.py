@@ -25,7 +25,7 @@ REFUSED_SECONDS = 5.0
 _HEAD_BYTES = 8
 _MAX_GREETING = 1 << 20
 _RETRY_SECONDS = 0.2
-_CERTIFICATES = "docs/cluster.md shows how to make certificates"
+_CERTIFICATES = "docs/how-to/cluster.md shows how to make certificates"
 
 
 def check_scheduler(

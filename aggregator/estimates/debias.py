@@ -7,7 +7,7 @@ Devices scale numbers to integers from −S to S, with S = :data:`protocol.SCALE
 
 A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
 with :data:`noise_law`; a family with estimates of groups of values also registers with :data:`marginal`.
-docs/extending.md lists the other parts of a family.
+docs/how-to/extending.md lists the other parts of a family.
 """
 
 from __future__ import annotations

@@ -130,6 +130,7 @@ class Reports(Source):
             "proven_only": self.proven_only,
             "rejected": {reason: int(count) for reason, count in sorted(self.rejected.items()) if count},
             "threats": THREATS,
+            "trust": "local",
             "unproven": int(self.unproven),
         }
 

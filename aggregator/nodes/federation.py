@@ -125,10 +125,10 @@ class Federation(Source):
         }
 
     def facts(self) -> dict[str, int]:
-        """Counts for people, by name: nodes, summaries, nodes that a robust rule left out, refusals by reason."""
+        """Counts for people, by name: nodes, summaries (masked: messages), nodes that a rule left out, refusals."""
         left_out = self.entries.get("robust_left_out", 0)
         return (
-            {"nodes": self.nodes, "summaries": self.summaries}
+            {"nodes": self.nodes, "summaries" if self.campaign.masked is None else "messages": self.summaries}
             | ({"left out by the rule": left_out} if left_out else {})
             | {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         )

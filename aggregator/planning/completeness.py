@@ -48,7 +48,8 @@ def check_complete(questions: Iterable[Question]) -> None:
         if missing:
             lacking = ", ".join(missing)
             raise InputError(
-                "mechanism_incomplete", f"the mechanism {mechanism.name} lacks its {lacking}: see docs/extending.md"
+                "mechanism_incomplete",
+                f"the mechanism {mechanism.name} lacks its {lacking}: see docs/how-to/extending.md",
             )
 
 

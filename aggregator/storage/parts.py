@@ -3,7 +3,7 @@
 Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``,
 the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. For a record of a damaged batch
 ``claim`` is the first eight bytes of the digest that the batch's trailer states, and null if it states none; for other
-records it is null. docs/store.md describes the data set for its readers. Decision 0024 gives the reasons.
+records it is null. docs/reference/store.md describes the data set for its readers. Decision 0024 gives the reasons.
 """
 
 from __future__ import annotations

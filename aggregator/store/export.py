@@ -1,6 +1,6 @@
 """Export a store's reports to one file, Parquet or CSV, for archives and query engines.
 
-Columns, in this order (docs/store.md describes the store's own files, which engines can read as well):
+Columns, in this order (docs/reference/store.md describes the store's own files, which engines can read as well):
 
     id         Parquet: uint64, the eight bytes as a big-endian number; CSV: 16 hexadecimal digits
     period     index of time

@@ -67,7 +67,7 @@ def kind(name: object) -> type[Mechanism]:
     found: type[Mechanism] = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])
     if found.__abstractmethods__:
         missing = ", ".join(sorted(found.__abstractmethods__))
-        raise InputError("mechanism_incomplete", f"the mechanism {name} lacks {missing}: see docs/extending.md")
+        raise InputError("mechanism_incomplete", f"the mechanism {name} lacks {missing}: see docs/how-to/extending.md")
     return found
 
 

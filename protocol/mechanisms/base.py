@@ -1,6 +1,7 @@
 """The contract of a mechanism: integer parameters, perturbation, exact distribution, description for owners.
 
-docs/extending.md explains how to add a mechanism. ``tests/aggregator/test_mechanism_contract.py`` tests the contract.
+docs/how-to/extending.md explains how to add a mechanism. ``tests/aggregator/test_mechanism_contract.py`` tests the
+contract.
 """
 
 from __future__ import annotations

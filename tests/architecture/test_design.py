@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
+from support.publisher import Publisher
 
 from aggregator.cli.app import hearsay
 from aggregator.cli.table import COMMANDS
@@ -50,7 +51,7 @@ def commands_of(text):
 
 
 def surface():
-    return re.search(r"```\n(hearsay init .*?)```", section("The surface"), re.DOTALL)[1]
+    return re.search(r"```text\n(hearsay init .*?)```", section("The surface"), re.DOTALL)[1]
 
 
 def options_of(command):
@@ -60,7 +61,7 @@ def options_of(command):
 
 def test_the_surface_names_every_command_with_options_that_it_has():
     found = list(commands_of(surface()))
-    assert {name for name, _, _ in found} == {*COMMANDS, "demo", "simulate"}
+    assert {name for name, _, _ in found} == {*COMMANDS, "demo", "rehearse", "simulate"}
     for name, inner, options in found:
         command = hearsay.get_command(click.Context(hearsay), name)
         assert options <= options_of(command), name
@@ -83,10 +84,27 @@ def test_the_surface_names_every_command_of_a_device_with_options_that_it_has():
         assert found[command.name] <= {*parser._option_string_actions, "--json"}, command.name
 
 
-def test_what_is_planned_is_not_there():
-    planned = list(commands_of(section("Planned")))
-    assert {name for name, _, _ in planned} == {"report"}
-    assert {name for name, _, _ in planned} & set(COMMANDS) == set()
+def test_the_python_lines_of_the_surface_work(tmp_path, monkeypatch):
+    device, mechanism = re.findall(r"```python\n(.*?)```", section("The surface"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "source").mkdir()
+    publisher = Publisher(now=1)
+    scope = {
+        "state_dir": tmp_path / "state",
+        "root_bytes": publisher.root(lifetime=1 << 33),
+        "campaign_bytes": publisher.campaign(lifetime=1 << 33),
+        "model_bytes": publisher.model(lifetime=1 << 33),
+        "record": {"odor": "n", "label": "e"},
+        "path": tmp_path / "1.hsr",
+    }
+    exec(device.replace("https://example.org/hearsay", str(tmp_path / "source")), scope)
+    assert scope["n"] == 1
+    scope["device"].close()
+    exec(mechanism, {"value": 3, "seed": bytes(32)})
+
+
+def test_nothing_is_planned_any_more():
+    assert "## Planned" not in DESIGN
 
 
 def test_the_extras_are_those_of_the_distribution():

@@ -1,4 +1,4 @@
-"""docs/reasons.md explains every reason in the source, and no other."""
+"""docs/reference/reasons.md explains every reason in the source, and no other."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def of_package(package):
 
 
 def documented():
-    page = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "reasons.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| (.+) \| (.+) \|$", page, re.MULTILINE)
     assert all(meaning.endswith(".") and advice.endswith(".") for _, meaning, advice in rows)
     return [reason for reason, _, _ in rows]

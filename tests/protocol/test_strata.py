@@ -15,7 +15,7 @@ import pytest
 from support.mixtures import mixed_payload, tiny_schema
 from support.publisher import NOW, Publisher
 
-from edge_sdk.answering import answer
+from edge_sdk.answering.answer import answer
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import composed, exp_below

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
+
+EDGE = (sys.executable, "-m", "edge_sdk.cli.main")
+HEARSAY = (sys.executable, "-m", "aggregator.entry")
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -48,3 +56,31 @@ def mushrooms(*, name: str = "mushrooms", label: str = "class", missing: str = "
     if bins:
         lines += ["[[features]]", 'name = "width"', 'kind = "numeric"', "low = 0", "high = 10", f"bins = {bins}"]
     return "\n".join(lines) + "\n"
+
+
+def unknown_options(page: str, folder: Path) -> list[str]:
+    """Options in the blocks ``bash`` of a page that their programs do not have, by what ``--help`` of each prints.
+
+    Args:
+        page: the text, with commands of ``hearsay``, ``hearsay-edge`` and ``python FILE``; others are not looked at.
+        folder: of the files, whatever their paths on the page.
+    """
+    found, known = [], 0
+    for line in re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0].splitlines():
+        for part in re.split(r"&&|\|", line):
+            words = shlex.split(part, comments=True)
+            if not words or words[0] not in ("hearsay", "hearsay-edge", "python"):
+                continue
+            program = [sys.executable, folder / Path(words[1]).name] if words[0] == "python" else words[:1]
+            if words[0] == "hearsay-edge":
+                program, words = [*EDGE, *words[1:4]], words[3:]
+            elif words[0] == "hearsay":
+                program = [*HEARSAY, words[1]]
+            done = subprocess.run([*program, "--help"], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            found += [
+                word for word in words if word.startswith("--") and word not in re.findall(r"--[\w-]+", done.stdout)
+            ]
+            known += 1
+    assert known
+    return found

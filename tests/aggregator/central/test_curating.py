@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from support.cards import check_card
 from support.failures import reason
 from support.killed import every_death
 
@@ -96,6 +97,7 @@ def test_a_device_verifies_the_model_and_classifies_with_it(tmp_path, workspace,
     assert right >= 80
     card = found.signed.document.card
     assert card["budget"] == "ward 7"
+    check_card(found.signed, "central")
     assert (card["method"], card["adjacency"], card["epsilon_total"], card["delta"]) == (method, adjacency, "60", "0")
     assert (card["noise"], card["division"]) == (NOISES.get(method, "discrete-laplace"), "2:1")
 

@@ -73,7 +73,7 @@ def test_a_curators_model_is_shown_verified_and_used(folder):
     assert (found["method"], found["epsilon"], found["adjacency"], found["budget"]) == ("sums", "2", "change", "ward 7")
     assert found["records"] == PEOPLE  # public under the adjacency 'change'
     shown = run("show", "m.hsm").stdout
-    for text in ("card: budget", "ward 7", "card: method", "sums", "card: adjacency", "change", "card: division"):
+    for text in ("budget ", "ward 7", "method ", "sums", "neighbouring data sets", "change", "division of ε"):
         assert text in shown
     run("verify", "m.hsm", "--trust", "work/root.hst")
     write(folder / "b.csv", rows(2))
@@ -144,7 +144,7 @@ def test_refusals_cost_nothing(folder, more, reason):
 
 # The page for curators ---------------------------------------------------------------------------------
 
-PAGE = (Path(__file__).parents[3] / "docs" / "curator.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "curator.md").read_text("utf-8")
 WARD = """name = "ward 7"
 [label]
 name = "outcome"
@@ -173,15 +173,15 @@ def blocks(kind):
 
 
 def test_the_commands_and_the_program_of_the_page_work(hospital):
-    first, *rest = blocks("")[0].splitlines()
+    first, *rest = blocks("bash")[0].splitlines()
     run(*shlex.split(first)[1:], "--no-passphrase")
     for line in rest:
         shown = run(*shlex.split(line)[1:]).stdout
-    for told in blocks("")[1].splitlines():
+    for told in blocks("text")[0].splitlines():
         if told.startswith(("hides", "left", "records")):
             assert told in shown
     (program,) = blocks("python")
-    exec(compile(program, "docs/curator.md", "exec"), {})
+    exec(compile(program, "docs/how-to/curator.md", "exec"), {})
     assert len(json.loads(run("budget", "show", "ward7.hsb", "--json").stdout)["queries"]) == 2
 
 
@@ -192,7 +192,7 @@ def test_the_page_names_every_method_adjacency_and_reason_that_exists():
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])}
     assert named - {"--adjacency", "--method"} == {*METHODS, *ADJACENCIES}
-    reasons = (Path(__file__).parents[3] / "docs" / "reasons.md").read_text("utf-8")
+    reasons = (Path(__file__).parents[3] / "docs" / "reference" / "reasons.md").read_text("utf-8")
     for reason in ("budget_exceeded", "data_unknown", "budget_damaged", "outside_bounds", "class_too_small"):
         assert f"`{reason}`" in PAGE
         assert f"| `{reason}` |" in reasons

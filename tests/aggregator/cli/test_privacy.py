@@ -19,8 +19,7 @@ from support.failures import reason
 from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
-from aggregator.cli.documents.verify import rounded_up
-from aggregator.publishing.privacy import pace_warning
+from aggregator.publishing.privacy import pace_warning, rounded_up
 from edge_sdk import Device
 from protocol import canonical, mechanisms
 from protocol.documents.envelope import read_envelope

@@ -1,8 +1,9 @@
-"""Who answers at a cluster's address: the certificates of docs/cluster.md, and everybody else in one line."""
+"""Who answers at a cluster's address: the certificates of docs/how-to/cluster.md, and everybody else in one line."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import distributed  # noqa: F401 - brings the defaults of its configuration
 import pytest
 import yaml
 from click.testing import CliRunner
+from support.commands import mushrooms, run
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
@@ -27,10 +29,10 @@ pytestmark = pytest.mark.slow
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
-TEXT = (Path(__file__).parents[3] / "docs" / "cluster.md").read_text()
-AUTHORITY, MEMBER = re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL)
+TEXT = (Path(__file__).parents[3] / "docs" / "how-to" / "cluster.md").read_text()
+COMMANDS, AUTHORITY, MEMBER = re.findall(r"```bash\n(.*?)```", TEXT, re.DOTALL)
 START_SECONDS = 90
-(CONFIGURATION,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+ALLOCATOR, CONFIGURATION = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +109,36 @@ def test_the_certificates_of_the_documentation_let_in_their_holders(tls, certifi
     assert done.exit_code == 0, done.output
     assert "reports read                20\n" in done.stdout
     assert "warning" not in done.stderr
+
+
+def test_the_commands_of_the_documentation_work(tls, certificates, tmp_path, monkeypatch):
+    """With another address, files in place of an object store, and a workspace that signed the campaign."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "schema.toml").write_text(mushrooms(), "utf-8")
+    run("init", "work", "--no-passphrase")
+    run("campaign", "schema.toml", "--workspace", "work", "--epsilon", 4, "--mechanism", "direct", "-o", "c.hsc")
+    (tmp_path / "pilot.csv").write_text("odor,class\n" + "a,e\nn,p\n" * 100, "utf-8")
+    (tmp_path / "inbox").mkdir()
+    run("rehearse", "c.hsc", "pilot.csv", "-o", "inbox/a.hsr")
+    (tmp_path / "root.hst").write_bytes((tmp_path / "work" / "root.hst").read_bytes())
+    for shown, here in (
+        ("tls://head:8786", f"tls://127.0.0.1:{tls}"),
+        ("s3://inbox/2026-11/", f"file://{tmp_path}/inbox/"),
+        ("/mnt/fleet/store", f"{tmp_path}/store"),
+    ):
+        assert shown in COMMANDS
+        monkeypatch.setitem(globals(), "COMMANDS", COMMANDS.replace(shown, here))
+    with configured((certificates / "tls.yaml").read_text()):
+        for line in COMMANDS.splitlines():
+            run(*shlex.split(line)[1:])
+    assert (tmp_path / "m.hsm").is_file()
+
+
+def test_the_allocators_settings_are_those_of_workers():
+    with configured(ALLOCATOR):
+        there = dask.config.get("distributed.nanny.pre-spawn-environ")
+    assert {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"} <= set(there)
+    assert "MALLOC_TRIM_THRESHOLD_" in dask.config.get("distributed.nanny.pre-spawn-environ")
 
 
 def test_plain_tcp_to_a_scheduler_that_wants_tls(tls):

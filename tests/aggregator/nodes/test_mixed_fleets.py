@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.asked import SCHEMA, answered, people
+from support.cards import check_card
 from support.commands import run
 from support.node_fleets import keys, list_of, summaries_of_frames
 from support.nodes import node_payload
@@ -72,7 +73,8 @@ def test_a_model_of_devices_and_nodes_has_the_features_of_both(world):
     }
     signed = aggregator.make_model(work, [stores["cap"], stores["some"]], one_population=True, now=NOW)
     card = signed.document.card
-    assert (card["trust"], card["nodes"], len(card["campaigns"])) == ("federated", 10, 2)
+    assert (card["nodes"], len(card["campaigns"]), len(card["costs"])) == (10, 2, 2)
+    check_card(signed, "local; federated")
     assert Model.of(signed.document).accuracy(frame) > 0.8
     assert "mechanisms" in card
 

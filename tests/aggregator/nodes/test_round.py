@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
+from support.cards import check_card
 from support.commands import run as run_command
 from support.node_fleets import MEANS, ODOR, PRIOR, keys, list_of, summaries_of
 from support.node_publishing import round_of
@@ -45,6 +46,7 @@ def test_a_model_of_the_nodes_records_is_signed(tmp_path, family):
     assert source.reports == pytest.approx(4000, abs=200)
     signed = gathering.make_model(made.workspace, store, now=NOW)
     card = signed.document.card
+    check_card(signed, "federated")
     assert (card["trust"], card["nodes"], card["summaries"], card["epsilon_total"]) == ("federated", 8, 8, "4")
     assert np.exp(signed.document.log_prior) == pytest.approx(PRIOR, abs=0.05)
     terms = signed.document.terms if family == GAUSSIAN else signed.document.log_likelihood

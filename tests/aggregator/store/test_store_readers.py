@@ -1,4 +1,4 @@
-"""A store's reports as other engines read them, without Hearsay; docs/store.md has the same queries."""
+"""A store's reports as other engines read them, without Hearsay; docs/reference/store.md has the same queries."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}
 CAMPAIGNS = {kind: opened(raw) for kind, raw in RAW.items()}
-TEXT = (Path(__file__).parents[3] / "docs" / "store.md").read_text()
+TEXT = (Path(__file__).parents[3] / "docs" / "reference" / "store.md").read_text()
 PARTS_SQL, TALLY_SQL = re.findall(r"```sql\n(.*?)```", TEXT, re.DOTALL)
 NAMES, PANDAS, POLARS, TALLY_PANDAS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 

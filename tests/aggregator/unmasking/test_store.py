@@ -21,12 +21,14 @@ from support.node_fleets import list_of
 from support.nodes import NODE_KEYS, PERIOD
 from support.publisher import DAY, NOW, Publisher
 
+from aggregator.card.making import MOST_BYTES, full_card
 from aggregator.nodes.envelope_store import make_envelope_store, open_envelope_store
 from aggregator.nodes.status import status
 from aggregator.nodes.store import NodeStore
 from aggregator.tally.scope import scope_of
 from aggregator.unmasking.store import MaskedStore
 from aggregator.unmasking.stores import new_or_open, open_node_store
+from protocol import canonical
 from protocol.documents.campaign import DISCRETE, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.masked.cipher import mask_all, release_elements
@@ -278,6 +280,11 @@ def test_the_card_states_the_rule_of_the_smallest_key_book(made):
     card = made.store.statistics().source.card()
     assert (card["smallest_set"], card["least_set"]) == (4, 3)
     assert "1 of 4" in card["threats"]
+    whole = full_card(made.store.statistics(), "posterior")
+    assert len(canonical.pack(whole)) <= MOST_BYTES
+    assert (whole["trust"], set(whole["asked"])) == ("distributed", set(whole["influence"]))
+    assert "δ" in whole["costs"][0] or "ε" in whole["costs"][0]
+    assert whole["reach_of_lies"].startswith("one lying node")
     keys = [keyid(one.public) for one in PARTIES[:2]]
     made.store.decrypt(released(build_request(CAMPAIGN.id, PERIOD + 1, 2, keys)))
     card = made.store.statistics().source.card()
