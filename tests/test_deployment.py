@@ -17,7 +17,7 @@ import pytest
 from support.machine import Machine, need
 from support.units import UNITS, command_line, entries, variables
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("deployment")]  # one machine, its tests in order
 
 DOCS = Path(__file__).parent.parent / "docs"
 SERVING = (DOCS / "how-to" / "serving.md").read_text("utf-8")
