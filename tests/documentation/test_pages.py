@@ -12,12 +12,10 @@ from documentation.pages import matches, read, run, steps
 ROOT = Path(__file__).parents[2]
 GENERATED = ("docs/reference/cli.md",)
 """Pages made from the programs; tests/test_cli_page.py reads their blocks."""
-UNCONVERTED = ("docs/how-to/what-to-ask.md",)
-"""Pages whose blocks are not marked yet. The list only ever gets shorter."""
 PAGES = sorted(
     str(path.relative_to(ROOT))
     for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md"))
-    if str(path.relative_to(ROOT)) not in (*GENERATED, *UNCONVERTED)
+    if str(path.relative_to(ROOT)) not in GENERATED
 )
 
 
