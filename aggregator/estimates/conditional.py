@@ -2,7 +2,8 @@
 
     P(c)            share of class c, pooled from all questions about it (``aggregator.estimates.class_shares``);
                     divided by the sum of the shares if the number of records is itself a noisy sum
-    P(a | c)        cell (a, c) divided by the sum of the cells of class c in the same question
+    P(a | c)        cell (a, c) divided by the share of class c: the sum of the class's cells in the same question,
+                    averaged with what all other questions say of the class
     E[x^power | c]  mean of x^power·[y = c] divided by P(c), or by P(number present, c) if that was asked
 
 Each number has a raw estimate, and an interval for each of the two populations (``aggregator.estimates.recurrence``).
@@ -22,7 +23,7 @@ import numpy as np
 
 from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.pooling import Pool, pooled
-from aggregator.estimates.ratios import Ratio, Variance, cell_variance, ratio_interval
+from aggregator.estimates.ratios import ALONE, Others, Ratio, Variance, cell_variance, own_weight, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
         found.append(_prior(pool, classes, z, is_known=_is_known(questions)))
     for place, one in enumerate(questions):
         if one.subject.kind in (CELL, PRESENT):
-            found.append(_table(one, place, classes, z))
+            found.append(_table(one, place, questions, classes, z))
         elif one.subject.kind in (MOMENT, MOMENTS):
             found.append(_means(one, place, questions, schema, pool, z))
     return tuple(found)
@@ -114,19 +115,63 @@ def _unknown(size: int, least: float) -> Ratio:
     return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
 
 
-def _table(found: QuestionEstimate, place: int, classes: int, z: float) -> Conditional:
+def _table(
+    found: QuestionEstimate, place: int, questions: Sequence[QuestionEstimate], classes: int, z: float
+) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
-    cells = found.estimate.reshape(-1, classes) / max(n, 1)
-    columns = np.broadcast_to(cells.sum(axis=0), cells.shape)
-    raw = _divided(cells, columns).ravel()
-    if not n or found.law is None or found.pairs is None or not found.has_interval:
+    if not n:
         nothing = _unknown(size, 0)
-        return Conditional(place, found.subject, n, raw if n else np.full(size, np.nan), nothing, nothing)
-    scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
-    variance = cell_variance(columns, n, found.law, found.pairs, len(cells), scatters)
-    both = ratio_interval(cells, columns, variance, z=z)
+        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
+    cells = found.estimate.reshape(-1, classes) / n
+    elsewhere = _elsewhere(found, questions)
+    own = 1.0 if elsewhere is None else own_cells_weight(found, elsewhere, classes)
+    share = cells.sum(axis=0)
+    if elsewhere is not None:
+        share = own * share + (1 - own) * elsewhere.share
+    divisors = np.broadcast_to(share, cells.shape)
+    raw = _divided(cells, divisors).ravel()
+    if found.law is None or found.pairs is None or not found.has_interval:
+        nothing = _unknown(size, 0)
+        return Conditional(place, found.subject, n, raw, nothing, nothing)
+    both = ratio_interval(cells, divisors, table_variance(found, share, own, elsewhere), z=z)
     return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
+
+
+def _elsewhere(found: QuestionEstimate, questions: Sequence[QuestionEstimate]) -> Pool | None:
+    """The shares of the classes by all questions but one; None if there are none, or no law of their noise is known."""
+    others = [one for one in questions if one is not found]
+    votes = [vote for one in others for vote in one.classes]
+    known = _is_known(others) and found.law is not None and found.pairs is not None and found.has_interval
+    return pooled(votes) if votes and known else None
+
+
+def own_cells_weight(found: QuestionEstimate, elsewhere: Pool, classes: int) -> float:
+    """The weight of a question's own cells in the shares of the classes, planned as if all classes had equal shares."""
+    equal = np.array([1 / classes])
+    return own_weight(lambda own: table_variance(found, equal, own, elsewhere))
+
+
+def table_variance(found: QuestionEstimate, share: Floats, own: float, elsewhere: Pool | None) -> Variance:
+    """V(ρ) of all cells for both populations: coefficients of shape (2, 1, k) float64, or (k,) without sampling.
+
+    Args:
+        found: the question, with at least one answer, a law and its covariances.
+        share: shape (k,) float64, shares of the classes at which the variance is taken.
+        own: weight of the question's own cells in the shares that divide.
+        elsewhere: the shares of the classes by all other questions.
+    """
+    law, pairs = found.law, found.pairs
+    assert law is not None
+    assert pairs is not None
+    scatters = np.array([found.devices_scatter, found.scatter])[:, None, None]
+    others = ALONE
+    if elsewhere is not None:
+        own_scatters = np.array([elsewhere.chosen, elsewhere.scatter])[:, None, None]
+        joint = np.array(joint_scatters(found, elsewhere))[:, None, None]
+        others = Others(elsewhere.noise.at(np.clip(share, 0, 1)), own_scatters, joint)
+    members = len(found.estimate) // len(share)
+    return cell_variance(share, found.n, law, pairs, members, scatters, own, others)
 
 
 def _part(found: Ratio, place: int) -> Ratio:
@@ -156,7 +201,7 @@ def _means(
         V(μ) = noise of m̂ + s² D/n − 2μ S C + μ² [noise of p̂ + p(1 − p)·(scatter of p̂)]
 
     where s² is the variance of the true values, D/n the scatter of m̂ (``devices_scatter`` or ``scatter`` over n),
-    S = m̂(1 − p) the covariance of the true values with [y = c], and C the result of :func:`_joint_scatters`.
+    S = m̂(1 − p) the covariance of the true values with [y = c], and C the result of :func:`joint_scatters`.
     """
     n, least = found.n, float(found.least)
     size = len(found.estimate)
@@ -230,7 +275,7 @@ def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Va
     mean = np.clip(found.estimate / n, -share, share)
     noise = np.array([float(pool.noise.at(part)) for (pool, _), part in zip(given, share, strict=True)])
     own = np.array([[pool.chosen for pool, _ in given], [pool.scatter for pool, _ in given]])
-    joint = {id(pool): _joint_scatters(found, pool) for pool, _ in given}
+    joint = {id(pool): joint_scatters(found, pool) for pool, _ in given}
     together = np.array([joint[id(pool)] for pool, _ in given]).T
     scatter = np.array([[found.devices_scatter], [found.scatter]]) / n
     return Variance(
@@ -240,7 +285,7 @@ def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Va
     )
 
 
-def _joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
+def joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
     """Sampling covariance of a mean and a class share, in multiples of the covariance of the true values.
 
         −Σ_s w_s W_s/N_s                                        for these devices

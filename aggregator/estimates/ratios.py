@@ -32,6 +32,8 @@ from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from protocol.mechanisms import Mechanism
@@ -102,33 +104,82 @@ class Variance(NamedTuple):
         return np.asarray(self.constant + ratio * (self.linear + ratio * self.square), np.float64)
 
 
+class Others(NamedTuple):
+    """What other questions know of the share of a column, and how it varies together with the column's question.
+
+    Attributes:
+        noise: noise variance of their share, float64 like the column's share.
+        scatter: their sampling variance, in multiples of y(1 − y).
+        joint: sampling covariance of their share and the question's own, in multiples of y(1 − y).
+    """
+
+    noise: Floats | float
+    scatter: Floats | float
+    joint: Floats | float
+
+
+ALONE = Others(0.0, 0.0, 0.0)
+"""No other question knows the share of the column."""
+
+
 def cell_variance(
-    column: Floats, n: Floats | float, law: Law, pairs: Pairs, members: int, dependence: Floats | float
+    share: Floats,
+    n: Floats | float,
+    law: Law,
+    pairs: Pairs,
+    members: int,
+    dependence: Floats | float,
+    own: float = 1.0,
+    others: Others = ALONE,
 ) -> Variance:
-    """Variance of x̂ − ρ ŷ, where x̂ is the share of one cell and ŷ the sum over all cells of its column.
+    """Variance of x̂ − ρ ŷ, where x̂ is the share of one cell and ŷ the share of its column.
 
-        V(ρ) = [φ₀ W₂ + γ₀ (W₁² − W₂) + (κ + D) y ρ(1 − ρ)]/n,      κ = φ₁ − φ₀ − 2(γ₁ − γ₀)
-        W₁ = 1 − sρ,   W₂ = (1 − ρ)² + (s − 1) ρ²
+        ŷ = β·(sum over all cells of the column) + (1 − β)·(share by other questions)
+        V(ρ) = [φ₀ W₂ + γ₀ (W₁² − W₂) + κ M₂ + 2 (γ₁ − γ₀) W₁ M₁ + D (M₂ − M₁²)]/n + (1 − β)² ρ² [ν + y(1 − y)(S − 2J)]
+        κ = φ₁ − φ₀ − 2(γ₁ − γ₀)   W₁ = 1 − sβρ   W₂ = 1 − 2βρ + sβ²ρ²   M₁ = (1 − β) yρ   M₂ = yρ − β(2 − β) yρ²
 
-    x̂ − ρ ŷ is a sum over the column's cells with the weights 1 − ρ for the cell and −ρ for the others; W₁ is the sum
-    of the weights and W₂ the sum of their squares. φ₀, φ₁ are the law's variances, γ₀, γ₁ the covariances, and y is the
-    column's share. If ρ is true, the mean of x̂ − ρ ŷ is 0 and the variance between devices is y ρ(1 − ρ).
+    x̂ − ρ ŷ is a sum over the column's cells with the weights 1 − βρ for the cell and −βρ for the others, minus a
+    multiple of the share by other questions. W₁ is the sum of the weights and W₂ the sum of their squares. M₁ and M₂
+    are the mean and the mean square of the weight of what a device holds, if ρ is true. φ₀, φ₁ are the law's variances,
+    γ₀, γ₁ the covariances, and y is the column's share. ν, S and J are the noise, scatter and joint scatter of
+    ``others``.
 
     Args:
-        column: ŷ, float64 of any shape; clipped to [0, 1] it replaces y.
-        n: number of answers, at least 1; float, or float64 of a shape that broadcasts with ``column``.
+        share: y, float64 of any shape; clipped to [0, 1].
+        n: number of answers, at least 1; float, or float64 of a shape that broadcasts with ``share``.
         law, pairs: noise of one answer.
         members: s, number of cells in the column.
         dependence: D, the sampling variance in multiples of that of n different devices.
+        own: β, the weight of the question's own cells in ŷ.
+        others: what other questions add; not used if ``own`` is 1.
     """
-    apart, s = pairs.at_zero, members
-    kappa = law.at_one - law.at_zero - 2 * (pairs.at_one - apart)
-    between = (kappa + dependence) * np.clip(column, 0, 1)
+    y, apart, s, rest = np.clip(share, 0, 1), pairs.at_zero, members, 1 - own
+    tilt = pairs.at_one - apart
+    between = (law.at_one - law.at_zero - 2 * tilt + dependence) * y
+    square = (
+        own**2 * s * (law.at_zero + apart * (s - 1))
+        - own * (2 - own) * between
+        - rest * y * (2 * tilt * s * own + rest * dependence * y)
+    )
     return Variance(
         law.at_zero / n,
-        (-2 * law.at_zero + apart * (2 - 2 * s) + between) / n,
-        (s * law.at_zero + apart * s * (s - 1) - between) / n,
+        (-2 * own * (law.at_zero + apart * (s - 1)) + between + 2 * rest * tilt * y) / n,
+        square / n + rest**2 * (others.noise + y * (1 - y) * (others.scatter - 2 * others.joint)),
     )
+
+
+def own_weight(variance: Callable[[float], Variance]) -> float:
+    """The weight β in [0, 1] with the smallest variance at ρ = 1/2, the middle of the possible ratios.
+
+    Args:
+        variance: V for a given β, for one column; V(1/2) is a parabola in β. If it is taken at shares that do not
+            depend on the answers, neither does the weight, and ŷ stays unbiased.
+    """
+    at = [float(variance(own).at(0.5).max()) for own in (0.0, 0.5, 1.0)]
+    bend = 2 * (at[0] - 2 * at[1] + at[2])
+    if bend <= 0:
+        return 1.0 if at[2] <= at[0] else 0.0
+    return min(max((bend + at[0] - at[2]) / (2 * bend), 0.0), 1.0)
 
 
 def ratio_interval(

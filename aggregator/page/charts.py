@@ -23,6 +23,8 @@ _LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 """Powers of ten, and the letters of large numbers: 20k is 20,000."""
 _MOST_LABEL = 130.0
 """Width of a name beside its bar; the whole name shows where the pointer rests."""
+_MOST_CUT = 40
+"""More characters than fit beside a bar."""
 _WIDTHS = (("iljtfrI.,:;'|!()[] -/", 4.8), ("mwMW@%&", 12.0))
 """Widths of narrow and wide characters in the wider ones of the fonts that browsers take, at 12 pixels."""
 
@@ -105,16 +107,16 @@ def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str) -> list[str]
 
 
 def _label(name: str) -> str:
-    """A name, cut so that it fits on the left of its bar. A cut name ends with an ellipsis."""
-    width = 0.0
-    for length, character in enumerate(name):
-        width += _width(character)
-        if width > _MOST_LABEL:
-            kept = name[:length]
-            while kept and sum(map(_width, kept)) + _width("…") > _MOST_LABEL:
-                kept = kept[:-1]
-            return kept + "…"
-    return name
+    """A name, cut so that it fits on the left of its bar. A cut name keeps both ends: many names begin alike."""
+    if sum(map(_width, name[:_MOST_CUT])) <= _MOST_LABEL and len(name) <= _MOST_CUT:
+        return name
+    first, last = name[:_MOST_CUT], name[-_MOST_CUT:]
+    while sum(map(_width, first + last)) + _width("…") > _MOST_LABEL:
+        if len(first) > len(last):
+            first = first[:-1]
+        else:
+            last = last[1:]
+    return f"{first}…{last}"
 
 
 def _width(character: str) -> float:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.conditional import PRIOR, conditionals, joint_scatters, own_cells_weight, table_variance
 from aggregator.estimates.debias import Z95
+from aggregator.estimates.pooling import pooled
 from aggregator.estimates.recurrence import answers_by_stratum, known
 from aggregator.estimates.reports import estimate
 from aggregator.tally.tally import Tally
@@ -140,29 +141,41 @@ def expected_rate(given: Setting, questions: tuple[QuestionEstimate, ...], subje
     """Rate at which Fieller's set for P(value | class) contains both 0 and 1: shape (K,) float64.
 
     The set contains 0 if the cell's estimate x̂ differs from 0 by at most z standard deviations of a cell that nobody
-    holds, and 1 if the same is true of the other cells' sum r̂ = ŷ − x̂. x̂ and r̂ are normal with their true means,
-    variances and covariance; n is the expected number of answers. The probability is a sum over a fine grid.
+    holds, and 1 if the same is true of the rest of the class's share, r̂ = ŷ − x̂. ŷ = βĉ + (1 − β)ô, where ĉ is the sum
+    of the class's cells and ô the share by the other questions. x̂ and r̂ are normal with their true means, variances
+    and covariance; n is the expected number of answers. The probability is a sum over a fine grid.
     """
     place, one = next((place, found) for place, found in enumerate(questions) if found.subject == subject)
     strata = [question.stratum for question in given.campaign.questions]
     n = given.devices * given.periods / strata.count(strata[place])
-    law, pairs = one.law, one.pairs
+    law, pairs, others = one.law, one.pairs, [found for found in questions if found is not one]
     assert law is not None
     assert pairs is not None
     assert subject.feature is not None
+    elsewhere = pooled([vote for found in others for vote in found.classes])
+    own = own_cells_weight(one, elsewhere, len(CLASSES))
+    joint_scatter = joint_scatters(one, elsewhere)[1]
     joint = given.tables[subject.feature] * CLASSES
     s = len(joint)
     scatter = one.scatter
     slope, tilt = law.at_one - law.at_zero, pairs.at_one - pairs.at_zero
+    tested = table_variance(one, CLASSES, own, elsewhere)
     found = np.zeros_like(joint)
     for (a, c), x in np.ndenumerate(joint):
-        rest = joint[:, c].sum() - x
-        var_x = law.at_zero + slope * x + scatter * x * (1 - x)
+        y = CLASSES[c]
+        rest = y - x
+        var_x = (law.at_zero + slope * x + scatter * x * (1 - x)) / n
         base = (s - 1) * law.at_zero + (s - 1) * (s - 2) * pairs.at_zero
-        var_r = base + (slope + 2 * (s - 2) * tilt) * rest + scatter * rest * (1 - rest)
-        cov = (s - 1) * pairs.at_zero + ((s - 1) * x + rest) * tilt - scatter * x * rest
-        ends = [Z95 * sqrt(law.at_zero / n), Z95 * sqrt(base / n)]
-        found[a, c] = _rectangle((x, rest), (var_x / n, var_r / n, cov / n), ends)
+        var_rest = (base + (slope + 2 * (s - 2) * tilt) * rest + scatter * rest * (1 - rest)) / n
+        cov = ((s - 1) * pairs.at_zero + ((s - 1) * x + rest) * tilt - scatter * x * rest) / n
+        var_others = float(elsewhere.noise.at(np.array(y))) + elsewhere.scatter * y * (1 - y)
+        with_x, with_rest = joint_scatter * x * (1 - y), joint_scatter * rest * (1 - y)
+        # r̂ = (β − 1) x̂ + β (the other cells of the class) + (1 − β) ô
+        parts = np.array([own - 1, own, 1 - own])
+        table = np.array([[var_x, cov, with_x], [cov, var_rest, with_rest], [with_x, with_rest, var_others]])
+        ends = [Z95 * sqrt(float(tested.at(end)[1, 0, c])) for end in (0.0, 1.0)]
+        moments = (var_x, float(parts @ table @ parts), float(table[0] @ parts))
+        found[a, c] = _rectangle((x, rest), moments, ends)
     return found.ravel()
 
 

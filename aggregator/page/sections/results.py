@@ -77,7 +77,7 @@ def of_statistics(found: Statistics, influence: Mapping[str, float]) -> Section:
         f"A bar is the value that a model publishes, its whisker the 95 % interval for {about['population']}. Assumed: "
         f"{about['assumes']}. Not determined: the reports exclude neither 0 nor 1, or no law of the errors is known. "
         "A bar may end outside of its whisker: the model draws values towards what is usual where reports say little, "
-        "and one interval in twenty misses the truth, all of a class together if the reports happen to miscount it."
+        "and one interval in twenty misses the truth."
     )
     return _section(lead, classes, drawn, influence, _ESTIMATE, f"given {found.schema.label.name}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -12,9 +13,9 @@ from support.publisher import NOW
 from support.reports import made
 
 from aggregator.estimates.conditional import PRIOR, conditionals
-from aggregator.estimates.debias import Z95, noise_law
+from aggregator.estimates.debias import Z95, Law, noise_law
 from aggregator.estimates.joining import join
-from aggregator.estimates.ratios import Pairs, Variance, cell_variance, pairs_of, ratio_interval
+from aggregator.estimates.ratios import Others, Pairs, Variance, cell_variance, own_weight, pairs_of, ratio_interval
 from aggregator.estimates.recurrence import Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -88,12 +89,13 @@ def supports(mechanism, answer):
 
 @pytest.mark.parametrize("name", ["direct", "oue", "sue", "the"])
 @pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
-def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, ratio):
+@pytest.mark.parametrize("own", [0.0, 0.4, 1.0])
+def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, ratio, own):
     mechanism = mechanisms.from_epsilon(name, 1, 6)
     p, q = float(mechanism.p), float(mechanism.q)
     column, s = 0.3, 3  # values 0, 2 and 4 are one column, of which value 2 is the cell
     shares = np.array([column * (1 - ratio) / 2, 0.4, column * ratio, 0.2, column * (1 - ratio) / 2, 0.1])
-    weights = np.array([-ratio, 0, 1 - ratio, 0, -ratio, 0])
+    weights = np.array([-own * ratio, 0, 1 - own * ratio, 0, -own * ratio, 0])
     mean = square = 0.0
     answers = range(6) if name == "direct" else list(product((0, 1), repeat=6))
     for value, share in enumerate(shares):
@@ -102,9 +104,22 @@ def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, rati
             form = weights @ ((np.array(supports(mechanism, answer)) - q) / (p - q))
             mean += share * float(law[answer]) * form
             square += share * float(law[answer]) * form**2
-    assert mean == pytest.approx(0, abs=1e-9)
-    found = cell_variance(np.array(column), 1, noise_law(mechanism), pairs_of(mechanism), s, 1.0).at(ratio)
+    assert mean == pytest.approx((1 - own) * column * ratio, abs=1e-9), "what the other questions take away"
+    found = cell_variance(np.array(column), 1, noise_law(mechanism), pairs_of(mechanism), s, 1.0, own).at(ratio)
     assert float(found) == pytest.approx(square - mean**2, rel=1e-9)
+
+
+def test_the_own_cells_have_the_weight_that_varies_least_at_one_half():
+    law = noise_law(mechanism := mechanisms.from_epsilon("oue", 1, 18))
+    for noise in (0.0, 1e-4, 1e-2, 1.0):
+        variance = partial(cell_variance, np.array([0.5]), 900, law, pairs_of(mechanism), 9, 1.0)
+        others = Others(noise, 0.001, 0.0)
+        best = own_weight(lambda own, others=others, variance=variance: variance(own, others))
+        tried = np.linspace(0, 1, 1001)
+        found = [float(variance(float(own), others).at(0.5)[0]) for own in tried]
+        assert best == pytest.approx(tried[int(np.argmin(found))], abs=1e-3)
+    exact = partial(cell_variance, np.array([0.5]), 900, Law(0.0, 0.0), Pairs(0.0, 0.0), 9, 1.0)
+    assert own_weight(lambda own: exact(own, Others(0.01, 0.001, 0.0))) == 1, "without noise the own cells know best"
 
 
 # --- coverage, and what it rejects ---
@@ -132,6 +147,25 @@ def coverage(pairs=None, *, without_covariance=False):
     return int(((found.low <= 0.5) & (found.high >= 0.5)).sum())
 
 
+def coverage_with_others(*, noise=0.09, joint=0.0):
+    """The same, where other questions know the share of the class with a standard deviation of 0.3; β = 0.4.
+
+    ``noise`` and ``joint`` are what the intervals are told.
+    """
+    mechanism, own = mechanisms.from_epsilon("direct", "0.3", 4), 0.4
+    p, q = float(mechanism.p), float(mechanism.q)
+    shares, n = np.array([0.35, 0.15, 0.35, 0.15]), 3000
+    generator = np.random.default_rng(5)
+    counts = generator.multinomial(n, q + shares * (p - q), REPEATS)
+    estimates = (counts / n - q) / (p - q)
+    elsewhere = 0.7 + 0.3 * generator.standard_normal(REPEATS)
+    share = own * (estimates[:, 0] + estimates[:, 2]) + (1 - own) * elsewhere
+    others = Others(noise, 0.0, joint)
+    variance = cell_variance(share, n, noise_law(mechanism), pairs_of(mechanism), 2, 1.0, own, others)
+    found = ratio_interval(estimates[:, 0], share, variance)
+    return int(((found.low <= 0.5) & (found.high >= 0.5)).sum())
+
+
 def acceptable(covered):
     low, high = window(REPEATS, Fraction(93, 100), ALPHA)[0], window(REPEATS, Fraction(97, 100), ALPHA)[1]
     return low <= covered <= high
@@ -140,6 +174,16 @@ def acceptable(covered):
 def test_intervals_of_conditional_probabilities_hold_the_truth_as_often_as_they_say():
     covered = coverage()
     assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
+
+
+def test_intervals_hold_the_truth_as_often_where_other_questions_know_the_class():
+    covered = coverage_with_others()
+    assert acceptable(covered), f"{covered} of {REPEATS}; false alarm ≤ {float(ALPHA):.0e}"
+
+
+def test_the_coverage_test_rejects_wrong_variances_of_other_questions():
+    assert not acceptable(coverage_with_others(noise=0.0)), "the others' noise left out: too narrow"
+    assert not acceptable(coverage_with_others(joint=-0.3)), "a covariance that is not there: too wide"
 
 
 def test_the_coverage_test_rejects_a_variance_without_covariances():
