@@ -3,17 +3,20 @@
     I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c)
 
 is the mutual information of a feature V and the class C. For a number, the sum over v is an integral over a grid.
-Noise alone gives a positive value: if the feature tells nothing, and s_vc is the standard error of P(v | c), the
-expectation of I is, to second order,
+Noise alone gives a positive value. The card has both numbers, so that a reader sees which features stand out of the
+noise. How much noise shows depends on the post-processing: one that draws values together shows less. So tables of
+noise are drawn: cells with the shares P(v) p_c of a feature that tells nothing, plus the noise and sampling of the
+question's answers. The model is fitted to :data:`DRAWS` such draws, and the mean of I over them is stated.
 
-    (1/(2 ln 2)) Σ_v (1/P(v)) Σ_c p_c(1 − p_c) s²_vc
+For a mean of numbers the expectation of I is taken to second order: with s_c the standard error of the class's mean and
+σ² the variance within classes,
 
-(for a mean with the variance σ² within classes, 1/σ² takes the place of 1/P(v)). The card has both numbers, so that a
-reader sees which features stand out of the noise.
+    (1/(2 ln 2)) (1/σ²) Σ_c p_c(1 − p_c) s²_c
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +29,11 @@ from aggregator.models.published import fitted_parameters
 from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
@@ -35,9 +41,10 @@ if TYPE_CHECKING:
 _GRID = 800
 _REACH = 8.0
 """The grid of a number ends so many standard deviations beyond the outermost means."""
-_LEAST_SHARE = 1e-3
+DRAWS = 20
+"""Number of models that are fitted to drawn noise."""
 _WIDEST_ERROR = 0.5
-"""Standard error of a share or mean that is not determined."""
+"""Standard error of a mean that is not determined."""
 
 
 class Influence(NamedTuple):
@@ -67,11 +74,16 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
     log_prior, terms = fitted_parameters(statistics, postprocess)
     prior = np.exp(log_prior)
     errors = _errors(statistics)
+    is_known = all(one.has_interval and np.isfinite(one.variance).all() for one in statistics.questions if one.n)
+    tables = _noise_of_tables(statistics, postprocess, prior, terms) if is_known else {}
     found = []
     for index, feature in enumerate(statistics.schema.observed):
         term = terms[index]
-        bits = _bits_of_number(prior, term) if isinstance(term, NormalParameters) else _bits(prior, np.exp(term))
-        noise = _noise(prior, term, errors[index]) if index in errors else None
+        if isinstance(term, NormalParameters):
+            bits = _bits_of_number(prior, term)
+            noise = _noise_of_number(prior, term, errors[index]) if index in errors else None
+        else:
+            bits, noise = _bits(prior, np.exp(term)), tables.get(index)
         found.append(Influence(feature.name, bits, noise))
     return tuple(sorted(found, key=lambda one: -one.bits))
 
@@ -101,32 +113,64 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
 
 
 def _errors(statistics: Statistics) -> dict[int, Floats]:
-    """Feature → standard errors of P(value | class), shape (values, k), or of E[x | class], shape (1, k), float64."""
+    """Number → standard errors of E[x | class], shape (k,) float64."""
     classes = len(statistics.schema.label.classes)
     found: dict[int, Floats] = {}
     for one in conditionals(statistics.questions, statistics.schema):
         width = np.where(one.population.determined, one.population.high - one.population.low, np.inf)
         error = np.minimum(width / (2 * Z95), _WIDEST_ERROR)
-        if one.subject.kind == CELL and one.subject.feature is not None:
-            found[one.subject.feature] = error.reshape(-1, classes)
-        elif one.subject.kind == MOMENTS and one.subject.power != SQUARE:
+        if one.subject.kind == MOMENTS and one.subject.power != SQUARE:
             rows = error.reshape(len(statistics.schema.numeric), classes)
-            found |= {index: row[None, :] for index, row in zip(statistics.schema.numeric, rows, strict=True)}
+            found |= dict(zip(statistics.schema.numeric, rows, strict=True))
         elif one.subject.kind == MOMENT and one.subject.power != SQUARE and one.subject.feature is not None:
-            row = found.setdefault(one.subject.feature, np.full((1, classes), _WIDEST_ERROR))
+            row = found.setdefault(one.subject.feature, np.full(classes, _WIDEST_ERROR))
             if one.subject.of_class is None:
-                row[0, :] = error
+                row[:] = error
             else:
-                row[0, one.subject.of_class] = error[0]
+                row[one.subject.of_class] = error[0]
     return found
 
 
-def _noise(prior: Floats, term: NormalParameters | Floats, errors: Floats) -> float:
+def _noise_of_number(prior: Floats, term: NormalParameters, errors: Floats) -> float:
     """About the bits that noise alone would show; at most what tells the class for sure."""
-    if isinstance(term, NormalParameters):
-        scale = np.array([float(prior @ np.asarray(term.variance))])
-    else:
-        scale = np.maximum(np.exp(term) @ prior, _LEAST_SHARE)
-    scattered = (errors**2) @ (prior * (1 - prior))
+    scattered = float((errors**2) @ (prior * (1 - prior))) / float(prior @ np.asarray(term.variance))
     entropy = -float((prior[prior > 0] * np.log2(prior[prior > 0])).sum())
-    return min(entropy, float((scattered / scale).sum()) / (2 * log(2)))
+    return min(entropy, scattered / (2 * log(2)))
+
+
+def _noise_of_tables(
+    statistics: Statistics, postprocess: str, prior: Floats, terms: Sequence[NormalParameters | Floats]
+) -> dict[int, float]:
+    """Feature with a table → mean bits over fits to drawn noise.
+
+    The statistics' id seeds the draws, so the same statistics give the same card.
+    """
+    generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
+    found: dict[int, float] = {}
+    for _ in range(DRAWS):
+        questions = tuple(_of_noise(one, prior, terms, generator) for one in statistics.questions)
+        shares, drawn = fitted_parameters(replace(statistics, questions=questions), postprocess)
+        for one in questions:
+            place = one.subject.feature
+            if one.subject.kind == CELL and place is not None:
+                bits = _bits(np.exp(shares), np.exp(np.asarray(drawn[place])))
+                found[place] = found.get(place, 0.0) + bits / DRAWS
+    return found
+
+
+def _of_noise(
+    one: QuestionEstimate,
+    prior: Floats,
+    terms: Sequence[NormalParameters | Floats],
+    generator: np.random.Generator,
+) -> QuestionEstimate:
+    """A question about a table with answers, drawn as if its feature told nothing; any other question as it is."""
+    place = one.subject.feature
+    if one.subject.kind != CELL or place is None or not one.n:
+        return one
+    values = np.exp(np.asarray(terms[place])) @ prior
+    mean = one.n * np.outer(values / values.sum(), prior).ravel()
+    error = one.sd * generator.standard_normal(len(mean))
+    if one.adds_up:
+        error -= error.sum() * one.variance / one.variance.sum()
+    return replace(one, estimate=mean + error)

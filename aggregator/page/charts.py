@@ -32,13 +32,15 @@ _WIDTHS = (("iljtfrI.,:;'|!()[] -/", 4.8), ("mwMW@%&", 12.0))
 class Bar(NamedTuple):
     """One bar: a name, a value, and the ends of its 95 % interval.
 
-    Both ends are None where no interval is determined. ``value`` is None where there is no value either.
+    Both ends are None where no interval is determined. ``value`` is None where there is no value either. ``noise`` is
+    what noise alone would show, drawn as a line across the bar; None for no line.
     """
 
     name: str
     value: float | None
     low: float | None = None
     high: float | None = None
+    noise: float | None = None
 
 
 def whiskers(
@@ -99,6 +101,9 @@ def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str) -> list[str]
         start, stop = _place(axis, row.low), _place(axis, row.high)
         ends = f"M{start:.1f} {middle - 5}V{middle + 5}M{stop:.1f} {middle - 5}V{middle + 5}"
         parts.append(f'<path class="whisker" d="M{start:.1f} {middle}H{stop:.1f}{ends}"/>')
+    elif row.noise is not None:
+        x = _place(axis, row.noise)
+        parts.append(f'<path class="whisker" d="M{x:.1f} {middle - 9}V{middle + 9}"/>')
     elif without:
         parts.append(svg_text(_LEFT + 4, middle + 4, without, "start", 'class="unknown"'))
     if row.value is not None:
@@ -133,7 +138,8 @@ def _in_words(row: Bar, unit: str, without: str) -> str:
     """Name, value and interval of a row as one text."""
     value = "no value" if row.value is None else _shown(row.value, unit, 1)
     if row.low is None or row.high is None:
-        return f"{row.name}: {value}" + (f", interval {without}" if without else "")
+        alone = "" if row.noise is None else f", noise alone {_shown(row.noise, unit, 1)}"
+        return f"{row.name}: {value}{alone}" + (f", interval {without}" if without else "")
     return f"{row.name}: {value}, {_shown(row.low, unit, 1)} to {_shown(row.high, unit, 1)}"
 
 

@@ -22,16 +22,16 @@ def section(card: Mapping[str, object]) -> Section:
     if not found:
         return Section(ANCHOR, HEADING, (paragraph("The card does not say how much each feature tells."),))
     order = sorted(found, key=lambda name: -found[name][0])
-    bars = [Bar(clipped(name, MOST_CELL), found[name][0]) for name in order[:_BARS]]
+    bars = [Bar(clipped(name, MOST_CELL), found[name][0], noise=found[name][1]) for name in order[:_BARS]]
     rows = [(name, f"{bits:.3f}", "" if noise is None else f"{noise:.3f}") for name, (bits, noise) in
             ((name, found[name]) for name in order)]  # fmt: skip
-    top = max(bits for bits, _ in found.values())
+    top = max(number for both in found.values() for number in both if number is not None)
     columns = ("feature", "bits", "bits of pure noise")
     numbers = table("Bits that each feature tells about the class", columns, rows, (1, 2), more="hearsay show MODEL",
                     folded=True)  # fmt: skip
     svg = whiskers("Bits that each feature tells about the class", bars, high=max(top, 0.01), without="")
     text = (
         "Mutual information of feature and class under the published parameters, in bits: 0 tells nothing. Noise alone "
-        "gives more than 0; a feature near the value of pure noise may tell nothing."
+        "gives more than 0: the line across a bar. A feature whose bar ends near its line may tell nothing."
     )
     return Section(ANCHOR, HEADING, (paragraph(text), Chart(svg, numbers)))
