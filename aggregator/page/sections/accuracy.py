@@ -80,7 +80,7 @@ def _expected(found: Foresight) -> list[Block]:
             _ends(found.low, found.high),
         ),
     ]
-    numbers = table("Expected", ("what", "share", "from … to"), rows, (1, 2))
+    numbers = table("In numbers", ("what", "share", "from … to"), rows, (1, 2))
     svg = whiskers("Expected accuracy, and share of the largest class", bars, unit="%", without=found.not_known)
     blocks: list[Block] = [Chart(svg, numbers, "Expected"), paragraph(f"Expected {found.assumes}.")]
     if found.warning is not None:
