@@ -104,7 +104,8 @@ def report(
 
     Raises:
         InputError: ``not_reportable``: a file is no model, or several models are given; ``trust_ambiguous``;
-            ``other_model``: an evaluation is not of the page's model.
+            ``other_model``: an evaluation is not of the page's model; ``schema_differs``: the schema file is not that
+            of the stores' campaigns.
         InputError, DocumentError, StorageError: a store or file can not be read, or is not signed by these keys.
     """
     clock = present(now)
@@ -125,7 +126,7 @@ def report(
         listed, periods, workspace=signer, trust=root, one_population=one_population, disjoint=disjoint
     )
     measured = subjects.open_evaluations(evaluation, found, workspace=signer, trust=root)
-    decision = {} if schema is None else _decision(schema)
+    decision = {} if schema is None else _decision(schema, found)
     if not decision and signer is not None and found.statistics is not None:
         decision = kept_of(signer.path, found.statistics.sources)
     return _of_stores(found, measured, decision, clock, is_verified=is_verified)
@@ -199,9 +200,24 @@ def _card(found: Statistics, decision: Decision) -> dict[str, object]:
     return {**full_card(found, postprocess, chosen=decision), **foresee(found, postprocess).to_card()}
 
 
-def _decision(schema: SchemaFile | str | Path) -> Decision:
-    """The record of what ``hearsay design`` or ``refine`` decided, in a schema file."""
-    return (load_schema(schema) if isinstance(schema, str | Path) else schema).decision
+def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
+    """The record of what ``hearsay design`` or ``refine`` decided, in the schema file that the campaigns are made from.
+
+    Raises:
+        InputError: ``schema_differs``: the file has another label or other features than a campaign.
+    """
+    file = load_schema(schema) if isinstance(schema, str | Path) else schema
+    names = {feature.name for feature in file.schema.features}
+    for campaign in found.campaigns:
+        label = campaign.schema.label
+        same = (label.name, label.classes) == (file.schema.label.name, file.schema.label.classes)
+        if not same or not names.issuperset(feature.name for feature in campaign.schema.observed):
+            raise InputError(
+                "schema_differs",
+                f"campaign {quoted(campaign.header.name)} is not made from this schema file: it has another label or "
+                "other features; give the file that was made into the campaign",
+            )
+    return file.decision
 
 
 def _made(kind: str, title: str, sections: Sequence[Section], now: int, *, is_verified: bool) -> Report:

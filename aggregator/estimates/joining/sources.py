@@ -167,16 +167,17 @@ def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
     """
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
-    if not one_population:
-        raise InputError(
-            "population_undeclared",
-            "sources are joined where the analyst declares them samples of one population, or are of one series",
-        )
     campaigns = [campaign_of(source) for part in parts for source in part.sources]
     widest = _widest(parts)
     if not all(_fits(campaign, widest) for campaign in campaigns):
         raise InputError(
             "schema_differs", "sources are joined on one schema, of which nodes may state a part; these have several"
+        )
+    if not one_population:
+        raise InputError(
+            "population_undeclared",
+            "sources are joined if they are of one series, or if the analyst declares them samples of one population: "
+            "--one-population (one_population=True)",
         )
     if len({campaign.id for campaign in campaigns}) < len(campaigns):
         raise InputError(

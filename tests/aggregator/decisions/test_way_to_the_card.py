@@ -67,6 +67,15 @@ def test_the_workspace_keeps_it_and_the_card_and_pages_repeat_it(made, monkeypat
     assert refused.stderr.startswith("not_reportable: ")
 
 
+def test_a_page_refuses_the_decision_about_another_campaign(made, tmp_path):
+    text = (made / "o.toml").read_text("utf-8")
+    label = f'name = "{SCHEMA.label.name}"'
+    (tmp_path / "other.toml").write_text(text.replace(label, 'name = "another"'), "utf-8")
+    with pytest.raises(InputError) as refused:
+        page_of(made / "c", schema=tmp_path / "other.toml", now=NOW)
+    assert refused.value.reason == "schema_differs"
+
+
 def test_refine_writes_its_step(made):
     step = aggregator.refine(schema=made / "s.toml", series="x", devices=1000, epsilon=1)
     assert (step.decision["by"], step.decision["step"], step.decision["series"]) == (
