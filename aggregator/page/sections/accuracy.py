@@ -91,9 +91,9 @@ def _expected(found: Foresight) -> list[Block]:
 def _measured(found: Evaluation) -> list[Block]:
     """Accuracy and confusion matrix that devices' private answers gave."""
     accuracy = found.accuracy
-    bars = [Bar("right", accuracy.estimate, accuracy.low, accuracy.high)]
+    bars = [_bar("right", accuracy.estimate, accuracy.low, accuracy.high)]
     bars += [
-        Bar(f"{clipped(one.true, MOST_CELL)} → {clipped(one.predicted, MOST_CELL)}", one.share, one.low, one.high)
+        _bar(f"{clipped(one.true, MOST_CELL)} → {clipped(one.predicted, MOST_CELL)}", one.share, one.low, one.high)
         for one in found.confusion[:_CELLS]
     ]
     pairs = {
@@ -113,7 +113,7 @@ def _ranked(found: Ranking) -> list[Block]:
     """Several models, compared by private answers."""
     known = [one for one in found.models if one.accuracy is not None]
     bars = [
-        Bar(clipped(one.name, MOST_CELL), one.accuracy.estimate, one.accuracy.low, one.accuracy.high)
+        _bar(clipped(one.name, MOST_CELL), one.accuracy.estimate, one.accuracy.low, one.accuracy.high)
         for one in known
         if one.accuracy is not None
     ]
@@ -123,6 +123,11 @@ def _ranked(found: Ranking) -> list[Block]:
     if not bars:
         return [numbers, said]
     return [Chart(whiskers("Accuracy of each model", bars, unit="%"), numbers, "Measured"), said]
+
+
+def _bar(name: str, estimate: float, low: float, high: float) -> Bar:
+    """The bar of an estimated share. Estimates are unbiased and may leave [0, 1]; the table cuts them too."""
+    return Bar(name, min(max(estimate, 0.0), 1.0), low, high)
 
 
 def _yes(is_so: bool) -> str:  # noqa: FBT001 - private
