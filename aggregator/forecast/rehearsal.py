@@ -25,8 +25,7 @@ import numpy as np
 from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_gaussian_model, plain_model
-from aggregator.models.discrete import fit
-from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.published import fitted_parameters
 from aggregator.models.scoring import Model
 from aggregator.planning.counts import count_law
 from aggregator.planning.inputs import inputs_of
@@ -238,12 +237,7 @@ def fitted(statistics: Statistics) -> Model:
     Raises:
         InputError: ``not_fittable``, ``postprocess_unknown``: no model can be made.
     """
-    named = statistics.fit.postprocess
-    if statistics.fit.family == GAUSSIAN:
-        gaussian = fit_gaussian(statistics, named)
-        return Model(statistics.schema, gaussian.log_prior, gaussian.terms)
-    discrete = fit(statistics, named)
-    return Model(statistics.schema, discrete.log_prior, discrete.log_likelihood)
+    return Model(statistics.schema, *fitted_parameters(statistics, statistics.fit.postprocess))
 
 
 def _right(model: Model, population: Population) -> Floats:

@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.postprocess import simplex_prior
+from aggregator.models.published import fitted_parameters
 from aggregator.models.simulated_fleets import Fleet, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 
@@ -176,7 +175,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     largest = int(prior.argmax())
     assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     if not all(one.has_interval for one in statistics.questions):
-        _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
+        fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, float(prior[largest]), None, None, None, assumes=assumes, not_known=UNDER_RULE)
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.ratio_variance), shares.ratio_variance, 1.0))
@@ -186,7 +185,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     share = (float(prior[largest]), low, high)
     unbounded = any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
     if high - low > WIDEST_SHARE or unbounded:
-        _fitted(statistics, postprocess)  # The result is not needed here: the call raises if no model can be made.
+        fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, *share, None, None, None, assumes)
     right, more = _tried(statistics, postprocess)
     least, most = float(right.min()), float(right.max())
@@ -203,7 +202,7 @@ def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
         Two arrays of shape (fleets,) float64.
     """
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
-    log_prior, terms = _fitted(statistics, postprocess)
+    log_prior, terms = fitted_parameters(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
     is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
     right, more = [], []
@@ -213,15 +212,6 @@ def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
         right.append(float((answers == label).mean()))
         more.append(right[-1] - float((label == fleet.prior.argmax()).mean()))
     return np.array(right), np.array(more)
-
-
-def _fitted(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[Term]]:
-    """The fitted model: log P(class) of shape (k,) float64, and one term per observed feature."""
-    if statistics.fit.family in NORMAL_FAMILIES:
-        gaussian = fit_gaussian(statistics, postprocess)
-        return gaussian.log_prior, gaussian.terms
-    discrete = fit(statistics, postprocess)
-    return discrete.log_prior, discrete.log_likelihood
 
 
 def _answers(
