@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.debias import Z95, Law
+from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
 from aggregator.estimates.pooling import Pool, pooled
 from aggregator.estimates.ratios import ALONE, Others, Ratio, Variance, cell_variance, own_weight, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
@@ -134,16 +135,32 @@ def _table(
     if found.law is None or found.pairs is None or not found.has_interval:
         nothing = _unknown(size, 0)
         return Conditional(place, found.subject, n, raw, nothing, nothing)
-    both = ratio_interval(cells, divisors, table_variance(found, share, own, elsewhere), z=z)
+    tails = _tails(found).reshape(2, *cells.shape)
+    both = ratio_interval(cells, divisors, table_variance(found, share, own, elsewhere), z=z * tails)
     return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
 
 
+def _tails(found: QuestionEstimate) -> Floats:
+    """How much wider than normal the noise of each cell's estimate makes a 95 % interval: shape (2, K) float64.
+
+    It is 1 for the noise of many answers. For the few Laplace noises of a curator or of nodes it is up to 1.1, also
+    for x̂ − ρ ŷ, which has lighter tails the more cells and questions ŷ adds.
+    """
+    scatters = np.array([[found.devices_scatter], [found.scatter]])
+    sampling = found.n * found.spread * scatters
+    return quantile95(relative_kurtosis(found.kurtosis, found.noise_variance, sampling)) / Z95
+
+
 def _elsewhere(found: QuestionEstimate, questions: Sequence[QuestionEstimate]) -> Pool | None:
-    """The shares of the classes by all questions but one; None if there are none, or no law of their noise is known."""
+    """The shares of the classes by all questions but one, whose noise is independent of that one's.
+
+    None if there are none, if no law of their noise is known, or if the question itself has no vote: its counts may
+    then be those of another question, with the same noise.
+    """
     others = [one for one in questions if one is not found]
     votes = [vote for one in others for vote in one.classes]
     known = _is_known(others) and found.law is not None and found.pairs is not None and found.has_interval
-    return pooled(votes) if votes and known else None
+    return pooled(votes) if votes and found.classes and known else None
 
 
 def own_cells_weight(found: QuestionEstimate, elsewhere: Pool, classes: int) -> float:

@@ -183,7 +183,12 @@ def own_weight(variance: Callable[[float], Variance]) -> float:
 
 
 def ratio_interval(
-    numerator: Floats, denominator: Floats, variance: Variance, least: float = 0.0, most: float = 1.0, z: float = Z95
+    numerator: Floats,
+    denominator: Floats,
+    variance: Variance,
+    least: float = 0.0,
+    most: float = 1.0,
+    z: Floats | float = Z95,
 ) -> Ratio:
     """Fieller's set for x/y, clipped to [``least``, ``most``], as this module describes it.
 
@@ -191,7 +196,7 @@ def ratio_interval(
         numerator, denominator: x̂ and ŷ, float64 of shapes that broadcast.
         variance: V(ρ), correct for every possible ratio.
         least, most: range of the possible ratios.
-        z: normal quantile of the level.
+        z: quantile of the level, in standard deviations; float64 of a shape that broadcasts.
 
     Returns:
         Arrays of the broadcast shape.
