@@ -59,7 +59,7 @@ _NOT_KEPT = {
 
 @click.command()
 @click.argument("data", type=PATH)
-@click.option("--label", required=True, help="Column to predict.")
+@click.option("--label", help="Column to predict; with --schema the schema says it.")
 @click.option("--epsilon", help="Total that each device spends, summed over its answers; or of a curator's fit.")
 @click.option(
     "--trust",
@@ -174,7 +174,7 @@ def simulate(
     context: click.Context,
     /,
     data: Path,
-    label: str,
+    label: str | None,
     schema_file: Path | None,
     ask: str | None,
     reduction: str,
@@ -218,6 +218,10 @@ def simulate(
     table = read_table(data)
     file = None if schema_file is None else load_schema(schema_file)
     schema, asked = (None, ask_of(ask, {})) if file is None else (file.schema, ask_of(ask, file.ask))
+    if label is None:
+        if schema is None:
+            raise click.UsageError("Missing option '--label'; or give --schema.", context)
+        label = schema.label.name
     test = None if test_file is None else read_table(test_file)
     prepared = [(setting, prepare(each, table, label, schema=schema, ask=asked, test=test)) for setting, each in chosen]
     _print_notes([simulation for _, simulation in prepared])

@@ -182,6 +182,15 @@ def test_a_schema_for_another_label_and_two_ways_to_split_are_refused(records, t
         assert simulate(records, "--epsilon", "1", "--folds", "3", *extra).exit_code == 2
 
 
+def test_the_label_is_that_of_the_schema_unless_it_is_said(records, tmp_path):
+    schema = str(tmp_path / "s.toml")
+    assert CliRunner().invoke(hearsay, ["schema", str(records), "--label", "odor", "-o", schema]).exit_code == 0
+    wanted = ["--epsilon", "1", "--engine", "vector", "--json"]
+    found = CliRunner().invoke(hearsay, ["simulate", str(records), "--schema", schema, *wanted])
+    assert found.exit_code == 0, found.output
+    assert CliRunner().invoke(hearsay, ["simulate", str(records), *wanted]).exit_code == 2
+
+
 @pytest.mark.parametrize("engine", ["device", "vector"])
 def test_a_test_part_without_labels_is_refused_before_anything_runs(records, tmp_path, engine):
     (tmp_path / "none.csv").write_text("odor,width\nn,1\nf,2\n")
