@@ -3,21 +3,24 @@
     I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c)
 
 is the mutual information of a feature V and the class C. For a number, the sum over v is an integral over a grid.
-Noise alone gives a positive value. The card has both numbers, so that a reader sees which features stand out of the
-noise. How much noise shows depends on the post-processing: one that draws values together shows less. So tables of
-noise are drawn: cells with the shares P(v) p_c of a feature that tells nothing, plus the noise and sampling of the
-question's answers. The model is fitted to :data:`DRAWS` such draws, and the mean of I over them is stated.
+Noise alone gives a positive value, and how large it is depends on the post-processing: one that draws values together
+shows less. So tables of noise are drawn: cells with the shares P(v) p_c of a feature that tells nothing, plus the noise
+and sampling of the question's answers. The model is fitted to :data:`DRAWS` such draws, and the largest I over them is
+stated beside the feature's own: a feature that tells nothing exceeds it about once in 20 times.
 
-For a mean of numbers the expectation of I is taken to second order: with s_c the standard error of the class's mean and
-σ² the variance within classes,
+For a mean of numbers, I of noise alone is to second order a multiple of a χ² variable with k − 1 degrees of freedom,
+with the expectation
 
     (1/(2 ln 2)) (1/σ²) Σ_c p_c(1 − p_c) s²_c
+
+where s_c is the standard error of the class's mean and σ² the variance within classes. Its 0.95 quantile is stated, by
+Wilson and Hilferty (Proc. Nat. Acad. Sci. 17 (1931), 684-688).
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log
+from math import log, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -43,6 +46,8 @@ _REACH = 8.0
 """The grid of a number ends so many standard deviations beyond the outermost means."""
 DRAWS = 20
 """Number of models that are fitted to drawn noise."""
+_Z_ONE_SIDED = 1.6448536269514722
+"""0.95 quantile of the normal distribution."""
 _WIDEST_ERROR = 0.5
 """Standard error of a mean that is not determined."""
 
@@ -53,7 +58,7 @@ class Influence(NamedTuple):
     Attributes:
         name: name of the feature.
         bits: mutual information of feature and class under the published parameters.
-        noise: about the mutual information that noise alone would show; None where no error is stated.
+        noise: the most that noise alone would show in 19 of 20 cases, about; None where no error is stated.
     """
 
     name: str
@@ -132,16 +137,17 @@ def _errors(statistics: Statistics) -> dict[int, Floats]:
 
 
 def _noise_of_number(prior: Floats, term: NormalParameters, errors: Floats) -> float:
-    """About the bits that noise alone would show; at most what tells the class for sure."""
-    scattered = float((errors**2) @ (prior * (1 - prior))) / float(prior @ np.asarray(term.variance))
+    """The bits that noise alone exceeds in one of 20 cases; at most what tells the class for sure."""
+    mean = float((errors**2) @ (prior * (1 - prior))) / float(prior @ np.asarray(term.variance)) / (2 * log(2))
+    third = 2 / (9 * max(len(prior) - 1, 1))
     entropy = -float((prior[prior > 0] * np.log2(prior[prior > 0])).sum())
-    return min(entropy, scattered / (2 * log(2)))
+    return min(entropy, mean * (1 - third + _Z_ONE_SIDED * sqrt(third)) ** 3)
 
 
 def _noise_of_tables(
     statistics: Statistics, postprocess: str, prior: Floats, terms: Sequence[NormalParameters | Floats]
 ) -> dict[int, float]:
-    """Feature with a table → mean bits over fits to drawn noise.
+    """Feature with a table → largest bits over fits to drawn noise.
 
     The statistics' id seeds the draws, so the same statistics give the same card.
     """
@@ -154,7 +160,7 @@ def _noise_of_tables(
             place = one.subject.feature
             if one.subject.kind == CELL and place is not None:
                 bits = _bits(np.exp(shares), np.exp(np.asarray(drawn[place])))
-                found[place] = found.get(place, 0.0) + bits / DRAWS
+                found[place] = max(found.get(place, 0.0), bits)
     return found
 
 

@@ -194,7 +194,7 @@ def _answers(statistics: Statistics) -> Counter[str]:
 
 
 def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
-    """Bits that each feature tells about the class, and the bits that noise alone would show, as text."""
+    """Bits that each feature tells about the class, and the most that noise alone would show, as text."""
     found = influences(statistics, postprocess)[:MOST_FEATURES]
     return {
         "influence": {one.name: f"{one.bits:.4f}" for one in found},

@@ -44,7 +44,7 @@ SECTIONS: Final = {
         "largest_class_low": "largest class, at least",
         "largest_class_high": "largest class, at most", "beats_largest_class": "better than the largest class",
         "class_intervals": "classes, 95 %", "interval_widths": "widths of intervals", "intervals": "intervals are of",
-        "influence": "bits about the class", "influence_noise": "bits that noise would show",
+        "influence": "bits about the class", "influence_noise": "bits of noise alone, at most",
     },
     "What it rests on": {
         "threats": "threats", "reach_of_lies": "reach of lies", "shuffling": "shuffling",

@@ -33,7 +33,7 @@ class Bar(NamedTuple):
     """One bar: a name, a value, and the ends of its 95 % interval.
 
     Both ends are None where no interval is determined. ``value`` is None where there is no value either. ``noise`` is
-    what noise alone would show, drawn as a line across the bar; None for no line.
+    the most that noise alone would show, drawn as a line across the bar; None for no line.
     """
 
     name: str
@@ -138,7 +138,7 @@ def _in_words(row: Bar, unit: str, without: str) -> str:
     """Name, value and interval of a row as one text."""
     value = "no value" if row.value is None else _shown(row.value, unit, 1)
     if row.low is None or row.high is None:
-        alone = "" if row.noise is None else f", noise alone {_shown(row.noise, unit, 1)}"
+        alone = "" if row.noise is None else f", noise alone up to {_shown(row.noise, unit, 1)}"
         return f"{row.name}: {value}{alone}" + (f", interval {without}" if without else "")
     return f"{row.name}: {value}, {_shown(row.low, unit, 1)} to {_shown(row.high, unit, 1)}"
 

@@ -73,7 +73,7 @@ def foresight(card: Mapping[str, object]) -> Foresight | None:
 
 
 def influence_of(card: Mapping[str, object]) -> dict[str, tuple[float, float | None]]:
-    """Feature → bits that it tells about the class, and the bits that pure noise would show; None if not stated."""
+    """Feature → bits that it tells about the class, and the most that noise alone would show; None if not stated."""
     noise = mapping(card, "influence_noise")
     found: dict[str, tuple[float, float | None]] = {}
     for name, value in mapping(card, "influence").items():

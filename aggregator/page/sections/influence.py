@@ -26,12 +26,13 @@ def section(card: Mapping[str, object]) -> Section:
     rows = [(name, f"{bits:.3f}", "" if noise is None else f"{noise:.3f}") for name, (bits, noise) in
             ((name, found[name]) for name in order)]  # fmt: skip
     top = max(number for both in found.values() for number in both if number is not None)
-    columns = ("feature", "bits", "bits of pure noise")
+    columns = ("feature", "bits", "noise alone, at most")
     numbers = table("Bits that each feature tells about the class", columns, rows, (1, 2), more="hearsay show MODEL",
                     folded=True)  # fmt: skip
     svg = whiskers("Bits that each feature tells about the class", bars, high=max(top, 0.01), without="")
     text = (
         "Mutual information of feature and class under the published parameters, in bits: 0 tells nothing. Noise alone "
-        "gives more than 0: the line across a bar. A feature whose bar ends near its line may tell nothing."
+        "gives more than 0, in 19 of 20 cases up to the line across a bar. A feature whose bar ends before its line "
+        "may tell nothing."
     )
     return Section(ANCHOR, HEADING, (paragraph(text), Chart(svg, numbers)))
