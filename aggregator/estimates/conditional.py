@@ -23,7 +23,7 @@ import numpy as np
 
 from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
-from aggregator.estimates.pooling import Pool, pooled
+from aggregator.estimates.pooling import Pool, VoteSums, pooled
 from aggregator.estimates.ratios import ALONE, Others, Ratio, Variance, cell_variance, own_weight, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
 
@@ -76,12 +76,13 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
     classes = len(schema.label.classes)
     votes = [vote for question in questions for vote in question.classes]
     pool = pooled(votes) if votes else None
+    sums = VoteSums(votes) if votes and _is_known(questions) else None
     found = []
     if pool is not None or any(one.subject.kind == CELL for one in questions):
         found.append(_prior(pool, classes, z, is_known=_is_known(questions)))
     for place, one in enumerate(questions):
         if one.subject.kind in (CELL, PRESENT):
-            found.append(_table(one, place, questions, classes, z))
+            found.append(_table(one, place, sums, classes, z))
         elif one.subject.kind in (MOMENT, MOMENTS):
             found.append(_means(one, place, questions, schema, pool, z))
     return tuple(found)
@@ -116,16 +117,14 @@ def _unknown(size: int, least: float) -> Ratio:
     return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
 
 
-def _table(
-    found: QuestionEstimate, place: int, questions: Sequence[QuestionEstimate], classes: int, z: float
-) -> Conditional:
+def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: int, z: float) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
     if not n:
         nothing = _unknown(size, 0)
         return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
     cells = found.estimate.reshape(-1, classes) / n
-    elsewhere = _elsewhere(found, questions)
+    elsewhere = _elsewhere(found, sums)
     own = 1.0 if elsewhere is None else own_cells_weight(found, elsewhere, classes)
     share = cells.sum(axis=0)
     if elsewhere is not None:
@@ -151,16 +150,14 @@ def _tails(found: QuestionEstimate) -> Floats:
     return quantile95(relative_kurtosis(found.kurtosis, found.noise_variance, sampling)) / Z95
 
 
-def _elsewhere(found: QuestionEstimate, questions: Sequence[QuestionEstimate]) -> Pool | None:
+def _elsewhere(found: QuestionEstimate, sums: VoteSums | None) -> Pool | None:
     """The shares of the classes by all questions but one, whose noise is independent of that one's.
 
     None if there are none, if no law of their noise is known, or if the question itself has no vote: its counts may
-    then be those of another question, with the same noise.
+    then be those of another question, with the same noise. ``sums``: of all votes; None if no law of theirs is known.
     """
-    others = [one for one in questions if one is not found]
-    votes = [vote for one in others for vote in one.classes]
-    known = _is_known(others) and found.law is not None and found.pairs is not None and found.has_interval
-    return pooled(votes) if votes and found.classes and known else None
+    is_known = found.law is not None and found.pairs is not None and found.has_interval
+    return sums.pool(found.classes) if sums is not None and found.classes and is_known else None
 
 
 def own_cells_weight(found: QuestionEstimate, elsewhere: Pool, classes: int) -> float:

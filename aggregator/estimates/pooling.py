@@ -75,27 +75,81 @@ class Pool(NamedTuple):
         return np.clip((interval.low + interval.high) / 2, 0, 1)
 
 
-def pooled(votes: Sequence[Vote]) -> Pool:
-    """Combine at least one vote by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
+class VoteSums:
+    """Sums over votes, from which the pool of all, or of all but those of one question, is found without adding again.
 
-    With w_j the weight and n_j the answers of question j, W_s the sum of the weights, N_s the answers and c_s the
-    concentration of stratum s, and d the number of a set of devices:
-
-        chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
-        people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
+    Args:
+        votes: at least one.
     """
-    weights = np.array([1 / vote.planned_variance for vote in votes])
-    weights /= weights.sum()
-    share = np.asarray(weights @ np.array([vote.share for vote in votes]), np.float64)
-    squares = [w * w / vote.n for w, vote in zip(weights.tolist(), votes, strict=True)]
-    noise = Law(*(float(np.dot(squares, ends)) for ends in zip(*(vote.law for vote in votes), strict=True)))
+
+    def __init__(self, votes: Sequence[Vote]) -> None:
+        self._number = len(votes)
+        self._all = _added(votes)
+        self._is_counted = all(vote.is_counted for vote in votes)
+
+    def pool(self, without: Sequence[Vote] = ()) -> Pool | None:
+        """Combine by inverse variance (formulas: :func:`aggregator.estimates.class_shares.class_shares`).
+
+        With w_j the weight and n_j the answers of question j, W_s the sum of the weights, N_s the answers and c_s the
+        concentration of stratum s, and d the number of a set of devices:
+
+            chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
+            people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
+
+        Args:
+            without: votes to leave out, some of those that were added.
+
+        Returns:
+            The pool; None if no vote is left.
+        """
+        if len(without) == self._number:
+            return None
+        added, own = self._all, _added(without)
+        total = added.weight - own.weight
+        by_sample = {
+            sample: (weight - own.by_sample.get(sample, 0.0)) / total for sample, weight in added.by_sample.items()
+        }
+        by_devices: dict[int, float] = {}
+        for sample, weight in by_sample.items():
+            by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
+        drawn = sum(weight**2 / sample.answers for sample, weight in by_sample.items())
+        return Pool(
+            np.asarray((added.share - own.share) / total, np.float64),
+            added.answers - own.answers,
+            Law(*(float(one) for one in (added.noise - own.noise) / total**2)),
+            (added.squares - own.squares) / total**2 - drawn,
+            sum(part**2 for part in by_devices.values()),
+            by_sample,
+            self._is_counted,
+        )
+
+
+class _Added(NamedTuple):
+    """Sums over votes with the weights a_j = 1/variance: Σa, Σa·share, Σa²/n, Σa²·law/n, Σa of each sample, Σn."""
+
+    weight: float
+    share: Floats | float
+    squares: float
+    noise: Floats
+    by_sample: dict[Sample, float]
+    answers: int
+
+
+def _added(votes: Sequence[Vote]) -> _Added:
     by_sample: dict[Sample, float] = {}
-    for weight, vote in zip(weights.tolist(), votes, strict=True):
+    if not votes:
+        return _Added(0.0, 0.0, 0.0, np.zeros(2), by_sample, 0)
+    weights = [1 / vote.planned_variance for vote in votes]
+    for weight, vote in zip(weights, votes, strict=True):
         by_sample[vote.sample] = by_sample.get(vote.sample, 0.0) + weight
-    by_devices: dict[int, float] = {}
-    for sample, weight in by_sample.items():
-        by_devices[sample.people] = by_devices.get(sample.people, 0.0) + weight * sqrt(sample.concentration)
-    chosen = sum(squares) - sum(weight**2 / sample.answers for sample, weight in by_sample.items())
-    people = sum(part**2 for part in by_devices.values())
-    is_counted = all(vote.is_counted for vote in votes)
-    return Pool(share, sum(vote.n for vote in votes), noise, chosen, people, by_sample, is_counted)
+    squares = np.array([weight**2 / vote.n for weight, vote in zip(weights, votes, strict=True)])
+    share = np.asarray(np.array(weights) @ np.array([vote.share for vote in votes]), np.float64)
+    noise = np.asarray(squares @ np.array([tuple(vote.law) for vote in votes]), np.float64)
+    return _Added(sum(weights), share, float(squares.sum()), noise, by_sample, sum(vote.n for vote in votes))
+
+
+def pooled(votes: Sequence[Vote]) -> Pool:
+    """Combine at least one vote by inverse variance (formulas: :meth:`VoteSums.pool`)."""
+    found = VoteSums(votes).pool()
+    assert found is not None
+    return found

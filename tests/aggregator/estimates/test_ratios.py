@@ -15,6 +15,7 @@ from support.reports import made
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.debias import Z95, Law, noise_law
 from aggregator.estimates.joining import join
+from aggregator.estimates.pooling import VoteSums, pooled
 from aggregator.estimates.ratios import Others, Pairs, Variance, cell_variance, own_weight, pairs_of, ratio_interval
 from aggregator.estimates.recurrence import Recurrence
 from aggregator.estimates.reports import estimate
@@ -278,6 +279,25 @@ def test_joined_counts_of_equal_mechanisms_have_the_ratios_of_added_counts():
         np.testing.assert_allclose(one.raw, other.raw, rtol=1e-6)
         np.testing.assert_allclose(one.population.low, other.population.low, atol=1e-3)
         np.testing.assert_allclose(one.population.high, other.population.high, atol=1e-3)
+
+
+def test_a_pool_without_a_question_is_the_pool_of_the_others():
+    campaigns = [made(version=version) for version in (1, 2)]
+    counts = [[[160, 140], [50, 40, 50, 30, 40, 30, 30, 30], [80, 60, 80, 80]], [[60, 40], [30, 10] * 4, [25] * 4]]
+    parts = [tallied(one, campaign) for one, campaign in zip(counts, campaigns, strict=True)]
+    for found in (parts[0], join(parts, one_population=True, disjoint=True).statistics):
+        votes = [vote for one in found.questions for vote in one.classes]
+        sums = VoteSums(votes)
+        for one in found.questions:
+            left, added = (
+                sums.pool(one.classes),
+                pooled([vote for other in found.questions if other is not one for vote in other.classes]),
+            )
+            assert left.answers == added.answers
+            np.testing.assert_allclose(left.share, added.share)
+            for name in ("noise", "chosen", "people"):
+                np.testing.assert_allclose(getattr(left, name), getattr(added, name), atol=1e-12)
+    assert VoteSums(votes).pool(votes) is None
 
 
 # --- means of numbers ---
