@@ -32,8 +32,6 @@ from aggregator.models.published import fitted_parameters
 from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
     from aggregator.estimates.question_estimate import QuestionEstimate
@@ -46,6 +44,7 @@ _REACH = 8.0
 """The grid of a number ends so many standard deviations beyond the outermost means."""
 DRAWS = 20
 """Number of models that are fitted to drawn noise."""
+_LEAST_SHARE = 1e-6
 _Z_ONE_SIDED = 1.6448536269514722
 """0.95 quantile of the normal distribution."""
 _WIDEST_ERROR = 0.5
@@ -80,7 +79,7 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
     prior = np.exp(log_prior)
     errors = _errors(statistics)
     is_known = all(one.has_interval and np.isfinite(one.variance).all() for one in statistics.questions if one.n)
-    tables = _noise_of_tables(statistics, postprocess, prior, terms) if is_known else {}
+    tables = _noise_of_tables(statistics, postprocess, prior) if is_known else {}
     found = []
     for index, feature in enumerate(statistics.schema.observed):
         term = terms[index]
@@ -144,9 +143,7 @@ def _noise_of_number(prior: Floats, term: NormalParameters, errors: Floats) -> f
     return min(entropy, mean * (1 - third + _Z_ONE_SIDED * sqrt(third)) ** 3)
 
 
-def _noise_of_tables(
-    statistics: Statistics, postprocess: str, prior: Floats, terms: Sequence[NormalParameters | Floats]
-) -> dict[int, float]:
+def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:
     """Feature with a table → largest bits over fits to drawn noise.
 
     The statistics' id seeds the draws, so the same statistics give the same card.
@@ -154,7 +151,7 @@ def _noise_of_tables(
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     found: dict[int, float] = {}
     for _ in range(DRAWS):
-        questions = tuple(_of_noise(one, prior, terms, generator) for one in statistics.questions)
+        questions = tuple(_of_noise(one, prior, generator) for one in statistics.questions)
         shares, drawn = fitted_parameters(replace(statistics, questions=questions), postprocess)
         for one in questions:
             place = one.subject.feature
@@ -164,19 +161,17 @@ def _noise_of_tables(
     return found
 
 
-def _of_noise(
-    one: QuestionEstimate,
-    prior: Floats,
-    terms: Sequence[NormalParameters | Floats],
-    generator: np.random.Generator,
-) -> QuestionEstimate:
-    """A question about a table with answers, drawn as if its feature told nothing; any other question as it is."""
-    place = one.subject.feature
-    if one.subject.kind != CELL or place is None or not one.n:
+def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generator) -> QuestionEstimate:
+    """A question about a table with answers, drawn as if its feature told nothing; any other question as it is.
+
+    P(v) is the raw estimate: a fitted one is drawn to equal values, which show less noise than unequal ones.
+    """
+    if one.subject.kind != CELL or one.subject.feature is None or not one.n:
         return one
-    values = np.exp(np.asarray(terms[place])) @ prior
+    values = np.maximum(one.estimate.reshape(-1, len(prior)).sum(axis=1), _LEAST_SHARE * one.n)
     mean = one.n * np.outer(values / values.sum(), prior).ravel()
     error = one.sd * generator.standard_normal(len(mean))
-    if one.adds_up:
+    if one.adds_up:  # The sum of the estimates is always n, and fixing it takes a part 1/K of the variance away.
+        error *= sqrt(len(mean) / (len(mean) - 1))
         error -= error.sum() * one.variance / one.variance.sum()
     return replace(one, estimate=mean + error)
