@@ -8,28 +8,20 @@ shows less. So tables of noise are drawn: cells with the shares P(v) p_c of a fe
 and sampling of the question's answers. The model is fitted to :data:`DRAWS` such draws, and the largest I over them is
 stated beside the feature's own: a feature that tells nothing exceeds it about once in 20 times.
 
-For a mean of numbers, I of noise alone is to second order a multiple of a χ² variable with k − 1 degrees of freedom,
-with the expectation
-
-    (1/(2 ln 2)) (1/σ²) Σ_c p_c(1 − p_c) s²_c
-
-where s_c is the standard error of the class's mean and σ² the variance within classes. Its 0.95 quantile is stated, by
-Wilson and Hilferty (Proc. Nat. Acad. Sci. 17 (1931), 684-688).
+For a number nothing is stated: its bits also hold the noise of variances, which no simple formula follows.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.conditional import conditionals
-from aggregator.estimates.debias import Z95
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.published import fitted_parameters
-from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE
+from protocol.questions import CELL
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,10 +37,6 @@ _REACH = 8.0
 DRAWS = 20
 """Number of models that are fitted to drawn noise."""
 _LEAST_SHARE = 1e-6
-_Z_ONE_SIDED = 1.6448536269514722
-"""0.95 quantile of the normal distribution."""
-_WIDEST_ERROR = 0.5
-"""Standard error of a mean that is not determined."""
 
 
 class Influence(NamedTuple):
@@ -57,7 +45,8 @@ class Influence(NamedTuple):
     Attributes:
         name: name of the feature.
         bits: mutual information of feature and class under the published parameters.
-        noise: the most that noise alone would show in 19 of 20 cases, about; None where no error is stated.
+        noise: the most that noise alone would show in 19 of 20 cases, about; None for a number, and where no error is
+            stated.
     """
 
     name: str
@@ -77,18 +66,14 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
     """
     log_prior, terms = fitted_parameters(statistics, postprocess)
     prior = np.exp(log_prior)
-    errors = _errors(statistics)
-    is_known = all(one.has_interval and np.isfinite(one.variance).all() for one in statistics.questions if one.n)
-    tables = _noise_of_tables(statistics, postprocess, prior) if is_known else {}
+    asked = [one for one in statistics.questions if one.subject.kind == CELL and one.n]
+    is_known = all(one.has_interval and np.isfinite(one.variance).all() for one in asked)
+    tables = _noise_of_tables(statistics, postprocess, prior) if asked and is_known else {}
     found = []
     for index, feature in enumerate(statistics.schema.observed):
         term = terms[index]
-        if isinstance(term, NormalParameters):
-            bits = _bits_of_number(prior, term)
-            noise = _noise_of_number(prior, term, errors[index]) if index in errors else None
-        else:
-            bits, noise = _bits(prior, np.exp(term)), tables.get(index)
-        found.append(Influence(feature.name, bits, noise))
+        bits = _bits_of_number(prior, term) if isinstance(term, NormalParameters) else _bits(prior, np.exp(term))
+        found.append(Influence(feature.name, bits, tables.get(index)))
     return tuple(sorted(found, key=lambda one: -one.bits))
 
 
@@ -114,33 +99,6 @@ def _bits_of_number(prior: Floats, term: NormalParameters) -> float:
     width = np.gradient(places)
     mass = density * width[:, None]
     return _bits(prior, mass / np.maximum(mass.sum(axis=0), np.finfo(float).tiny))
-
-
-def _errors(statistics: Statistics) -> dict[int, Floats]:
-    """Number → standard errors of E[x | class], shape (k,) float64."""
-    classes = len(statistics.schema.label.classes)
-    found: dict[int, Floats] = {}
-    for one in conditionals(statistics.questions, statistics.schema):
-        width = np.where(one.population.determined, one.population.high - one.population.low, np.inf)
-        error = np.minimum(width / (2 * Z95), _WIDEST_ERROR)
-        if one.subject.kind == MOMENTS and one.subject.power != SQUARE:
-            rows = error.reshape(len(statistics.schema.numeric), classes)
-            found |= dict(zip(statistics.schema.numeric, rows, strict=True))
-        elif one.subject.kind == MOMENT and one.subject.power != SQUARE and one.subject.feature is not None:
-            row = found.setdefault(one.subject.feature, np.full(classes, _WIDEST_ERROR))
-            if one.subject.of_class is None:
-                row[:] = error
-            else:
-                row[one.subject.of_class] = error[0]
-    return found
-
-
-def _noise_of_number(prior: Floats, term: NormalParameters, errors: Floats) -> float:
-    """The bits that noise alone exceeds in one of 20 cases; at most what tells the class for sure."""
-    mean = float((errors**2) @ (prior * (1 - prior))) / float(prior @ np.asarray(term.variance)) / (2 * log(2))
-    third = 2 / (9 * max(len(prior) - 1, 1))
-    entropy = -float((prior[prior > 0] * np.log2(prior[prior > 0])).sum())
-    return min(entropy, mean * (1 - third + _Z_ONE_SIDED * sqrt(third)) ** 3)
 
 
 def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) -> dict[int, float]:

@@ -33,6 +33,6 @@ def section(card: Mapping[str, object]) -> Section:
     text = (
         "Mutual information of feature and class under the published parameters, in bits: 0 tells nothing. Noise alone "
         "gives more than 0, in 19 of 20 cases up to the line across a bar. A feature whose bar ends before its line "
-        "may tell nothing."
+        "may tell nothing. A bar without a line, of a number, has no such measure."
     )
     return Section(ANCHOR, HEADING, (paragraph(text), Chart(svg, numbers)))
