@@ -282,7 +282,7 @@ def reset_state(
     secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     _make_folder(folder)
     micro = max(lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
-    delta_pico = max(delta_pico, 0 if known is None else known.delta_pico, sum(old.lines.deltas.values()))
+    delta_pico = max(delta_pico, 0 if known is None else known.delta_pico, old.delta_pico)
     note_in_marker(folder, known, (micro, delta_pico), None if enrolment is None else secret, policy=allowed.in_file)
     fresh = f"{place}.new"
     try:
@@ -327,6 +327,7 @@ class _Old(NamedTuple):
     Attributes:
         enrolled: whether the old secret is of a provisioning file; None if that can not be read.
         total_micro: the ε that was spent in all, in millionths; 0 if that can not be read.
+        delta_pico: the δ that was spent in all, in 10⁻¹²; 0 if that can not be read.
         lines: the old ledger; no lines if one of them is damaged.
         whole: whether the complete ledger was read, so that the file needs no journal.
         latest: the latest time of an answer, or of an earlier reset, in seconds since 1970; 0 if that can not be read.
@@ -336,6 +337,7 @@ class _Old(NamedTuple):
 
     enrolled: bool | None = None
     total_micro: int = 0
+    delta_pico: int = 0
     lines: Lines = Lines((), ())
     whole: bool = False
     latest: int = 0
@@ -360,6 +362,7 @@ def _read_old(place: str) -> _Old:
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
             old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))
+            old = old._replace(delta_pico=ledger.deltas.spent_pico())
             old = old._replace(lines=ledger.lines(), track=stored_track(state), whole=True)
             old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
         finally:

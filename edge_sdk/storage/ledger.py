@@ -328,7 +328,9 @@ class Ledger:
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
             _, known, series = self._read()
-            return Lines(tuple(known), lines, series, self.adjacency(), self.deltas.by_line())
+            all_deltas = self.deltas.by_line()
+            deltas = {line.number: all_deltas[line.number] for line in lines if line.number in all_deltas}
+            return Lines(tuple(known), lines, series, self.adjacency(), deltas)
 
     def begin_after_reset(self, cost: tuple[int, int], now: int, old: Lines, series_after: int) -> int:
         """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.

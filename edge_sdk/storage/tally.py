@@ -78,8 +78,8 @@ class Lines(NamedTuple):
     """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
 
     ``series`` maps the name of each series to the number of its line. ``adjacency``: whose ε a node's lines count, or
-    None (:meth:`edge_sdk.storage.ledger.Ledger.adjacency`). ``deltas`` maps the number of a line to its δ, if it
-    has one.
+    None (:meth:`edge_sdk.storage.ledger.Ledger.adjacency`). ``deltas`` maps the number of a line of a
+    campaign to its δ, if it has one.
     """
 
     campaigns: tuple[Known, ...]
