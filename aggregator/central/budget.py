@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from aggregator.central.accounting import Cost
 from aggregator.central.budget_store import BudgetStore, create_file, damaged
 from aggregator.central.composition import Left, Spending, Total, checked, decimal_text, read_decimal, total
-from aggregator.central.data_digest import KEY_BYTES, digest_of, halves_of
+from aggregator.central.data_digest import KEY_BYTES, digest_of, parts_of
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
@@ -29,7 +29,7 @@ from protocol.errors import HearsayError, InputError, PolicyError
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
 DIGEST_BYTES = 32
@@ -208,9 +208,9 @@ class BudgetFile:
         """The digest of records under this file's key, 32 bytes (:func:`aggregator.central.data_digest.digest_of`)."""
         return digest_of(records, _state(self._store.read())[1])
 
-    def halves(self, records: Iterable[bytes]) -> list[bool]:
-        """Two halves of records under this file's key (:func:`aggregator.central.data_digest.halves_of`)."""
-        return halves_of(records, _state(self._store.read())[1])
+    def parts(self, records: Iterable[bytes], sizes: Sequence[int]) -> list[int]:
+        """Parts of records under this file's key (:func:`aggregator.central.data_digest.parts_of`)."""
+        return parts_of(records, _state(self._store.read())[1], sizes)
 
     def assign(self, digest: bytes, note: str = "") -> bool:
         """Assign records to this budget: the owner says that they are about the people whom this budget protects.

@@ -8,18 +8,20 @@ The key is in the curator's budget file. Without it nobody can test a guess of t
 from __future__ import annotations
 
 import hmac
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from protocol.errors import InputError
 from protocol.values import as_number, as_text, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pandas as pd
 
 KEY_BYTES = 32
-_SET, _ROW, _HALF = b"hearsay/1/curator-set", b"hearsay/1/curator-row", b"hearsay/1/curator-half"
+_SET, _ROW, _PART = b"hearsay/1/curator-set", b"hearsay/1/curator-row", b"hearsay/1/curator-part"
 _MISSING = b"\0"
 
 
@@ -39,16 +41,21 @@ def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
     return hmac.digest(key, _SET + b"".join(marks), "sha256")
 
 
-def halves_of(records: Iterable[bytes], key: bytes) -> list[bool]:
-    """Which half each record belongs to, by a keyed hash of the record alone.
+def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list[int]:
+    """Which part each record belongs to, by a keyed hash of the record alone.
 
-    So one record more or less changes one half, and the other stays as it is. Equal records are in the same half.
+    So one record more or less changes one part, and the others stay as they are. Equal records are in the same part.
 
     Args:
         records: the bytes of each record (:func:`record_bytes`).
         key: 32 bytes.
+        sizes: the expected size of each part in 256ths of the records; their sum is 256.
+
+    Returns:
+        The index of each record's part.
     """
-    return [hmac.digest(key, _HALF + record, "sha256")[0] < 128 for record in records]
+    ends = list(accumulate(sizes))
+    return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]
 
 
 def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aggregator.choosing.from_pilot import percent
 from aggregator.decisions.record import bounded
 from protocol.epsilon import format_micro
 
@@ -43,6 +44,7 @@ def of_design(found: Designed, schema: Schema, epsilon_micro: int, devices: int,
         "epsilon": format_micro(epsilon_micro),
         "seed": seed,
         "pilot": f"{found.used} of {found.records} records with a class",
+        "largest_class": percent(found.largest),
     }
     if found.fleet is not None and found.alone is not None:
         record["accuracy_of_the_fleet"] = f"{found.fleet.shown}, on records that chose nothing"
@@ -77,7 +79,7 @@ def of_refine(found: Refined, fleet: Fleet) -> dict[str, Any]:
     record |= {} if share is None else {"share": share.shown}
     if step.choice is not None:
         choice = step.choice
-        record["gain"] = f"{100 * choice.gain:+.1f} ± {100 * choice.error:.1f} points over all features"
+        record["gain"] = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points over all features"
         rated = dict.fromkeys((choice.best, choice.everything))
         record["candidates"] = [_rated(found, one, is_chosen=one.features == choice.features) for one in rated]
     elif found.candidates:

@@ -124,6 +124,8 @@ def select(
 ) -> list[Candidate]:
     """The path of the forward selection: the best set of each number of features, then all features as stated.
 
+    If the last of these sets has all features as stated, it is not repeated.
+
     Args:
         records: the pilot's records.
         schema: the pilot's schema.
@@ -142,6 +144,8 @@ def select(
         judge = _Judge(models, len(chosen) + 1, draws, len(records.labels), rng)
         chosen = _exchanged(judge, known, _added(judge, known, chosen))
         path.append(Candidate(tuple(known[place] for place in chosen), judge.right(chosen)))
+    if path and set(chosen) == set(stated):
+        return path
     judge = _Judge(models, len(stated), draws, len(records.labels), rng)
     return [*path, Candidate(tuple(known[place] for place in stated), judge.right(stated))]
 

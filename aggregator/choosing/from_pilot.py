@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.ask_table import AskedFeature
-from aggregator.choosing.codings import GROUPS, Cut
+from aggregator.choosing.codings import AS_STATED, GROUPS, Cut, Way
 from aggregator.choosing.forward_selection import (
     DRAWS,
     Candidate,
@@ -60,7 +60,12 @@ class Judged(NamedTuple):
     def of(cls, right: Floats) -> Judged:
         """From the share of models that are right about each record: shape (records,) float64; NaN where not known."""
         known = right[np.isfinite(right)]
-        n, p, z = len(known), float(known.mean()), Z95
+        return cls.of_share(float(known.mean()), len(known))
+
+    @classmethod
+    def of_share(cls, p: float, n: int) -> Judged:
+        """From the share p of right records among n ≥ 1."""
+        z = Z95
         middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
         return cls(p, (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
 
@@ -81,6 +86,7 @@ class Designed(NamedTuple):
         fleet: accuracy of the whole procedure on records that it has not seen; None if it was not asked for.
         alone: accuracy of Naive Bayes on the pilot's records alone, with features chosen for that; None likewise.
         lead: accuracy of the fleet minus that of the pilot alone, and its standard error; None likewise.
+        largest: name of the largest class among the records that were used, and its share.
         used: number of records that all of this was measured on, at most :data:`MOST_RECORDS`.
         records: number of the pilot's records with a class.
         unlabelled: number of the other records, which are left out.
@@ -93,6 +99,7 @@ class Designed(NamedTuple):
     fleet: Judged | None = None
     alone: Judged | None = None
     lead: tuple[float, float] | None = None
+    largest: tuple[str, float] = ("", 0.0)
     used: int = 0
     records: int = 0
     unlabelled: int = 0
@@ -110,7 +117,7 @@ class Designed(NamedTuple):
         if self.lead is None:
             return ""
         gain, error = self.lead
-        said = f"{100 * gain:+.1f} ± {100 * error:.1f} points"
+        said = f"{100 * gain:+z.1f} ± {100 * error:.1f} points"
         alone = self.source
         if gain < -error:
             said = f"{-100 * gain:.1f} ± {100 * error:.1f} points"
@@ -164,7 +171,11 @@ def design(
     cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
     asked, features = asked_by(cuts, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
-    found = Designed(made, cuts, tuple(path), best, used=len(rows), records=size, unlabelled=len(pilot) - size)
+    counts = np.bincount(records.truth[rows], minlength=len(schema.label.classes))
+    largest = largest_class(counts / len(rows), schema)
+    found = Designed(
+        made, cuts, tuple(path), best, largest=largest, used=len(rows), records=size, unlabelled=len(pilot) - size
+    )
     if not judge:
         return found
     fleet = _right_on_unseen(records, schema, rows, tabled, np.random.default_rng([seed, 1]))
@@ -219,6 +230,18 @@ def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
     return asked, features
 
 
+def largest_class(shares: Floats, schema: Schema) -> tuple[str, float]:
+    """Name of the largest class and its share. ``shares``: shape (k,) float64, their sum is 1."""
+    place = int(shares.argmax())
+    return schema.label.classes[place], float(shares[place])
+
+
+def percent(named: tuple[str, float]) -> str:
+    """A name with its share, for people: ``no (71.2%)``."""
+    name, share = named
+    return f"{name} ({share:.1%})"
+
+
 def shown_path(found: Designed, schema: Schema) -> list[tuple[str, str, str]]:
     """The path as rows: number of features, accuracy with standard error, and the features; a star at the chosen set.
 
@@ -228,19 +251,23 @@ def shown_path(found: Designed, schema: Schema) -> list[tuple[str, str, str]]:
     """
     rows = []
     for each in found.path:
-        names = ", ".join(
-            schema.observed[way.feature].name + ("" if way.parts == 0 else f" ({way.shown})") for way in each.ways
-        )
-        everything = len(each.ways) == len(schema.observed)
         star = " *" if each is found.best else ""
-        rows.append(
-            (
-                f"{len(each.ways)}{star}",
-                f"{each.accuracy:.1%} ± {each.error:.1%}",
-                "all, as the schema states them" if everything else names,
-            )
-        )
+        accuracy = f"{each.accuracy:.1%} ± {each.error:.1%}"
+        rows.append((f"{len(each.ways)}{star}", accuracy, _asked(each.ways, schema)))
     return rows
+
+
+def _asked(chosen: Sequence[Way], schema: Schema) -> str:
+    """The features of a set in words, with their groups or bins; of a set of all features only these."""
+    if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
+        return "all, as the schema states them"
+    everything = len(chosen) == len(schema.observed)
+    named = ", ".join(
+        schema.observed[way.feature].name + ("" if way.kind == AS_STATED else f" ({way.shown})")
+        for way in chosen
+        if not everything or way.kind != AS_STATED
+    )
+    return f"all, with {named}" if everything else named
 
 
 def as_json(found: Designed) -> dict[str, Any]:
@@ -259,6 +286,7 @@ def as_json(found: Designed) -> dict[str, Any]:
         "path": [
             {
                 "features": [schema.features[way.feature].name for way in each.ways],
+                "ways": [way.shown for way in each.ways],
                 "accuracy": each.accuracy,
                 "error": each.error,
                 "chosen": each is found.best,
@@ -266,6 +294,7 @@ def as_json(found: Designed) -> dict[str, Any]:
             for each in found.path
         ],
         "accuracy_fleet": None if found.fleet is None else found.fleet._asdict(),
+        "largest_class": {"name": found.largest[0], "share": found.largest[1]},
         "records": found.records,
         "used": found.used,
         "unlabelled": found.unlabelled,

@@ -1,13 +1,14 @@
 """``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
 
-A keyed hash puts each record into one of two halves. Of the first half only noisy tables of value and class are
+A keyed hash puts each record into one of three parts. Of the first part only noisy tables of value and class are
 released. All that follows from these is public: groups and edges, the order of the features, the tables of candidate
-models with the noise that N devices at ε will have. The candidates are scored on the second half: each has the number
-of records that it classifies rightly, and report-noisy-max releases which is best. A last noisy count of the second
-half says how often that candidate is right.
+models with the noise that N devices at ε will have. The candidates are scored on the second part: each has the number
+of records that it classifies rightly, and report-noisy-max releases which is best. A noisy count of the third part says
+how often that candidate is right: its records made no candidate and chose none, so the best of many candidates is not
+flattered.
 
-One record more or less changes one half, so the whole costs what one half costs: ε. A replaced record leaves one half
-and enters perhaps the other. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
+One record more or less changes one part, so the whole costs what one part costs: ε. A replaced record leaves one part
+and enters perhaps another. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
 bound: one record changes the models of all folds.
 
 Source: docs/decisions/0071; docs/math.md, section 7.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import os
 from fractions import Fraction
 from itertools import combinations
+from math import exp, hypot, sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,7 +44,7 @@ from aggregator.choosing.codings import (
 )
 from aggregator.choosing.decided import BY_DESIGN, with_features
 from aggregator.choosing.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
-from aggregator.choosing.from_pilot import asked_by
+from aggregator.choosing.from_pilot import Judged, asked_by, largest_class, percent
 from aggregator.forecast.population import Population
 from aggregator.models.encoding import MISSING
 from aggregator.models.pilot import read_pilot
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
 
     from aggregator.central.accounting import Cost
     from aggregator.central.budget import BudgetFile
-    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.joint_tables import Tables
     from aggregator.schema_file import SchemaFile
     from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
@@ -75,8 +77,14 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 TAG = b"hearsay/1/central-design"
-SELECTION = Fraction(4, 5)
-"""Part of the second half's ε for the choice; the rest is for the accuracy that is printed."""
+MADE, COMPARED, MEASURED = range(3)
+"""The parts: records that the candidates are made of, that compare them, and that measure the one that is chosen."""
+PARTS = (115, 102, 39)
+"""Expected size of each part, in 256ths of the records: 45, 40 and 15 %."""
+_NOISE_QUANTILE = 2.17
+"""Standard deviations of Laplace noise on either side of a 95 % interval (decision 68)."""
+_LEAST_RECORDS = 4.0
+"""Noisy number of records that an accuracy needs, in standard deviations of its noise."""
 DRAWS = 5
 """Simulated campaigns per candidate. A record counts as right if most of their models are right."""
 PAIRED = 8
@@ -101,19 +109,14 @@ class DesignTerms(NamedTuple):
     seed: int = 0
 
     @property
-    def half_micro(self) -> int:
-        """ε of each half under ``add-remove``, in millionths."""
+    def part_micro(self) -> int:
+        """ε of each part under ``add-remove``, in millionths."""
         return self.epsilon_micro if self.adjacency == ADD_REMOVE else self.epsilon_micro // 2
 
     @property
-    def selection_micro(self) -> int:
-        """The part of the second half's ε that pays for the choice, in millionths."""
-        return int(self.half_micro * SELECTION)
-
-    @property
     def tables(self) -> FitTerms:
-        """Terms of the noisy tables of the first half."""
-        return FitTerms("sums", self.half_micro, adjacency=ADD_REMOVE, family=DISCRETE)
+        """Terms of the noisy tables of the first part."""
+        return FitTerms("sums", self.part_micro, adjacency=ADD_REMOVE, family=DISCRETE)
 
 
 class PrivatelyDesigned(NamedTuple):
@@ -123,27 +126,34 @@ class PrivatelyDesigned(NamedTuple):
         file: the schema with its table ``[ask]`` and what was paid.
         chosen: the ways to ask about each chosen feature, with groups and edges.
         candidates: number of sets that were compared.
-        accuracy: how often the model of one simulated campaign is right that asks what was chosen, with noise; None if
-            the noise left no record.
+        accuracy: how often the model of one simulated campaign is right that asks what was chosen, with the noise of
+            both in its interval, on records that chose nothing; None if the noise hides their number.
+        largest: name of the largest class in the noisy tables, and its share there.
         paid: what was paid.
     """
 
     file: SchemaFile
     chosen: tuple[Cut, ...]
     candidates: int
-    accuracy: float | None
+    accuracy: Judged | None
+    largest: tuple[str, float]
     paid: PilotCost | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object that ``hearsay design --json`` prints."""
         schema = self.file.schema
+        name, share = self.largest
+        accuracy, low, high = (None, None, None) if self.accuracy is None else self.accuracy
         return {
             "asked": {
                 schema.features[each.way.feature].name: {"way": each.way.kind, "codes": each.size}
                 for each in self.chosen
             },
             "candidates": self.candidates,
-            "accuracy_noisy": self.accuracy,
+            "accuracy_noisy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "largest_class_noisy": {"name": name, "share": share},
             "private_epsilon": None if self.paid is None else format_micro(self.paid.epsilon_micro),
             "adjacency": None if self.paid is None else self.paid.adjacency,
             "budget": None if self.paid is None else self.paid.budget,
@@ -151,7 +161,7 @@ class PrivatelyDesigned(NamedTuple):
 
 
 def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
-    """The cost of a design: ε, since the halves are disjoint. It looks at no record.
+    """The cost of a design: ε, since the parts are disjoint. It looks at no record.
 
     Raises:
         InputError: ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be divided;
@@ -160,20 +170,21 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
     if schema.projection is not None:
         raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
     check_answer_micro(terms.answer_micro)
-    if terms.half_micro - terms.selection_micro < 1 or terms.selection_micro < 1:
+    if terms.part_micro < 1:
         raise InputError("epsilon_invalid", "ε is too small to be divided")
     cost_of_fit(schema, terms.tables)
     return cost_of([terms.epsilon_micro])
 
 
 def choose(
-    population: Population, first: Flags, file: SchemaFile, terms: DesignTerms, seed: bytes
+    population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes
 ) -> PrivatelyDesigned:
     """Choose features, groups and bins with privacy. Run by the curator, after the cost was recorded.
 
     Args:
         population: the records, read by the schema of ``file`` without groups.
-        first: shape (records,) bool, which records are in the first half: by a keyed hash of each record alone.
+        parts: shape (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`): by a
+            keyed hash of each record alone.
         file: the schema to start from.
         terms: the public terms.
         seed: 32 secret bytes from the operating system, used for this design alone.
@@ -184,21 +195,22 @@ def choose(
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)
     stream = Stream(seed, TAG)
-    released = fit(_half(population, schema, first), terms.tables, stream.read(SEED_BYTES)).statistics
-    cuts, joints = _cuts(released, schema)
+    made_of = _records(population, schema, parts == MADE)
+    released = fit(made_of, terms.tables, stream.read(SEED_BYTES)).statistics
+    tables = posterior_tables(released, range(len(schema.observed)))
+    cuts, joints = _cuts(tables, schema)
     rng = np.random.default_rng(terms.seed)
     candidates, models = _candidates(cuts, joints, schema, terms, rng)
-    tested = np.flatnonzero(~first & population.known)
-    part = _part(population, cuts, tested, schema)
-    right = np.array([_right(part, places, models[len(places)]) for places in candidates])
-    rate = Fraction(terms.selection_micro, MICRO)
-    best = noisy_max(right.sum(axis=1).tolist(), rate, stream)
-    one_model = _right(part, candidates[best], models[len(candidates[best])][:1])
-    accuracy = _accuracy(one_model, Fraction(terms.half_micro - terms.selection_micro, MICRO), stream)
-    chosen = tuple(cuts[place] for place in candidates[best])
+    rate = Fraction(terms.part_micro, MICRO)
+    compared = _part(population, cuts, np.flatnonzero((parts == COMPARED) & population.known), schema)
+    right = np.array([_right(compared, places, models[len(places)]) for places in candidates])
+    best = candidates[noisy_max(right.sum(axis=1).tolist(), rate, stream)]
+    measured = _part(population, cuts, np.flatnonzero((parts == MEASURED) & population.known), schema)
+    accuracy = noisy_accuracy(_right(measured, best, models[len(best)][:1]), rate, stream)
+    chosen = tuple(cuts[place] for place in best)
     asked, features = asked_by(chosen, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
-    return PrivatelyDesigned(made, chosen, len(candidates), accuracy)
+    return PrivatelyDesigned(made, chosen, len(candidates), accuracy, largest_class(tables.prior, schema))
 
 
 def design_records(
@@ -216,7 +228,7 @@ def design_records(
         table: the records as text, from :func:`aggregator.tables.read_table`, with all columns.
         file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
         terms: the terms, with the budget's adjacency.
-        budget: the open budget file, to which the records are assigned; its key also makes the halves.
+        budget: the open budget file, to which the records are assigned; its key also makes the parts.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
@@ -233,8 +245,8 @@ def design_records(
     records = list(record_bytes(table))
     query = f"features for {terms.devices} devices at ε = {format_micro(terms.answer_micro)}"
     budget.spend(budget.digest(records), query, cost)
-    first = np.array(budget.halves(records), np.bool_)
-    made = choose(population, first, file, terms, random_bytes(SEED_BYTES))
+    parts = np.array(budget.parts(records, PARTS), np.int64)
+    made = choose(population, parts, file, terms, random_bytes(SEED_BYTES))
     paid = budget.receipt(query, cost)
     decision = _decision(made, schema, terms)
     return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid), decision=decision))
@@ -251,21 +263,21 @@ def _decision(found: PrivatelyDesigned, schema: Schema, terms: DesignTerms) -> d
         "seed": terms.seed,
         "adjacency": terms.adjacency,
         "sets_compared": found.candidates,
-        "accuracy_with_noise": "not known" if found.accuracy is None else f"{found.accuracy:.1%}",
+        "accuracy_with_noise": "not known" if found.accuracy is None else found.accuracy.shown,
+        "largest_class_with_noise": percent(found.largest),
     }
     kept = {each.way.feature for each in found.chosen}
     return with_features(record, names, [names[place] for place in sorted(kept)])
 
 
-def _half(population: Population, schema: Schema, rows: Flags) -> Records:
+def _records(population: Population, schema: Schema, rows: Flags) -> Records:
     """Some of the records, as devices report them."""
     codes, numbers = population.reported
     return Records(schema, population.labels[rows], codes[rows], numbers[rows], {}, ())
 
 
-def _cuts(released: Statistics, schema: Schema) -> tuple[list[Cut], list[Floats]]:
+def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
     """All ways to ask, with groups and edges from noisy tables, and the joint shares (values, k) float64 of each."""
-    tables = posterior_tables(released, range(len(schema.observed)))
     cuts, joints = [], []
     for feature in range(len(schema.observed)):
         joint = tables.likelihood[feature] * tables.prior
@@ -363,7 +375,7 @@ def _ranked(cuts: Sequence[Cut], models: Sequence[tuple[Floats, Sequence[Floats]
 
 
 def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema: Schema) -> Part:
-    """The records of the second half, to be scored; no records to learn from."""
+    """The records ``tested`` of a part, to be scored; no records to learn from."""
     codes, numbers = population.scored
     columns = [cut.codes(codes[tested, cut.way.feature], numbers[tested, cut.way.feature]) for cut in cuts]
     nothing = np.empty((0, len(cuts)), np.int64)
@@ -381,8 +393,29 @@ def _right(part: Part, places: Sequence[int], models: Sequence[tuple[Floats, Seq
     return np.asarray(2 * votes > len(models))
 
 
-def _accuracy(right: Flags, rate: Fraction, stream: Stream) -> float | None:
-    """The share of right records from noisy counts of the right and the wrong ones; a record is in one of these."""
+def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Judged | None:
+    """The share of right records p = g/(g + b), from noisy counts g of the right and b of the wrong ones.
+
+    A record is in one of the counts, so both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with
+    q = e^−r. The 95 % interval has Wilson's limits for g + b records, moved away from p by the noise: the distances add
+    as squares. The noise alone has 2.17 standard deviations √(v (p² + (1 − p)²))/(g + b) on either side.
+
+    Args:
+        right: shape (records,) bool, which records the model classifies rightly.
+        rate: r > 0, the ε of one added or removed record.
+        stream: the randomness.
+
+    Returns:
+        None if g + b is below four standard deviations of its noise.
+    """
     s, t = rate.as_integer_ratio()
     good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))
-    return min(max(good / (good + bad), 0.0), 1.0) if good + bad > 0 else None
+    n, q = good + bad, exp(-float(rate))
+    variance = 2 * q / (1 - q) ** 2
+    if n < max(1.0, _LEAST_RECORDS * sqrt(2 * variance)):
+        return None
+    p = min(max(good / n, 0.0), 1.0)
+    noise = _NOISE_QUANTILE * sqrt(variance * (p * p + (1 - p) ** 2)) / n
+    sampled = Judged.of_share(p, n)
+    low, high = (hypot(p - limit, noise) for limit in (sampled.low, sampled.high))
+    return Judged(p, max(0.0, p - low), min(1.0, p + high))

@@ -252,7 +252,7 @@ def _why(choice: Choice | None, chosen: Subset, features: int) -> str:
     """Why these features are chosen, as the beginning of a sentence."""
     if choice is None:
         return "no choice between features is made"
-    gain = f"{100 * choice.gain:+.1f} ± {100 * choice.error:.1f} points"
+    gain = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points"
     if len(chosen) == features:
         best = len(choice.best.features)
         return "all features are best" if best == features else f"the best set ({best} features) is not clearly better"

@@ -8,14 +8,16 @@ import click
 
 from aggregator.ask_table import listed
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, working
+from aggregator.cli.output import note, print_facts, print_json, print_table, warn, working
 from aggregator.files import check_outputs, write_output
 from protocol.epsilon import micro_epsilon
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from aggregator.choosing.from_pilot import Judged
     from aggregator.schema_file import SchemaFile
 
 
@@ -58,10 +60,11 @@ def design(
     What is chosen becomes public with the campaign, and it depends on the pilot's records. Give one record per person:
     accuracies are measured on other records of the pilot, and a copy of a record is no other record.
 
-    With --private-epsilon the choice is differentially private. Candidates are made from noisy tables of one half of
-    the records and compared on the other half; numbers are asked about in the schema's bins, or in two or three joined
-    from these. The cost is paid from a budget file to which the records were assigned. All that is written, and
-    printed on standard output, is public or has noise; a refusal may name a cell of the records, for you alone.
+    With --private-epsilon the choice is differentially private. Candidates are made from noisy tables of one part of
+    the records and compared on a second; a third says how accurate the chosen one is. Numbers are asked about in the
+    schema's bins, or in two or three joined from these. The cost is paid from a budget file to which the records were
+    assigned. All that is written, and printed on standard output, is public or has noise; a refusal may name a cell of
+    the records, for you alone.
 
     \b
     Example:
@@ -71,7 +74,7 @@ def design(
     """  # noqa: D301
     from aggregator.choosing.calls import design as make_design
     from aggregator.choosing.from_pilot import as_json as design_json
-    from aggregator.choosing.from_pilot import shown_path
+    from aggregator.choosing.from_pilot import percent, shown_path
     from aggregator.choosing.schema_text import schema_text
     from aggregator.schema_file import load_schema
     from aggregator.tables import MISSING_TOKENS
@@ -98,6 +101,7 @@ def design(
         {
             "schema": output,
             "asked": listed(found.file.ask),
+            "largest class": percent(found.largest),
             "accuracy of the fleet's model": f"{found.fleet.shown}, on records that chose nothing",
             f"accuracy of {found.source}": f"{found.alone.shown}, on records that chose nothing",
         }
@@ -105,6 +109,7 @@ def design(
     if found.unlabelled:
         note(f"{found.unlabelled} records were left out: they have no class that the schema lists")
     note(found.verdict)
+    _compare(found.fleet, found.largest)
 
 
 def _privately(
@@ -123,6 +128,7 @@ def _privately(
     ``wanted``: ε of the records in millionths, number of devices, ε of an answer in millionths, seed.
     """
     from aggregator.central.budget import BudgetFile
+    from aggregator.choosing.from_pilot import percent
     from aggregator.choosing.from_private_pilot import DesignTerms, design_records
     from aggregator.choosing.schema_text import schema_text
     from aggregator.tables import MISSING_TOKENS, read_table
@@ -139,15 +145,29 @@ def _privately(
     rows = [(name, one["way"], one["codes"]) for name, one in facts["asked"].items()]
     print_table(["asked", "how", "codes"], rows, numeric=["codes"])
     click.echo()
-    accurate = "not known" if found.accuracy is None else f"{found.accuracy:.1%}, on records that made no candidate"
+    accurate = "not known" if found.accuracy is None else f"{found.accuracy.shown}, on records that chose nothing"
     print_facts(
         {
             "schema": output,
             "candidates": found.candidates,
             "accuracy, with noise": accurate,
+            "largest class, with noise": percent(found.largest),
             "private epsilon": facts["private_epsilon"],
             "adjacency": facts["adjacency"],
             "budget": facts["budget"],
         }
     )
     note("every number here is public or has noise; what is chosen may be published")
+    if found.accuracy is not None:
+        _compare(found.accuracy, found.largest)
+
+
+def _compare(accuracy: Judged, largest: tuple[str, float]) -> None:
+    """Warn of an accuracy that is not clearly above that of the largest class alone."""
+    name, share = largest
+    if accuracy.low <= share:
+        said = "is not" if accuracy.accuracy <= share else "may not be"
+        warn(
+            f"the accuracy ({accuracy.shown}) {said} above the share of the largest class, {quoted(name)} "
+            f"({share:.1%}): plan more devices, a larger ε, or other features"
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from support.pilots import SCHEMA
 
 import aggregator
 from aggregator.ask_table import resolve
-from aggregator.choosing import forward_selection, from_pilot
+from aggregator.choosing import codings, forward_selection, from_pilot
 from aggregator.choosing.schema_text import schema_text
 from aggregator.cli.app import hearsay
 from aggregator.schema_file import load_schema
@@ -79,6 +80,35 @@ def test_the_pilot_that_is_better_than_the_fleet_is_named(files):
         judged = ("accuracy_of_", "verdict = ")
         left = "".join(line for line in written.splitlines(keepends=True) if not line.startswith(judged))
         assert schema_text(made.file) == left
+
+
+def test_rows_of_all_features_tell_each_other_apart(files):
+    """A set of all features with chosen bins is not the set that the schema states; both were called that."""
+    schema = load_schema(files / "s.toml").schema
+    stated = tuple(codings.Way(feature) for feature in range(3))
+    binned = (codings.Way(1, codings.EDGES, 2), codings.Way(0), codings.Way(2))
+    candidates = tuple(forward_selection.Candidate(ways, np.ones(4)) for ways in (stated[:1], binned, stated))
+    found = from_pilot.Designed(load_schema(files / "s.toml"), (), candidates, candidates[1])
+    told = [asked for _, _, asked in from_pilot.shown_path(found, schema)]
+    assert told == ["letter", "all, with size (2 chosen bins)", "all, as the schema states them"]
+    assert from_pilot.as_json(found)["path"][1]["ways"] == ["2 chosen bins", "as stated", "as stated"]
+
+
+def test_all_features_as_stated_are_one_row(files, monkeypatch):
+    monkeypatch.setattr(forward_selection, "MOST_FEATURES", 3)
+    monkeypatch.setattr(forward_selection, "usable_ways", lambda *_: [codings.Way(feature) for feature in range(3)])
+    made = aggregator.design(files / "p.csv", files / "s.toml", epsilon=1, devices=10**6, judge=False)
+    assert len({frozenset(each.ways) for each in made.path}) == len(made.path)
+
+
+def test_the_largest_class_is_named_beside_the_accuracies(files):
+    found = ran(files, "--devices", "2")
+    assert "largest class                  " in found.stdout
+    assert re.search(
+        r"the accuracy \(.*\) (is not|may not be) above the share of the largest class, '[ny]'", found.stderr
+    )
+    assert json.loads(ran(files, "--devices", "100", "--json", "--force").stdout)["largest_class"]["share"] >= 0.5
+    assert "largest_class = " in (files / "o.toml").read_text("utf-8")
 
 
 @pytest.mark.parametrize("devices", [0, 10**15 + 1, 10**30])

@@ -1,4 +1,4 @@
-"""``hearsay design --private-epsilon``: halves by record, candidates of one half, a private choice on the other."""
+"""``hearsay design --private-epsilon``: candidates of one part, a private choice on another, accuracy on a third."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ from support.failures import reason
 from support.pilots import SCHEMA
 
 from aggregator.central.budget import BudgetFile
-from aggregator.central.data_digest import halves_of, record_bytes
+from aggregator.central.data_digest import parts_of, record_bytes
 from aggregator.choosing import forward_selection, from_private_pilot
-from aggregator.choosing.from_private_pilot import DesignTerms, choose, cost_of_design
+from aggregator.choosing.from_private_pilot import (
+    COMPARED,
+    MADE,
+    MEASURED,
+    PARTS,
+    DesignTerms,
+    choose,
+    cost_of_design,
+    noisy_accuracy,
+)
 from aggregator.forecast.population import Population
 from aggregator.schema_file import load_schema, parse_schema_text
 from aggregator.tables import read_table
@@ -51,10 +60,13 @@ def _quick(monkeypatch):
     monkeypatch.setattr(from_private_pilot, "DRAWS", 1)
 
 
+def parts(frame):
+    return np.array(parts_of(record_bytes(frame), b"k" * 32, PARTS))
+
+
 def chosen(frame, epsilon=8, seed=1, adjacency=CHANGE, devices=20_000):
     terms = DesignTerms(epsilon * MICRO, adjacency, devices, MICRO)
-    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
-    return choose(Population.of_frame(frame, FILE.schema), first, FILE, terms, bytes([seed] * 32))
+    return choose(Population.of_frame(frame, FILE.schema), parts(frame), FILE, terms, bytes([seed] * 32))
 
 
 def test_with_enough_epsilon_what_tells_the_class_is_chosen_in_groups_of_its_values():
@@ -62,7 +74,8 @@ def test_with_enough_epsilon_what_tells_the_class_is_chosen_in_groups_of_its_val
     names = [found.file.schema.features[each.way.feature].name for each in found.chosen]
     assert names[0] == "letter"
     assert "noise" not in names
-    assert found.accuracy == pytest.approx(0.87, abs=0.06)
+    assert found.accuracy.low < 0.87 < found.accuracy.high
+    assert found.accuracy.accuracy == pytest.approx(0.87, abs=0.06)
     assert list(found.file.ask) == [name for name in ("letter", "size") if name in names]
 
 
@@ -71,57 +84,101 @@ def test_without_epsilon_the_choice_is_one_of_many():
     assert len(choices) > 1
 
 
-def test_a_record_of_the_second_half_moves_no_count_by_more_than_one_and_no_candidate(monkeypatch):
+def test_a_record_of_the_second_part_moves_no_count_by_more_than_one_and_no_candidate(monkeypatch):
     seen = []
     monkeypatch.setattr(from_private_pilot, "noisy_max", lambda counts, *_: seen.append(counts) or 0)
     frame = people()
-    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
     whole = chosen(frame)
-    for row in np.flatnonzero(~first)[:2]:
+    for row in np.flatnonzero(parts(frame) == COMPARED)[:2]:
         less = chosen(frame.drop(index=row))
         assert less.candidates == whole.candidates
+        assert less.accuracy == whole.accuracy
     for counts in seen[1:]:
         assert {more - fewer for more, fewer in zip(seen[0], counts, strict=True)} <= {0, 1}
 
 
-def test_a_record_of_the_first_half_takes_no_part_in_the_scores(monkeypatch):
+def test_a_record_of_the_third_part_chooses_nothing(monkeypatch):
+    """The accuracy that is printed is of records that made no candidate and compared none: any others flatter it."""
+    seen = []
+    monkeypatch.setattr(from_private_pilot, "noisy_max", lambda counts, *_: seen.append(counts) or 0)
+    frame = people()
+    whole = chosen(frame)
+    less = chosen(frame.drop(index=np.flatnonzero(parts(frame) == MEASURED)))
+    assert seen[0] == seen[1]
+    assert less.chosen == whole.chosen
+    assert less.accuracy is None
+    assert whole.accuracy is not None
+
+
+def test_the_accuracy_of_noise_is_that_of_a_guess():
+    """Of 30 choices on records whose label nothing tells, seeded; the records that chose said 53.6 % here."""
+    found = []
+    for seed in range(30):
+        frame = people(400, seed)
+        frame["class"] = np.random.default_rng(100 + seed).choice(["n", "y"], 400).astype(object)
+        found.append(chosen(frame, seed=seed + 1).accuracy.accuracy)
+    assert np.mean(found) == pytest.approx(0.5, abs=0.02)
+
+
+@pytest.mark.parametrize(("count", "share", "epsilon"), [(100, 0.6, 1), (2000, 0.9, 1), (400, 0.97, Fraction(1, 4))])
+def test_the_interval_of_a_noisy_accuracy_holds(count, share, epsilon):
+    """2000 draws, seeded; 95 % have a standard error of 0.5 points."""
+    rng, inside = np.random.default_rng(7), 0
+    stream = Stream(bytes(32), b"test")
+    for _ in range(2000):
+        said = noisy_accuracy(rng.random(count) < share, Fraction(epsilon), stream)
+        inside += said is not None and said.low <= share <= said.high
+    assert 0.935 * 2000 < inside < 0.985 * 2000
+
+
+def test_an_accuracy_of_noise_alone_is_not_known():
+    stream = Stream(bytes(32), b"test")
+    assert noisy_accuracy(np.ones(10, np.bool_), Fraction(1, 10), stream) is None
+
+
+def test_a_record_of_the_first_part_takes_no_part_in_the_scores(monkeypatch):
     seen, learned = [], []
     real, part = from_private_pilot.fit, from_private_pilot._part
     monkeypatch.setattr(from_private_pilot, "fit", lambda *args: learned.append(args[0].rows) or real(*args))
     monkeypatch.setattr(from_private_pilot, "_part", lambda *args: seen.append(part(*args)) or seen[-1])
     frame = people()
-    first = np.array(halves_of(record_bytes(frame), b"k" * 32))
+    of = parts(frame)
     chosen(frame)
-    chosen(frame.drop(index=np.flatnonzero(first)[0]))
-    assert learned == [first.sum(), first.sum() - 1]
-    assert (seen[0].truth == seen[1].truth).all()
-    assert len(seen[0].truth) == (~first).sum()
+    chosen(frame.drop(index=np.flatnonzero(of == MADE)[0]))
+    made = (of == MADE).sum()
+    assert learned == [made, made - 1]
+    assert [len(each.truth) for each in seen] == 2 * [(of == COMPARED).sum(), (of == MEASURED).sum()]
+    assert all((one.truth == two.truth).all() for one, two in zip(seen[:2], seen[2:], strict=True))
 
 
-def test_halves_depend_on_each_record_alone_and_on_the_key():
+def test_parts_depend_on_each_record_alone_and_on_the_key():
     records = list(record_bytes(people()))
-    halves = halves_of(records, b"k" * 32)
-    assert halves_of(records[::-1], b"k" * 32) == halves[::-1]
-    assert halves_of(records, b"l" * 32) != halves
-    assert 250 < sum(halves) < 370, "617 fair coins are beyond these limits with probability below 1e-5"
-    assert len(set(halves_of([records[0]] * 5, b"k" * 32))) == 1
+    of = parts_of(records, b"k" * 32, PARTS)
+    assert parts_of(records[::-1], b"k" * 32, PARTS) == of[::-1]
+    assert parts_of(records, b"l" * 32, PARTS) != of
+    counts = np.bincount(of, minlength=3)
+    assert sum(counts) == PEOPLE
+    # Beyond these limits, six standard deviations and more, with probability below 1e-8.
+    assert np.abs(counts - PEOPLE * np.array(PARTS) / 256).max() < 75
+    assert len(set(parts_of([records[0]] * 5, b"k" * 32, PARTS))) == 1
 
 
 def test_other_adjacencies_than_add_remove_run_with_half_of_epsilon():
-    assert DesignTerms(MICRO, ADD_REMOVE, 1, MICRO).half_micro == MICRO
-    assert DesignTerms(MICRO, CHANGE, 1, MICRO).half_micro == MICRO // 2
+    assert DesignTerms(MICRO, ADD_REMOVE, 1, MICRO).part_micro == MICRO
+    assert DesignTerms(MICRO, CHANGE, 1, MICRO).part_micro == MICRO // 2
     terms = DesignTerms(MICRO, CHANGE, 1, MICRO)
     assert cost_of_design(FILE.schema, terms).epsilon_micro == MICRO
     assert terms.tables.adjacency == ADD_REMOVE
-    assert reason(cost_of_design, FILE.schema, terms._replace(epsilon_micro=2)) == "epsilon_invalid"
+    assert reason(cost_of_design, FILE.schema, terms._replace(epsilon_micro=1)) == "epsilon_invalid"
     assert reason(cost_of_design, FILE.schema, terms._replace(answer_micro=0)) == "epsilon_invalid"
 
 
-def test_a_half_without_records_still_gives_a_choice():
+def test_a_part_without_records_still_gives_a_choice():
     frame = people(60)
     population = Population.of_frame(frame, FILE.schema)
-    for first in (np.zeros(60, np.bool_), np.ones(60, np.bool_)):
-        assert choose(population, first, FILE, DesignTerms(MICRO, CHANGE, 1000, MICRO), bytes(32)).chosen
+    for part in (MADE, COMPARED, MEASURED):
+        of = np.full(60, part)
+        assert choose(population, of, FILE, DesignTerms(MICRO, CHANGE, 1000, MICRO), bytes(32)).chosen
 
 
 def test_the_command_pays_prints_nothing_exact_and_its_schema_states_the_cost(tmp_path, monkeypatch):
@@ -144,12 +201,15 @@ def test_the_command_pays_prints_nothing_exact_and_its_schema_states_the_cost(tm
     assert list(one) == list(two)
     assert (one["private_epsilon"], one["adjacency"], one["budget"]) == ("1", "add-remove", "ward 7")
     with BudgetFile.open("w.hsb") as budget:
-        halves = sum(budget.halves(record_bytes(read_table("a.csv"))))
+        sizes = np.bincount(budget.parts(record_bytes(read_table("a.csv")), PARTS)).tolist()
     text = json.dumps(one) + (tmp_path / "a.csv.toml").read_text()
     told = set(re.findall(r"(?<![\d.])\d+(?![\d.])", text))
-    assert not told & {str(number) for number in (PEOPLE, PEOPLE - 1, halves, PEOPLE - halves)}
+    assert not told & {str(number) for number in (PEOPLE, PEOPLE - 1, *sizes)}
     made = load_schema("a.csv.toml")
     assert made.pilots[0].epsilon_micro == MICRO
+    assert one["largest_class_noisy"]["name"] in {"n", "y"}
+    assert 0.4 < one["largest_class_noisy"]["share"] < 0.7
+    assert {"accuracy_noisy", "accuracy_low", "accuracy_high"} <= set(one)
     assert set(made.ask) == set(one["asked"])
     assert design("a.csv", "o.toml", status=1).stderr.startswith("budget_exceeded: ")
     assert design("a.csv", "o.toml", status=1, epsilon="0.000001").stderr.startswith("epsilon_invalid: ")
