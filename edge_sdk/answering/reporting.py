@@ -217,7 +217,8 @@ class Reporting:
             making.check(campaign)
             reading = self._time.read()
             track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
-            self.ledger.delay_series(*self._time.note_track(reading, track))
+            after_reset = self.ledger.series_after() is not None
+            self.ledger.delay_series(*self._time.note_track(reading, track, after_reset=after_reset))
             moment = self._time.present(reading)
             time, leapt = moment.period_time(campaign.time_precision)
             turn = _Turn(secret, campaign, reading, moment, track, time, leapt, campaign.period_at(time))

@@ -269,7 +269,7 @@ class Ledger:
         """Move :meth:`series_after` ahead, since the clock of the reset was behind by up to ``seconds``.
 
         Args:
-            seconds: the step by which the clock moved ahead without that time having passed; 0 for none.
+            seconds: by which the clock moved ahead without that time having passed; 0 for none.
             now: seconds since 1970; the time is not moved beyond.
         """
         after = self.series_after()

@@ -100,15 +100,15 @@ class Track(NamedTuple):
             or not 0 <= self.uptime - stored.uptime < _NOTED_EVERY
         )
 
-    def stepped(self, stored: Track | None) -> int:
-        """Seconds of the forward step that ``stored``, the track before this one, does not have; 0 without a step.
+    def ahead_of(self, stored: Track | None) -> int:
+        """Seconds by which the limit time went further than the uptime since the track ``stored``: steps and less.
 
         Without a track before (None), nothing is known of the time before: the result is the whole limit time.
         """
         if stored is None:
             return self.time
-        new = self.steps[-1:]
-        return max(0, new[0].seconds) if new and new[0] not in stored.steps else 0
+        same = stored.boot == self.boot and self.uptime >= stored.uptime
+        return max(0, self.time - stored.time - (self.uptime - stored.uptime if same else self.uptime))
 
     def renumbered(self, numbers: Sequence[int]) -> Track:
         """The track for a ledger that keeps the lines ``numbers``, rising, as its lines 2, 3 and so on."""

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _KEY = "anchor"
 _TRACK_KEY = "track"
+_CARRIED_KEY = "track_carried"
+"""Key of the note that the track is of the state before a reset, and that no clock was read since."""
 _BEHIND_SECONDS = 3_600
 """A wall clock that is behind the time of signed documents by more seconds is known to be wrong."""
 
@@ -36,6 +38,7 @@ def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
     track = Track.from_bytes(raw)
     if track is not None:
         state.write_meta(_TRACK_KEY, track.renumbered(numbers).to_bytes())
+        state.write_meta(_CARRIED_KEY, b"1")
 
 
 class Timekeeper:
@@ -93,24 +96,31 @@ class Timekeeper:
         now = self.present(reading).now
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
-    def note_track(self, reading: Reading, track: Track | None) -> tuple[int, int]:
+    def note_track(self, reading: Reading, track: Track | None, *, after_reset: bool) -> tuple[int, int]:
         """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored.
 
         Args:
             reading: the clocks, as read for the track.
             track: the result of :meth:`track`.
+            after_reset: whether the state was reset. The track is then stored as well if the clock gained a second.
 
         Returns:
-            Seconds by which the clock was behind so far, as is seen now: its step since the stored track; the whole
-            time if the clock is more than an hour behind the time that signed documents prove, since nobody knows how
-            wrong it is; 0 for a clock that seems right. And the present time, in seconds since 1970.
+            Seconds by which the clock was behind so far, as is seen now: what it gained on the uptime since the
+            stored track; the whole time at the first call after a reset, and if the clock is more than an hour behind
+            the time that signed documents prove, since nobody knows how wrong it is; 0 for a clock that seems right.
+            And the present time, in seconds since 1970.
         """
         now = self.present(reading).now
-        stepped = 0
-        if track is not None and track.is_news(stored := self._track()):
-            self._state.write_meta(_TRACK_KEY, track.to_bytes())
-            stepped = track.stepped(stored)
-        return (now if now - reading.wall > _BEHIND_SECONDS else stepped), now if track is None else track.time
+        gained = 0
+        if track is not None:
+            stored = self._track()
+            carried = self._state.meta(_CARRIED_KEY) is not None
+            gained = track.time if carried else track.ahead_of(stored)
+            if carried:
+                self._state.remove_meta(_CARRIED_KEY)
+            if track.is_news(stored) or (after_reset and gained):
+                self._state.write_meta(_TRACK_KEY, track.to_bytes())
+        return (now if now - reading.wall > _BEHIND_SECONDS else gained), now if track is None else track.time
 
     def note_document(self, issued_at: int) -> None:
         """Store the confirmed time after a signed document was accepted.

@@ -177,6 +177,48 @@ def test_a_clock_that_was_behind_at_the_reset_opens_no_series(tmp_path, publishe
         assert device.report(fresh.id, RECORD)
 
 
+@pytest.mark.parametrize("how", ["gone", "older"])
+@pytest.mark.parametrize("boots", [False, True])
+@pytest.mark.parametrize("behind", [40, 50 * 60])
+def test_a_clock_that_was_behind_by_seconds_at_the_reset_opens_no_series(tmp_path, publisher, how, boots, behind):
+    """The clock is set back after the answer, the state is lost, and the clock is set right without a step that shows.
+
+    Seconds below the slack of a minute gave a second answer; so did an hour where an older ledger was there.
+    """
+    true, error, boot, started = [NOW], [0], [1], NOW - 100
+    options = {"clock": lambda: true[0] + error[0], "uptime": lambda: (f"boot {boot[0]}", true[0] - started)}
+    publisher.now = NOW - DAY
+    other = publisher.campaign(name="other", time_precision=60)
+    with Device.open(tmp_path, trust=publisher.root(), **options) as device:
+        device.report(device.enrol(other).id, RECORD)
+    older = (tmp_path / "state.db").read_bytes()
+    true[0] += 70
+    publisher.now = true[0]
+    raw = publisher.campaign(series=SERIES._replace(begins=true[0]))
+    with Device.open(tmp_path, policy=GENEROUS, **options) as device:
+        true[0] += 5
+        device.report(device.enrol(raw).id, RECORD)
+    (tmp_path / "state.db").unlink()
+    if how == "older":
+        (tmp_path / "state.db").write_bytes(older)
+    error[0] = -behind
+    publisher.now = NOW - DAY
+    Device.reset(tmp_path, publisher.root(), clock=options["clock"])
+    with Device.open(tmp_path, policy=GENEROUS._replace(lifetime_micro=10**12), **options) as device:
+        asked = device.enrol(other)
+        true[0] += 10
+        reason(device.report, asked.id, RECORD)
+        if boots:
+            boot[0], started = boot[0] + 1, true[0]
+        error[0] = 0
+        true[0] += 1
+        assert reason(device.report, device.enrol(raw).id, RECORD) == "series_begun"
+        publisher.now = true[0] + 61
+        later = publisher.campaign(name="later", series=Series("later", publisher.now))
+        true[0] += 100
+        assert device.report(device.enrol(later).id, RECORD)
+
+
 def test_devices_outside_of_the_share_draw_nothing_and_say_so(publisher, clock):
     """About an eighth takes part. A device in none of the shares is told so, and draws no seed."""
     taken = 0
