@@ -61,7 +61,7 @@ docs: .venv/dev.stamp
 site: .venv/dev.stamp
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_edge-*.whl` on a device.
+# The device's own wheel, from this tree: protocol and edge_sdk, for `pip install dist/hearsay_bayes_edge-*.whl` on a device.
 edge: .venv/bin/python
 	$(BIN)/python distribution/edge.py
 

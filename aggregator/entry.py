@@ -6,6 +6,7 @@ import sys
 from importlib.util import find_spec
 
 from aggregator.cli.streams import prepare_streams
+from aggregator.extras import missing_extra
 
 NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
 """Libraries of the extra ``aggregator``. A device does not have them."""
@@ -16,7 +17,8 @@ def main() -> None:
     prepare_streams()
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        sys.stderr.write(f"missing_extra: {', '.join(missing)} not installed; run pip install 'hearsay[aggregator]'\n")
+        names = ", ".join(missing)
+        sys.stderr.write(f"{missing_extra(f'{names} not installed', 'aggregator')}\n")
         sys.exit(1)
     from aggregator.cli.app import hearsay
 

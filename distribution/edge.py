@@ -1,4 +1,4 @@
-"""Builds the device's wheel, `hearsay-edge`: the packages `protocol` and `edge_sdk` of this tree.
+"""Builds the device's wheel, `hearsay-bayes-edge`: the packages `protocol` and `edge_sdk` of this tree.
 
     pip install ./distribution                  # on a device that has this tree
     python distribution/edge.py [FOLDER]        # make edge: a wheel to copy to devices; the default is dist/
@@ -26,12 +26,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-NAME = "hearsay-edge"
+NAME = "hearsay-bayes-edge"
+PROGRAM = "hearsay-edge"
 PACKAGES = ("protocol", "edge_sdk")
 DESCRIPTION = "The device side of Hearsay: locally private reports about records, and signed models to classify with."
 README = "README.md"
 """The device's own read-me, in this folder: the project's is longer than a device needs."""
-SHARED = ("version", "requires-python", "license", "license-files", "keywords", "dependencies")
+SHARED = ("dynamic", "requires-python", "license", "license-files", "keywords", "dependencies")
 """Keys that are copied unchanged from the tree's project file."""
 FIRST_DAY_OF_ZIP = "315532800"
 """1980-01-01, the earliest time in a zip file. Every file of the wheel has it, so the bytes depend on no clock."""
@@ -40,7 +41,8 @@ FIRST_DAY_OF_ZIP = "315532800"
 def project_file(tree: dict[str, Any]) -> str:
     """The text of the device's pyproject.toml, from the tree's parsed one. JSON strings and lists are valid TOML."""
     project = tree["project"]
-    script = project["scripts"][NAME]
+    script = project["scripts"][PROGRAM]
+    version = tree["tool"]["setuptools"]["dynamic"]["version"]["attr"]
     packages = [f"{package}*" for package in PACKAGES]
     typed = {name: files for name, files in tree["tool"]["setuptools"]["package-data"].items() if name in PACKAGES}
     lines = [
@@ -52,9 +54,11 @@ def project_file(tree: dict[str, Any]) -> str:
         f"readme = {json.dumps(README)}",
         *(f"{key} = {json.dumps(project[key])}" for key in SHARED),
         "[project.scripts]",
-        f"{NAME} = {json.dumps(script)}",
+        f"{PROGRAM} = {json.dumps(script)}",
         "[tool.setuptools]",
         f"packages = {{ find = {{ include = {json.dumps(packages)} }} }}",
+        "[tool.setuptools.dynamic]",
+        f"version = {{ attr = {json.dumps(version)} }}",
         "[tool.setuptools.package-data]",
         *(f"{name} = {json.dumps(files)}" for name, files in typed.items()),
     ]

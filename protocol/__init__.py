@@ -11,5 +11,8 @@ The way of one report: record → ``schema`` (value codes) → ``questions`` (on
 SCALE = 1 << 16
 """S: a number of [−1, 1] is sent as an integer of [−S, S]."""
 
+VERSION = "0.1.0"
+"""Version of this software."""
+
 SPEC = "1.0"
 """Version of the formats that this package reads and writes. Every signed document states it."""

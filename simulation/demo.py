@@ -20,6 +20,7 @@ import pandas as pd
 
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress
+from aggregator.extras import missing_extra
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
@@ -30,7 +31,7 @@ from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import format_micro, micro_epsilon
-from protocol.errors import InputError, StorageError
+from protocol.errors import StorageError
 from protocol.features import Numeric
 from protocol.schema import Label, Schema, build_schema
 from simulation.fleet import device_reports, write_batches
@@ -132,7 +133,7 @@ def load_records() -> tuple[pd.DataFrame, Schema]:
     except ImportError:
         load_breast_cancer = None
     if load_breast_cancer is None:
-        raise InputError("missing_extra", "the demo's data come with scikit-learn: pip install 'hearsay[demo]'")
+        raise missing_extra("the demo's data come with scikit-learn", "demo")
     data = load_breast_cancer()
     frame = pd.DataFrame(data.data, columns=[str(name) for name in data.feature_names])[list(BOUNDS)]
     frame["diagnosis"] = np.array(["malignant", "benign"], dtype=object)[data.target]

@@ -242,4 +242,4 @@ def test_the_guide_installs_the_wheel_with_what_it_needs():
     for lines, option in ((ready, []), (debian, ["--no-deps"])):
         assert lines[0].startswith("sudo apt install python3-venv")
         assert lines[1].startswith("sudo python3 -m venv ")
-        assert lines[2].split() == ["sudo", "/opt/hearsay/bin/pip", "install", *option, "hearsay_edge-*.whl"]
+        assert lines[2].split() == ["sudo", "/opt/hearsay/bin/pip", "install", *option, "hearsay_bayes_edge-*.whl"]

@@ -23,6 +23,7 @@ from aggregator.cli.streams import discard_output
 from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
 from aggregator.files import failure_of
+from protocol import VERSION
 from protocol.errors import HearsayError, StorageError
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _report_bug(error: BaseException) -> None:
     table=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name="hearsay", message="%(package)s %(version)s")
+@click.version_option(VERSION, message="hearsay %(version)s")
 def hearsay() -> None:
     """Naive Bayes classifiers from locally private reports of devices.
 

@@ -22,6 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aggregator.cluster.probe import SILENCE_SECONDS, check_scheduler, unreachable
+from aggregator.extras import missing_extra
 from protocol.errors import HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def open_cluster(
     try:
         import distributed
     except ImportError:
-        raise _missing_extra() from None
+        raise missing_extra("a cluster takes Dask", "cluster") from None
     local = _LOCAL.fullmatch(address)
     with _quiet(), ExitStack() as stack:
         try:
@@ -109,7 +110,7 @@ def _local_cluster(workers: int) -> Iterator[Any]:
     try:
         security = Security.temporary()
     except ImportError:
-        raise _missing_extra() from None
+        raise missing_extra("a cluster takes Dask", "cluster") from None
     settings: dict[str, object] = {
         "distributed.scheduler.http.routes": [],  # no web pages, since they would be open to everyone on the machine
         "distributed.worker.http.routes": [],
@@ -144,10 +145,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _missing_extra() -> InputError:
-    return InputError("missing_extra", "a cluster takes Dask: pip install 'hearsay[cluster]'")
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -23,6 +22,7 @@ from aggregator.storage.input_index import TAIL_BYTES, Inputs, identity, tail
 from aggregator.storage.manifest import fingerprint
 from aggregator.storage.opening import read_documents
 from aggregator.storage.part_writer import PartWriter
+from protocol import VERSION
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Job(NamedTuple):
 
     folder: str
     manifest: bytes
-    software: str = version("hearsay")
+    software: str = VERSION
 
 
 def job_of(folder: Path, manifest: Manifest) -> Job:
@@ -214,7 +214,7 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
             the worker has another version of this software; ``store_newer``, ``store_older``, ``store_damaged``,
             ``io_failed``: the worker can not read the store there.
     """
-    if version("hearsay") != job.software:
+    if job.software != VERSION:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
     return _opened(job.folder, job.manifest)
 

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from aggregator.extras import missing_extra
 from aggregator.reading import too_large
 from protocol.errors import InputError
 
@@ -69,7 +70,7 @@ def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
         try:
             from fsspec import get_filesystem_class
         except ImportError:
-            raise InputError("missing_extra", "URLs are read by fsspec: pip install 'hearsay[cluster]'") from None
+            raise missing_extra("URLs are read by fsspec", "cluster") from None
         try:
             get_filesystem_class(protocol)
         except ImportError as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from aggregator.extras import missing_extra
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
@@ -57,7 +58,7 @@ def to_sklearn(model: Model) -> Any:
         from sklearn.naive_bayes import CategoricalNB, GaussianNB
         from sklearn.pipeline import Pipeline
     except ImportError:
-        raise InputError("missing_extra", "scikit-learn is not installed; pip install 'hearsay[demo]'") from None
+        raise missing_extra("scikit-learn is not installed", "demo") from None
     normals = [isinstance(term, tuple) for term in model.terms]
     if any(normals) and not all(normals):
         raise InputError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hashlib import shake_256
 from typing import TYPE_CHECKING
 
+from aggregator.extras import missing_extra
 from protocol import canonical
-from protocol.errors import InputError
 from protocol.masked.cipher import SECRET_BYTES
 from protocol.masked.groups import MODULUS_BITS
 
@@ -51,8 +51,6 @@ def new_modulus() -> int:
     except ImportError:
         rsa = None  # type: ignore[assignment]
     if rsa is None:
-        raise InputError(
-            "missing_extra", "a dealer's modulus needs the library cryptography: pip install 'hearsay[masked]'"
-        )
+        raise missing_extra("a dealer's modulus needs the library cryptography", "masked")
     made = rsa.generate_private_key(_EXPONENT, MODULUS_BITS)
     return made.public_key().public_numbers().n

@@ -8,15 +8,15 @@ most the sum of these numbers, and the heading with the style sheet.
 from __future__ import annotations
 
 from functools import cache
-from importlib.metadata import version as installed_version
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
+from aggregator.extras import missing_extra
 from aggregator.page.blocks import Chart, Paragraph, Table, clipped
 from aggregator.page.sections import results
-from protocol.errors import InputError
+from protocol import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,7 +76,7 @@ class Page(NamedTuple):
                 sections=sections,
                 foot=clipped(self.foot),
                 style=_style(),
-                version=installed_version("hearsay"),
+                version=VERSION,
             )
         )
 
@@ -123,7 +123,7 @@ def _environment() -> Environment:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
-        raise InputError("missing_extra", "pages need Jinja2: pip install 'hearsay[aggregator]'") from None
+        raise missing_extra("pages need Jinja2", "aggregator") from None
     return Environment(
         loader=PackageLoader("aggregator.page"), autoescape=True, undefined=StrictUndefined, trim_blocks=False
     )

@@ -6,7 +6,6 @@ Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 from __future__ import annotations
 
 from hashlib import sha256
-from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.published import interval_card
 from aggregator.publishing.lifetimes import header_for
+from protocol import VERSION
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION
 from protocol.documents.envelope import read_envelope
@@ -259,5 +259,5 @@ def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
         "postprocess": postprocess,
         "purpose": origin.purpose,
         "reports": int(statistics.reports),
-        "software": f"hearsay {installed_version('hearsay')}",
+        "software": f"hearsay {VERSION}",
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from edge_sdk.cli import commands, node, sync
+from protocol import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -292,23 +292,6 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
 
 
-class _Version(argparse.Action):
-    """Prints the version of the installed distribution. The distribution is searched only when the option is used."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
-        super().__init__(option_strings, dest, nargs=0, **options)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        """Print the version and exit."""
-        from importlib.metadata import PackageNotFoundError, version
-
-        for name in (PROGRAM, "hearsay"):
-            with suppress(PackageNotFoundError):
-                print(f"{PROGRAM} {version(name)}")  # noqa: T201
-                parser.exit()
-        parser.exit(1, "not_installed: this software runs from its source tree; install it\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Make the parser of the command line.
 
@@ -321,7 +304,12 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=_listed("examples", [line for command in COMMANDS for line in command.examples]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version, help="print name and version of this software, and stop")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"{PROGRAM} {VERSION}",
+        help="print name and version of this software, and stop",
+    )
     parser.add_argument("--state", type=_folder, required=True, metavar="DIR", help="this device's own folder")
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     groups: dict[str, Any] = {"": subparsers}

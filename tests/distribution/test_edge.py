@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 from support.publisher import Publisher
 
+from protocol import VERSION
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -101,8 +103,8 @@ def test_it_holds_the_two_packages_of_this_tree_byte_for_byte_and_nothing_else(w
 
 def test_what_it_says_of_itself_is_what_the_tree_says(metadata):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    assert metadata["Name"] == "hearsay-edge"
-    assert metadata["Version"] == project["version"]
+    assert metadata["Name"] == "hearsay-bayes-edge"
+    assert metadata["Version"] == VERSION
     assert metadata["Requires-Python"] == project["requires-python"]
     assert metadata["License-Expression"] == project["license"]
     assert metadata.get_all("Requires-Dist") == project["dependencies"]
@@ -132,14 +134,8 @@ def test_the_readme_installs_on_a_device_what_has_no_aggregator(device):
     """Its line made this environment; the tree's own distribution, `.`, would bring all packages."""
     (packages,) = device.parent.glob("lib/python3*/site-packages")
     names = {path.name.split(".")[0].split("-")[0] for path in packages.iterdir()}
-    assert {"protocol", "edge_sdk", "hearsay_edge"} <= names
-    assert not names & {"aggregator", "simulation", "hearsay", "numpy", "setuptools"}
-
-
-def test_the_version_is_the_trees(metadata):
-    tree = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    tree["project"]["version"] = "7.8.9"
-    assert tomllib.loads(edge.project_file(tree))["project"]["version"] == "7.8.9"
+    assert {"protocol", "edge_sdk", "hearsay_bayes_edge"} <= names
+    assert not names & {"aggregator", "simulation", "hearsay", "hearsay_bayes", "numpy", "setuptools"}
 
 
 def test_the_command_helps_and_no_aggregator_is_there(device):

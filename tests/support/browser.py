@@ -107,7 +107,7 @@ def running() -> Iterator[Browser]:
     except ImportError:
         if os.environ.get("CI"):
             pytest.fail("playwright is missing in CI")
-        pytest.skip("playwright is not installed: pip install 'hearsay[dev]'")
+        pytest.skip("playwright is not installed: pip install '.[dev]'")
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=program, args=arguments)

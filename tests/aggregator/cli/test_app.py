@@ -207,8 +207,8 @@ def test_without_its_libraries_the_script_says_what_to_install(monkeypatch, caps
         entry.main()
     assert ended.value.code == 1
     error = capsys.readouterr().err
-    assert error.startswith("missing_extra: numpy, rich not installed; ")
-    assert "pip install 'hearsay[aggregator]'" in error
+    assert error.startswith("missing_extra: numpy, rich not installed: ")
+    assert error.endswith("install -e '" + str(Path(entry.__file__).parents[1]) + "[aggregator]'\n")
 
 
 def test_help_loads_no_heavy_library():

@@ -381,7 +381,7 @@ def test_a_port_where_nobody_listens_is_not_asked_for_half_a_minute():
 
 def test_without_dask_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(InputError, match=r"missing_extra: .*hearsay\[cluster\]"), open_cluster("local:1"):
+    with pytest.raises(InputError, match=r"missing_extra: .*install .*\[cluster\]"), open_cluster("local:1"):
         pass
 
 

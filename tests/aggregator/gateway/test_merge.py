@@ -328,5 +328,5 @@ def test_a_url_without_its_library_names_the_extra_and_an_unknown_one_is_named(t
     with pytest.raises(InputError, match=r"^protocol_unknown"):
         merge_files(["nope://bucket/a.hsr"], tmp_path / "out")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(InputError, match=r"^missing_extra.*hearsay\[cluster\]"):
+    with pytest.raises(InputError, match=r"^missing_extra.*install .*\[cluster\]"):
         merge_files(["s3://bucket/a.hsr"], tmp_path / "out")
