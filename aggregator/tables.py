@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from aggregator.reading import read_regular, too_large
+from aggregator.files import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric

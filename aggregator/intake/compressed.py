@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 
-from aggregator.reading import too_large
+from aggregator.files import too_large
 
 if TYPE_CHECKING:
     from aggregator.decoding.mapped import Source

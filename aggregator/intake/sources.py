@@ -8,9 +8,9 @@ import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.decoding.large_file import FileShortenedError, LargeFile
+from aggregator.files import read_regular
 from aggregator.intake.compressed import codec_of, decompress
 from aggregator.intake.urls import ahead, is_url, read_url
-from aggregator.reading import read_regular
 from aggregator.storage.input_index import tail
 
 if TYPE_CHECKING:

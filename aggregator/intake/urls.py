@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aggregator.extras import missing_extra
-from aggregator.reading import too_large
+from aggregator.files import too_large
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

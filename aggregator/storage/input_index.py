@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from aggregator.decoding.mapped import piecewise_digest
-from aggregator.reading import read_regular
+from aggregator.files import read_regular
 from aggregator.storage.locking import make_folder, write_durably
 from aggregator.storage.manifest import INPUTS, SideFile, damaged
 from protocol.batches.batch import TRAILER_BYTES

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from aggregator.decoding.columns import Columns, big_endian
-from aggregator.reading import read_regular
+from aggregator.files import read_regular
 from aggregator.storage.manifest import damaged
 from protocol.mechanisms import INTEGERS, SINGLE
 

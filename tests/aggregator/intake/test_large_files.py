@@ -16,8 +16,8 @@ from aggregator.cli.unread import WHY_NOT
 from aggregator.decoding import large_file
 from aggregator.decoding.decode import Decoder
 from aggregator.decoding.large_file import FileShortenedError, LargeFile
+from aggregator.files import read_regular
 from aggregator.intake import sources
-from aggregator.reading import read_regular
 from aggregator.storage import part_writer as writing
 from aggregator.store import store
 
