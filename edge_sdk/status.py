@@ -83,6 +83,8 @@ class Clock(NamedTuple):
         kept_seconds: sum of the steps by which ``limit_time`` was moved ahead with the clock, within the windows of the
             limits. Answers from before a step keep their age over it, as if no time had passed.
         note: what the device does about a clock that was behind, in words; "" if there is nothing to say.
+        earliest: the earliest time that it can be: ``time_floor``, and the uptime since. A device without a clock opens
+            periods by it; it stands still while the device is off.
     """
 
     wall: int
@@ -94,6 +96,7 @@ class Clock(NamedTuple):
     limit_time: int
     kept_seconds: int
     note: str
+    earliest: int = 0
 
 
 class Status(NamedTuple):
@@ -252,7 +255,7 @@ def gather(
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
         root_version=0 if trusted is None else trusted.root.header.version,
         root_expired=trusted is None or now >= trusted.root.header.expires,
-        clock=_clock(reading, present, documents.time_floor(), track),
+        clock=_clock(reading, present, (documents.time_floor(), time.earliest(reading)), track),
         disabled=secret is None,
         closed_fleet=closed_fleet,
         contradictions=len(documents.evidence()),
@@ -267,10 +270,18 @@ def gather(
     )
 
 
-def _clock(reading: Reading, present: Present, time_floor: int, track: Track | None) -> Clock:
+def _clock(reading: Reading, present: Present, proven: tuple[int, int], track: Track | None) -> Clock:
+    """The clock's part of the status. ``proven``: the time floor of documents, and the earliest time that it can be."""
+    time_floor, earliest = proven
     behind = present.late
     kept = 0 if track is None else track.reach
     notes = []
+    if reading.wall < earliest - SLACK_SECONDS:
+        notes.append(
+            "the clock shows less than the time that signed documents and the uptime prove: periods open by that time "
+            "(earliest), which goes on while the device runs and stands still while it is off; a newer signed document "
+            "or a clock that is set right makes up for it"
+        )
     if behind > SLACK_SECONDS:
         notes.append(
             f"the clock moved ahead after this boot's one leap was used: periods open {behind} seconds late until a "
@@ -284,7 +295,7 @@ def _clock(reading: Reading, present: Present, time_floor: int, track: Track | N
     limit_time = present.now if track is None else track.time
     return Clock(
         reading.wall, present.now, present.confirmed, time_floor, present.leap_left, behind, limit_time, kept,
-        "; ".join(notes),
+        "; ".join(notes), earliest,
     )  # fmt: skip
 
 

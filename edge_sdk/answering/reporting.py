@@ -219,6 +219,7 @@ class Reporting:
             track = self._time.track(reading, self.ledger.last_line(), self._longest_window())
             after_reset = self.ledger.series_after() is not None
             self.ledger.delay_series(*self._time.note_track(reading, track, after_reset=after_reset))
+            self._time.note_earliest(reading)
             moment = self._time.present(reading)
             time, leapt = moment.period_time(campaign.time_precision)
             turn = _Turn(secret, campaign, reading, moment, track, time, leapt, campaign.period_at(time))

@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TIMES = frozenset(
-    ("wall", "now", "confirmed", "time_floor", "limit_time", "oldest_report_at", "silent_until", "next_period_at")
+    (
+        "wall",
+        "now",
+        "confirmed",
+        "time_floor",
+        "earliest",
+        "limit_time",
+        "oldest_report_at",
+        "silent_until",
+        "next_period_at",
+    )
 )
 """Keys of results that are seconds since 1970. They are printed as dates; JSON has the number."""
 

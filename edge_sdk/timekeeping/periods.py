@@ -7,7 +7,10 @@ off can not know for how long. A signed document confirms its date without count
 opens no period: until the newest answered period is over, calls return its reports. A leap does not confirm the
 time that it jumps over, since else campaigns that did not answer after the leap could answer every period in between.
 
-Source: docs/formats.md, section 5 (time floor); docs/decisions/0017.
+A device without a clock goes on with the earliest time that it can be (:func:`earliest`): it stands still while the
+device is off, and passes while it runs, in every boot.
+
+Source: docs/formats.md, section 5 (time floor); docs/decisions/0017, 0103.
 """
 
 from __future__ import annotations
@@ -72,6 +75,54 @@ class Anchor(NamedTuple):
         return cls(*values) if isinstance(values, list) and tuple(map(type, values)) == kinds else None
 
 
+class Proof(NamedTuple):
+    """A moment, and the earliest time that it can have been, by the dates of signed documents and the uptime since.
+
+    Attributes:
+        boot: name of the boot.
+        uptime: seconds from the boot to the moment.
+        time: earliest possible time, in seconds since 1970.
+        floor: the time floor of the documents then. A lower floor now (of a new root) voids the proof.
+    """
+
+    boot: str
+    uptime: int
+    time: int
+    floor: int
+
+    def to_bytes(self) -> bytes:
+        """The proof as the bytes that the state stores."""
+        return canonical.pack(list(self))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Proof | None:
+        """Read ``raw``, the bytes of :meth:`to_bytes`; None if they are not four values of the right types."""
+        try:
+            values = canonical.unpack(raw)
+        except DocumentError:
+            return None
+        kinds = (str, int, int, int)
+        return cls(*values) if isinstance(values, list) and tuple(map(type, values)) == kinds else None
+
+
+def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
+    """The earliest time that it can be now, in seconds since 1970. No clock that anybody can set has a part in it.
+
+    In the boot of the proof, the uptime since has passed. A later boot began after the proof, so all of its uptime has
+    passed. Of the time in which the device was off nothing is known. So this is never later than the true time, as far
+    as the documents are not dated ahead and the uptime is right.
+
+    Args:
+        proof: the newest one; None if none is stored.
+        floor: the time floor of signed documents, in seconds since 1970.
+        reading: the clocks.
+    """
+    if proof is None or proof.floor > floor or reading.uptime is None:
+        return floor
+    same = proof.boot == reading.boot and reading.uptime >= proof.uptime
+    return max(floor, proof.time + (reading.uptime - proof.uptime if same else reading.uptime))
+
+
 class Present(NamedTuple):
     """The present time, in seconds since 1970.
 
@@ -122,7 +173,7 @@ def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
 
     Args:
         anchor: the last confirmed time; None if none is stored.
-        floor: the earliest possible time that signed documents prove, in seconds since 1970.
+        floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
         reading: the clocks.
     """
     now = max(reading.wall, floor)
@@ -159,7 +210,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
 
     Args:
         anchor: the last confirmed time before the answer; None if none is stored.
-        floor: the earliest possible time that signed documents prove, in seconds since 1970.
+        floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
         reading: the clocks, as read for the answer.
         time: the time that decided the period, in seconds since 1970 (:meth:`Present.period_time`).
         leapt: whether the answer used the boot's one leap.

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edge_sdk.timekeeping.periods import Anchor, Reading, after_answer, after_document, present
+from edge_sdk.timekeeping.periods import (
+    SLACK_SECONDS,
+    Anchor,
+    Proof,
+    Reading,
+    after_answer,
+    after_document,
+    earliest,
+    present,
+)
 from edge_sdk.timekeeping.steps import Track, follow
 
 if TYPE_CHECKING:
@@ -15,6 +24,7 @@ if TYPE_CHECKING:
     from edge_sdk.timekeeping.periods import Present
 
 _KEY = "anchor"
+_PROOF_KEY = "proof"
 _TRACK_KEY = "track"
 _CARRIED_KEY = "track_carried"
 """Key of the note that the track is of the state before a reset, and that no clock was read since."""
@@ -69,7 +79,23 @@ class Timekeeper:
 
     def present(self, reading: Reading) -> Present:
         """The present time that follows from ``reading`` and from the last confirmed time in the state."""
-        return present(self._anchor(), self._documents.time_floor(), reading)
+        return present(self._anchor(), self.earliest(reading), reading)
+
+    def earliest(self, reading: Reading) -> int:
+        """The earliest time that it can be, by signed documents and the uptime, in seconds since 1970."""
+        return earliest(self._proof(), self._documents.time_floor(), reading)
+
+    def note_earliest(self, reading: Reading) -> None:
+        """Store the earliest time that it can be, if the wall clock shows less and a minute or more has passed.
+
+        So a device without a clock goes on from there after a restart. Others write nothing.
+        """
+        if reading.uptime is None:
+            return
+        proof, time, floor = self._proof(), self.earliest(reading), self._documents.time_floor()
+        known = 0 if proof is None or proof.floor > floor else proof.time
+        if reading.wall < time and time >= known + SLACK_SECONDS:
+            self._write_proof(Proof(reading.boot, reading.uptime, time, floor))
 
     def now(self) -> int:
         """The wall clock, or the time that signed documents prove if that is later."""
@@ -83,7 +109,7 @@ class Timekeeper:
             time: the time that decided the period, in seconds since 1970.
             leapt: whether the answer used the one leap of the wall clock that is accepted per boot.
         """
-        self._keep(after_answer(self._anchor(), self._documents.time_floor(), reading, time, leapt=leapt))
+        self._keep(after_answer(self._anchor(), self.earliest(reading), reading, time, leapt=leapt))
 
     def track(self, reading: Reading, line: int, longest: int) -> Track | None:
         """The time by which limits are counted, with its steps; None if the application gave a clock of its own.
@@ -128,7 +154,17 @@ class Timekeeper:
         Args:
             issued_at: the document's date, in seconds since 1970.
         """
-        self._keep(after_document(self._anchor(), self.read(), issued_at))
+        reading, floor = self.read(), self._documents.time_floor()
+        self._keep(after_document(self._anchor(), reading, issued_at))
+        if reading.uptime is not None:
+            self._write_proof(Proof(reading.boot, reading.uptime, max(self.earliest(reading), issued_at), floor))
+
+    def _proof(self) -> Proof | None:
+        raw = None if self._uptime is None else self._state.meta(_PROOF_KEY)
+        return None if raw is None else Proof.from_bytes(raw)
+
+    def _write_proof(self, proof: Proof) -> None:
+        self._state.write_meta(_PROOF_KEY, proof.to_bytes())
 
     def _anchor(self) -> Anchor | None:
         raw = None if self._uptime is None else self._state.meta(_KEY)

@@ -193,7 +193,7 @@ def test_the_owner_looks_back_and_opts_out(reported):
     assert (refused.returncode, refused.stderr.split(":")[0]) == (1, "disabled")
     status = asked(reported, "status")
     assert (status["disabled"], status["dropped"], status["epsilon_spent"]) == (True, {"disabled": 1}, "1")
-    times = {"wall", "now", "confirmed", "time_floor", "limit_time"}
+    times = {"wall", "now", "confirmed", "time_floor", "earliest", "limit_time"}
     assert {*times, "leap_left", "periods_behind", "kept_seconds", "note"} == set(status["clock"])
     assert asked(reported, "enable") == {"disabled": False, "epsilon_left": "99"}
 

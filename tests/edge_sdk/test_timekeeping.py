@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.timekeeping.clock import system_uptime
-from edge_sdk.timekeeping.periods import Anchor, Present, Reading, after_answer, after_document, present
+from edge_sdk.timekeeping.periods import (
+    Anchor,
+    Present,
+    Proof,
+    Reading,
+    after_answer,
+    after_document,
+    earliest,
+    present,
+)
 from protocol.batches.report import decode_report
 
 HOUR = 3600
@@ -192,6 +202,87 @@ def test_without_any_clock_time_goes_on_from_the_last_signed_document(tmp_path, 
     device.report(campaign.id, RECORD)
     assert device.history()[-1].period == (NOW + 7 * DAY) // HOUR
     device.close()
+
+
+def test_a_device_without_a_clock_goes_on_after_every_restart(tmp_path, publisher):
+    """Thirty days of uptime opened no period, and the bytes of the first one came back."""
+    machine = Machine(wall=0)
+    options = {"policy": HOURLY, "clock": machine.clock, "uptime": machine.uptime}
+    with Device.open(tmp_path / "s", publisher.root(), **options) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+    seen = []
+    for _ in range(3):
+        machine.reboot(wall=0)
+        with Device.open(tmp_path / "s", **options) as device:
+            for _ in range(30 * 4):
+                machine.run(6 * HOUR)
+                seen.append(device.report(campaign.id, RECORD))
+            clock = device.status().clock
+            assert clock.earliest == clock.now > machine.wall
+            assert "stands still while it is off" in clock.note
+    with Device.open(tmp_path / "s", **options) as device:
+        periods = [line.period for line in device.history()]
+        assert periods == list(range(NOW // DAY, NOW // DAY + 91))
+        assert len(set(seen)) == 91
+        machine.wall = NOW + 200 * DAY
+        device.report(campaign.id, RECORD)
+        assert device.status().clock.note.startswith("the clock has moved ahead")
+        assert device.history()[-1].period == NOW // DAY + 200
+
+
+def test_a_device_without_a_clock_that_is_on_for_minutes_goes_on_too(tmp_path, publisher):
+    machine = Machine(wall=0)
+    options = {"policy": HOURLY, "clock": machine.clock, "uptime": machine.uptime}
+    with Device.open(tmp_path / "s", publisher.root(), **options) as device:
+        campaign = device.enrol(publisher.campaign(time_precision=HOUR)).id
+        for _ in range(6 * 24):
+            machine.reboot(wall=0)
+            machine.run(595)
+            device.report(campaign, RECORD)
+        assert answers(device) == 25
+
+
+def test_the_earliest_time_is_of_documents_that_count(tmp_path, publisher):
+    """A new root may lower the time floor: what a stolen key had dated ahead is then no proof."""
+    assert earliest(Proof("a", 100, NOW + 50 * DAY, NOW + 50 * DAY), NOW, Reading(0, "a", 200)) == NOW
+    assert earliest(None, NOW, Reading(0, "a", 200)) == NOW
+    assert earliest(Proof("a", 100, NOW + DAY, NOW), NOW, Reading(0, "a", 200)) == NOW + DAY + 100
+    assert earliest(Proof("a", 100, NOW + DAY, NOW), NOW, Reading(0, "b", 7)) == NOW + DAY + 7
+    assert earliest(Proof("a", 100, NOW + DAY, NOW), NOW + 2 * DAY, Reading(0, "b", 7)) == NOW + 2 * DAY
+    assert earliest(Proof("a", 100, NOW + DAY, NOW), NOW, Reading(5)) == NOW
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["run", "boot", "document", "call", "set"]), st.integers(0, 3 * DAY)), max_size=40
+    )
+)
+@examples(60)
+def test_a_clock_that_is_never_ahead_opens_no_period_before_its_time_and_none_twice(steps):
+    """The wall clock shows anything up to the true time. Documents bear the true time."""
+    machine, true = Machine(wall=0), NOW
+    with Device.open(None, Publisher().root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
+        campaign = device.enrol(Publisher().campaign(time_precision=HOUR, lifetime=3_000 * DAY))
+        last = 0
+        for kind, seconds in steps:
+            if kind == "run":
+                machine.run(seconds)
+                true += seconds
+            elif kind == "boot":
+                machine.reboot(wall=0)
+                true += seconds + 5
+            elif kind == "set":
+                machine.wall = true - seconds * 7
+            elif kind == "document":
+                device.install(Publisher(now=true).model(lifetime=3_000 * DAY, version=true - NOW + 1))
+            said = device.answer(campaign.id, RECORD)
+            assert device.status().clock.earliest <= true
+            assert said.period <= true // HOUR
+            assert said.period >= last
+            last = said.period
+        periods = [line.period for line in device.history()]
+        assert len(set(periods)) == len(periods)
 
 
 def test_a_newer_document_confirms_a_time_and_the_leap_stays_used(field, publisher, machine):
@@ -389,8 +480,11 @@ def test_no_anchor_means_one_leap_and_dates_by_the_later_clock(reading, floor):
 def test_an_anchor_comes_back_as_it_was(boot, uptime, time, base, signed, leapt):
     anchor = Anchor(boot, uptime, time, signed, leapt, base)
     assert Anchor.from_bytes(anchor.to_bytes()) == anchor
+    proof = Proof(boot, uptime, time, base)
+    assert Proof.from_bytes(proof.to_bytes()) == proof
 
 
 @pytest.mark.parametrize("raw", [b"", b"\xc0", b"\x95\x01\x01\x01\xc3\xc3", b"\x90", b"\xff"])
 def test_damaged_bytes_are_no_anchor(raw):
     assert Anchor.from_bytes(raw) is None
+    assert Proof.from_bytes(raw) is None
