@@ -20,7 +20,7 @@ WHY_NOT = {
     "empty_file": "it holds nothing: it was cut on its way, or never written",
     "permission_denied": "this user may not read it",
     "too_large": "it has more than 1 TiB (of summaries 1 GiB), or more than fits into memory; it can be sent in parts",
-    "expands_too_far": "it is compressed and holds more than 64 times its length: no reports do",
+    "expands_too_far": "it is compressed and holds more than 16 times its length: no reports do",
     "compression_damaged": "it is compressed, and nothing can be had from it",
     "file_shortened": "it became shorter while it was read; give it again when it is complete",
     "not_reached": "no server answers where its URL leads; look at the endpoint, the network and its settings",

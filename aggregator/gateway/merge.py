@@ -33,7 +33,7 @@ from aggregator.decoding.mapped import piecewise_digest
 from aggregator.decoding.matrix import count_adjacent
 from aggregator.files import PRIVATE, check_output, open_output, storage_errors
 from aggregator.gateway.external_sort import Sorter, split_standing
-from aggregator.intake.sources import SHORTENED_REASON, Unreadable, read_source
+from aggregator.intake.sources import SHORTENED_REASON, Loaded, Unreadable, read_source
 from aggregator.intake.urls import check_urls
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.errors import InputError
@@ -263,14 +263,15 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Source]:
     if isinstance(found, Unreadable):
         if found.reason != "empty_file":  # An empty file is passed over: no report is lost by that.
             raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
-        found = b""
+        found = Loaded(b"", 0)
+    data = found.data
     try:
-        yield found
+        yield data
     except FileShortenedError:
         raise InputError(SHORTENED_REASON, f"'{path}' became shorter while it was read; nothing was written") from None
     finally:
-        if isinstance(found, mmap.mmap):
-            found.close()
+        if isinstance(data, mmap.mmap):
+            data.close()
 
 
 def _kind(header: Header, first: bytes) -> _Kind:

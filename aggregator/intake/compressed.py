@@ -1,7 +1,8 @@
 """Decompress report files, gzip and zstd, within bounds.
 
-Reports hardly shrink, since ids and noise are random. A file that grows a hundredfold is an attack: it would fill
-memory or disk. Source: RFC 1952 (gzip), RFC 8878 (zstd).
+Reports hardly shrink, since ids and noise are random: batches of every mechanism grow less than fourfold. A file that
+grows further makes an ingest work for bytes that nobody sent, or would fill memory or disk.
+Source: RFC 1952 (gzip), RFC 8878 (zstd).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
     from aggregator.decoding.mapped import Source
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
-MOST_GROWTH = 64
-"""A compressed file may hold this many times its length. Any file may hold 1 MiB."""
-_LEAST_BYTES = 1 << 20
+MOST_GROWTH = 16
+"""A compressed file may hold this many times its length. Any file may hold :data:`LEAST_BYTES`."""
+LEAST_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 20
 _STEP_BYTES = ((1 << 16, 1 << 20), (1 << 12, 1 << 15), (1 << 8, 1 << 10), (1 << 4, 1 << 5), (1, 1))
 """Rounds of decompression: (bytes given to the codec, bytes asked of it) at a time.
@@ -41,7 +42,7 @@ def codec_of(data: Source) -> str | None:
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
-def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
+def decompress(data: Source, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
     """Decompress a file. Of a cut or damaged file, return the content before the damage.
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
@@ -51,15 +52,16 @@ def decompress(data: Source, codec: str, in_memory: int) -> bytes | mmap.mmap:
         data: the file.
         codec: ``gzip`` or ``zstd``.
         in_memory: content with more bytes goes through a temporary file, and is returned as a mapping of it.
+        growth: how many times the length of a file its content may have.
 
     Returns:
         The content, perhaps empty.
 
     Raises:
-        OSError: ``errno`` ``EFBIG``: the file holds more than :data:`MOST_GROWTH` times its length; ``EILSEQ``:
+        OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
             no content can be decompressed; others: the temporary file can not be written.
     """
-    most = max(_LEAST_BYTES, MOST_GROWTH * len(data))
+    most = max(LEAST_BYTES, growth * len(data))
     with tempfile.SpooledTemporaryFile(max_size=in_memory, prefix="hearsay-") as content:
         size = _copy(data, codec, content, most)
         if size <= in_memory:

@@ -258,7 +258,16 @@ class Reader:
             refused=pack_places(places),
             enrolment=self._enrolment if len(places) else b"",
         )
-        return Read(source.number, entry, known, added[True], added[False], frozenset(claims), tuple(pieces))
+        return Read(
+            source.number,
+            entry,
+            known,
+            added[True],
+            added[False],
+            frozenset(claims),
+            tuple(pieces),
+            received=source.received,
+        )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
         """Begin to compute the file's identity in another thread, unless it is known.

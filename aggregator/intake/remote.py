@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.intake.results import Read
 from aggregator.intake.sources import Unreadable
 from aggregator.intake.tasks import Chosen, identities, job_of, marks, read_files
-from aggregator.intake.transaction import Progress
 from aggregator.intake.urls import is_url
 from aggregator.storage.compaction import MOST_SMALL, SMALL_RECORDS, compact
 from aggregator.storage.manifest import read_manifest
@@ -50,7 +49,7 @@ def read_remotely(
     *,
     now: int,
     enrolled: Enrolled | None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int], None],
 ) -> None:
     """Have an executor read files and write their new records into parts. Run by a store's ingest.
 
@@ -60,7 +59,7 @@ def read_remotely(
         executor: reads. All its processes see the store's folder.
         now: the present, in seconds since 1970.
         enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
-        progress: called after each file with (files finished, files given).
+        progress: called with a number of files that are finished.
 
     Raises:
         PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
@@ -73,7 +72,7 @@ def read_remotely(
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
         raise PolicyError("cluster_open", problem)
-    reading = _RemoteReading(transaction, files, executor, now, enrolled, Progress(progress, len(files)))
+    reading = _RemoteReading(transaction, files, executor, now, enrolled, progress)
     reading.read_all()
     transaction.add_parts(reading.joined_parts())
 
@@ -100,7 +99,7 @@ class _RemoteReading:
         executor: Executor,
         now: int,
         enrolled: Enrolled | None,
-        report: Progress,
+        report: Callable[[int], None],
     ) -> None:
         self._transaction = transaction
         self._executor = executor

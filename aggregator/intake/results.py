@@ -27,6 +27,7 @@ class Read(NamedTuple):
         pieces: rejected records and byte ranges, for the quarantine.
         unreadable: the reason why nothing of the file is stored: it does not fit into memory, or became shorter. None
             for other files.
+        received: number of the file's bytes as they came, compressed or not. They bound what the quarantine keeps.
     """
 
     number: int
@@ -37,6 +38,7 @@ class Read(NamedTuple):
     claims: frozenset[int] = frozenset()
     pieces: tuple[Rejected, ...] = ()
     unreadable: Unreadable | None = None
+    received: int = 0
 
 
 class Kept(NamedTuple):

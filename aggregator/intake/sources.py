@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.decoding.large_file import FileShortenedError, LargeFile
 from aggregator.files import read_regular
-from aggregator.intake.compressed import codec_of, decompress
+from aggregator.intake.compressed import MOST_GROWTH, codec_of, decompress
 from aggregator.intake.urls import ahead, is_url, read_url
 from aggregator.storage.input_index import tail
 
@@ -48,11 +48,20 @@ class Source(NamedTuple):
         number: index of the file among the files given, from 0.
         file: its name, as given.
         data: its content, decompressed.
+        received: number of its bytes as they came, compressed or not.
     """
 
     number: int
     file: str
     data: Content
+    received: int
+
+
+class Loaded(NamedTuple):
+    """The content of a file that could be read: ``data`` and ``received`` as in :class:`Source`."""
+
+    data: Content
+    received: int
 
 
 class Share(NamedTuple):
@@ -78,24 +87,26 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
-    for number, (file, data) in enumerate(zip(files, ahead(read_source, files), strict=True)):
-        if isinstance(data, Unreadable):
-            share.unreadable.append((number, data))
+    for number, (file, loaded) in enumerate(zip(files, ahead(read_source, files), strict=True)):
+        if isinstance(loaded, Unreadable):
+            share.unreadable.append((number, loaded))
             continue
-        mark = (len(data), tail(data))
+        mark = (len(loaded.data), tail(loaded.data))
         if mark in seen:
             share.similar.append((number, os.fspath(file)))
             continue
         seen.add(mark)
-        share.sources.append(Source(number, os.fspath(file), data))
-        size += len(data)
+        share.sources.append(Source(number, os.fspath(file), *loaded))
+        size += len(loaded.data)
         if size >= _SHARE_BYTES or len(share.sources) >= _SHARE_FILES:
             yield share
             share, size = Share([], [], []), 0
     yield share
 
 
-def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> Content | Unreadable:
+def read_source(
+    file: str | os.PathLike[str], in_memory: int | None = None, growth: int = MOST_GROWTH
+) -> Loaded | Unreadable:
     """Load a file's content, decompressed, or return the reason why it can not be read.
 
     Args:
@@ -103,6 +114,7 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
         in_memory: files with more bytes are read in pieces, unless they are named by a URL; None for
             :data:`MAPPED_BYTES`. Content that is read in pieces raises
             :class:`~aggregator.decoding.large_file.FileShortenedError` if the file became shorter.
+        growth: how many times the length of a compressed file its content may have.
 
     Raises:
         ImportError: the file is a URL, and fsspec is not installed (:func:`aggregator.intake.urls.check_urls`).
@@ -110,7 +122,9 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"
     try:
-        return decompressed(file, _content(file, in_memory), in_memory)
+        received = _content(file, in_memory)
+        data = decompressed(file, received, in_memory, growth)
+        return data if isinstance(data, Unreadable) else Loaded(data, len(received))
     except FileNotFoundError:
         reason = "file_not_found"
     except IsADirectoryError:
@@ -131,19 +145,22 @@ def read_source(file: str | os.PathLike[str], in_memory: int | None = None) -> C
     return Unreadable(os.fspath(file), reason)
 
 
-def decompressed(file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES) -> Content | Unreadable:
+def decompressed(
+    file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES, growth: int = MOST_GROWTH
+) -> Content | Unreadable:
     """The content of a file that may be compressed, or why there is none.
 
     Args:
         file: its name, or URL.
         data: the bytes of the file.
         in_memory: content of more bytes is mapped from a temporary file.
+        growth: how many times the length of a compressed file its content may have.
     """
     codec = codec_of(data)
     if codec is None:
         return data or Unreadable(os.fspath(file), "empty_file")
     try:
-        return decompress(data, codec, in_memory) or Unreadable(os.fspath(file), "empty_file")
+        return decompress(data, codec, in_memory, growth) or Unreadable(os.fspath(file), "empty_file")
     except OSError as error:
         reasons = {errno.EFBIG: "expands_too_far", errno.EILSEQ: "compression_damaged"}
         return Unreadable(os.fspath(file), reasons.get(error.errno or 0, "unreadable"))

@@ -122,15 +122,15 @@ def _mark(file: str | os.PathLike[str]) -> Mark | None:
     except (OSError, ValueError):
         return None  # Reading the file will fail as well, and give the reason.
     if codec_of(begin) is not None:  # The mark describes the decompressed content: an uncompressed copy has the same.
-        data = read_source(file)
-        return None if isinstance(data, Unreadable) else Mark(len(data), tail(data))
+        loaded = read_source(file)
+        return None if isinstance(loaded, Unreadable) else Mark(len(loaded.data), tail(loaded.data))
     return Mark(size, tail(end)) if size else None
 
 
 def identities(files: Sequence[str]) -> list[bytes | None]:
     """For each of ``files`` a digest of 32 bytes that names its content; None if it can not be read."""
     check_urls(files)
-    return [None if isinstance(data, Unreadable) else _identity(data) for data in ahead(read_source, files)]
+    return [None if isinstance(found, Unreadable) else _identity(found.data) for found in ahead(read_source, files)]
 
 
 def _identity(data: Content) -> bytes | None:
@@ -188,11 +188,11 @@ def read_files(
 
 def _apart(files: Sequence[str]) -> Iterator[Share]:
     """Every file in a share of its own."""
-    for place, data in enumerate(ahead(read_source, files)):
-        if isinstance(data, Unreadable):
-            yield Share([], [(place, data)], [])
+    for place, loaded in enumerate(ahead(read_source, files)):
+        if isinstance(loaded, Unreadable):
+            yield Share([], [(place, loaded)], [])
         else:
-            yield Share([Source(place, files[place], data)], [], [])
+            yield Share([Source(place, files[place], *loaded)], [], [])
 
 
 def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:

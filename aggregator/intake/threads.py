@@ -7,7 +7,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from aggregator.intake.sources import Source, Unreadable, read_source, shares
-from aggregator.intake.transaction import Progress
 from aggregator.intake.work_sharing import WorkSharingPool
 
 if TYPE_CHECKING:
@@ -30,8 +29,9 @@ def read_with_threads(
     now: int,
     enrolled: Enrolled | None,
     threads: int,
-    progress: Callable[[int, int], None] | None = None,
-) -> None:
+    enough: Callable[[], bool],
+    progress: Callable[[int], None],
+) -> int:
     """Read files and write their new records into parts. Run by a store's ingest on one machine.
 
     Args:
@@ -40,7 +40,11 @@ def read_with_threads(
         now: the present, in seconds since 1970.
         enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
         threads: number of threads that read.
-        progress: called after each file with (files finished, files given).
+        enough: asked after every share of files whether no further share is to be read.
+        progress: called with a number of files that are finished.
+
+    Returns:
+        The number of files that were read, from the first on.
 
     Raises:
         StorageError: ``input_shortened``: a file became shorter while it was read.
@@ -54,8 +58,9 @@ def read_with_threads(
         stack.enter_context(
             pool
         )  # The pool ends before the reader is closed: no thread then gives records to the reader any more.
-        _read_all(transaction, reader, pool, threads, files, Progress(progress, len(files)))
+        taken = _read_all(transaction, reader, pool, threads, files, enough, progress)
         transaction.add_parts(reader.finish())
+    return taken
 
 
 def _read_all(
@@ -64,8 +69,10 @@ def _read_all(
     pool: ThreadPoolExecutor,
     threads: int,
     files: Sequence[str | os.PathLike[str]],
-    report: Progress,
-) -> None:
+    enough: Callable[[], bool],
+    report: Callable[[int], None],
+) -> int:
+    taken = 0
     similar: list[tuple[int, str]] = []
     pending: set[Future[list[Read]]] = set()
     for share in shares(files):
@@ -76,6 +83,9 @@ def _read_all(
         pending.add(pool.submit(reader.read, share.sources))
         while len(pending) > threads:  # bounds the number of shares in memory
             pending = _note_some(transaction, pending, report)
+        taken += len(share.sources) + len(share.unreadable) + len(share.similar)
+        if enough():
+            break
     while pending:
         pending = _note_some(transaction, pending, report)
     # A similar file (same length and last bytes) may be a copy of a file read above. The index of inputs can tell
@@ -83,10 +93,11 @@ def _read_all(
     for number, file in similar:
         _read_similar(transaction, reader, number, file)
         report(1)
+    return taken
 
 
 def _note_some(
-    transaction: IngestTransaction, pending: set[Future[list[Read]]], report: Progress
+    transaction: IngestTransaction, pending: set[Future[list[Read]]], report: Callable[[int], None]
 ) -> set[Future[list[Read]]]:
     """Wait for at least one share, and note its files. Returns the shares that are still being read."""
     done, rest = wait(pending, return_when=FIRST_COMPLETED)
@@ -99,9 +110,9 @@ def _note_some(
 
 def _read_similar(transaction: IngestTransaction, reader: Reader, number: int, file: str) -> None:
     """Read a file that has the length and the last bytes of another file. A copy is noted as repeated."""
-    data = read_source(file)
-    if isinstance(data, Unreadable):
-        transaction.note_unreadable(number, data)
+    loaded = read_source(file)
+    if isinstance(loaded, Unreadable):
+        transaction.note_unreadable(number, loaded)
         return
-    for read in reader.read([Source(number, file, data)], may_repeat=True):
+    for read in reader.read([Source(number, file, *loaded)], may_repeat=True):
         transaction.note(read)

@@ -19,7 +19,7 @@ from aggregator.storage.part_writer import PartWriter
 from aggregator.storage.quarantine import EMPTY_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from aggregator.intake.enrolment import Enrolled
@@ -56,6 +56,18 @@ class IngestSummary(NamedTuple):
     def accepted(self) -> int:
         """Number of good records added, proven and unproven. Records that repeat an id are included."""
         return self.proven + self.unproven
+
+
+def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
+    """The result of all steps of one call of :meth:`aggregator.store.store.Store.ingest`; at least one."""
+    return IngestSummary(
+        sum(step.files for step in steps),
+        sum(step.files_repeated for step in steps),
+        tuple(found for step in steps for found in step.unreadable),
+        sum(step.proven for step in steps),
+        sum(step.unproven for step in steps),
+        dict(sorted(sum((Counter(step.rejected) for step in steps), Counter[str]()).items())),
+    )
 
 
 class IngestTransaction:
@@ -136,7 +148,7 @@ class IngestTransaction:
         if known is None and not entry.rejected:  # nothing to quarantine or to correct, as for most files
             return
         if self._quarantine is not None and (read.pieces or known is not None):
-            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces)
+            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces, received=read.received)
         before = Counter(known.rejected) if known is not None else Counter[str]()
         self.correct_totals(fewer=before, more=Counter(entry.rejected))
         self.rejected += Counter(entry.rejected) - before
@@ -199,7 +211,7 @@ class IngestTransaction:
         )
 
     def summary(self, files: int) -> IngestSummary:
-        """The result for the operator. ``files``: number of files given."""
+        """The result for the operator. ``files``: number of files read."""
         rejected = dict(sorted(self.rejected.items()))
         return IngestSummary(files, self.repeated, self.unreadable, self.proven, self.unproven, rejected)
 

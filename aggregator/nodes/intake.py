@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILE_BYTES = 1 << 30
+_MOST_GROWTH = 64
+"""How many times its length a compressed file may hold: counts with little noise shrink further than reports."""
 """Largest content of a file, after decompression. A larger file can be cut anywhere between two summaries."""
 
 
@@ -28,9 +30,9 @@ def content_of(file: str | Path | os.PathLike[str]) -> bytes | Unreadable:
 
     ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
     """
-    found = read_source(file, MAX_FILE_BYTES)
+    found = read_source(file, MAX_FILE_BYTES, _MOST_GROWTH)
     if isinstance(found, Unreadable):
         return found
-    if not isinstance(found, bytes) and len(found) > MAX_FILE_BYTES:
+    if not isinstance(found.data, bytes) and len(found.data) > MAX_FILE_BYTES:
         return Unreadable(os.fspath(file), "too_large")
-    return bytes(found[:])
+    return bytes(found.data[:])

@@ -4,7 +4,7 @@
 ``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and ``claim`` say
 what its batch was, so that it can be judged again (``retry``). For other pieces ``bytes`` is their beginning. Writing
 the pieces of a file again replaces them. Only the user of the store may read the files, because they hold
-reports. The folder has a size limit: beyond it pieces are counted and not kept.
+reports. The folder has a size limit, and so have the pieces of one file: beyond them pieces are counted and not kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_BYTES = 64 << 20
+FILE_BYTES = 1 << 12
+"""The quarantine keeps this much of any file, and of a larger file :data:`MOST_GROWTH` times the bytes received."""
+MOST_GROWTH = 10
+"""A refused record of 18 bytes takes some 150 bytes of JSON."""
 _SUFFIX = ".jsonl"
 EMPTY_FILE = "empty_file"
 MAX_EMPTY = 1000
@@ -59,13 +63,15 @@ class Quarantine:
         self._used: int | None = None
         self._pending: dict[Path, int] = {}
 
-    def keep(self, digest: str, name: str, pieces: Sequence[Rejected]) -> int:
+    def keep(self, digest: str, name: str, pieces: Sequence[Rejected], received: int | None = None) -> int:
         """Replace the kept pieces of one input file, from the next :meth:`flush` on.
 
         Args:
             digest: name of the file's content (a digest), in hexadecimal.
             name: name of the file, for people.
             pieces: rejected pieces of the file.
+            received: number of the file's bytes as they came, compressed or not, which bounds what is kept of it; None
+                for pieces that were kept before.
 
         Returns:
             The number of pieces that there was room for: the first ones. The others are not kept.
@@ -79,6 +85,8 @@ class Quarantine:
         make_folder(self._folder)
         before = self._size(path)
         room = self._limit - self._used_bytes() + before
+        if received is not None:
+            room = min(room, max(FILE_BYTES, MOST_GROWTH * received))
         lines: list[bytes] = []
         for piece in pieces:
             line = _line(name, piece)

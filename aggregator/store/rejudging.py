@@ -318,7 +318,7 @@ class _Retry:
         """
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
-            source = Source(0, name, data)
+            source = Source(0, name, data, len(data))
             known = self._inputs.get(identity(data)) if self._inputs.may_know(tail(data)) else None
             nothing_taken = known is not None and known.rejected and not known.proven + known.unproven
             for read in [reader.read_anew(source)] if nothing_taken else reader.read([source], may_repeat=True):

@@ -18,6 +18,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from aggregator.estimates.recurrence import at_most, known
@@ -27,7 +28,7 @@ from aggregator.intake.enrolment import check_enrolment
 from aggregator.intake.remote import read_remotely
 from aggregator.intake.tasks import job_of, on_store
 from aggregator.intake.threads import read_with_threads
-from aggregator.intake.transaction import IngestTransaction
+from aggregator.intake.transaction import IngestSummary, IngestTransaction, Progress, joined
 from aggregator.intake.urls import check_folder, expand
 from aggregator.models.published import published
 from aggregator.notebooks import facts
@@ -60,10 +61,10 @@ if TYPE_CHECKING:
     from aggregator.fleet.roster import Roster
     from aggregator.intake.enrolment import Enrolled
     from aggregator.intake.executor import Executor
-    from aggregator.intake.transaction import IngestSummary
     from aggregator.tally.tally import Tally, TallyReport
     from protocol.documents.campaign import Campaign
 
+STEP_SECONDS = 120.0
 MEMORY_BYTES = 1 << 30
 """Memory that counting uses for records, unless ``Store.memory_bytes`` is changed."""
 
@@ -131,6 +132,8 @@ class Store:
         memory_bytes: memory for records while counting; on a cluster, on each worker.
         quarantine_bytes: size up to which the quarantine keeps rejected pieces. Pieces beyond it are only counted.
         cluster: an executor that reads and counts; None for the threads of this process.
+        step_seconds: an ingest commits what it has read about this often, so that a kill costs no more.
+        monotonic: a clock that only rises, in seconds, for the steps.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
@@ -142,6 +145,8 @@ class Store:
         self.memory_bytes = MEMORY_BYTES
         self.quarantine_bytes = LIMIT_BYTES
         self.cluster: Executor | None = None
+        self.step_seconds = STEP_SECONDS
+        self.monotonic = monotonic
 
     def __repr__(self) -> str:
         return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
@@ -190,15 +195,16 @@ class Store:
         enrolled: Enrolled | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> IngestSummary:
-        """Add the reports of some files: all of them or, after an error, none. Run by the operator.
+        """Add the reports of some files. Run by the operator.
 
         Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
         time. Only two kinds of refused reports may then be added: reports of a period that had not begun the first time
         and has begun since, and reports that were not enrolled if other enrolled ids are given now.
 
-        After an error the reports are as before. The quarantine may have the pieces of the files that were read. If
-        the error came after the manifest was replaced, in its last flush or the removal of old files, all reports
-        are in the store. Ingesting the files again is right in each of these cases.
+        Files are read in steps of about ``step_seconds``, and each step is committed: of one step the store has all
+        reports or, after an error, none. On a cluster all files are one step. The quarantine may have the pieces of
+        the files that were read. If the error came after the manifest was replaced, in its last flush or the removal
+        of old files, the step's reports are in the store. Ingesting the files again is right in each of these cases.
 
         Args:
             files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
@@ -219,19 +225,34 @@ class Store:
                 and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
+        finished = Progress(progress, len(given))
+        rest, steps = given, list[IngestSummary]()
+        while rest or not steps:
+            steps.append(self._ingest_step(rest, now, enrolled, finished))
+            rest = rest[steps[-1].files :]
+        return joined(steps)
+
+    def _ingest_step(
+        self, files: Sequence[str | os.PathLike[str]], now: int, enrolled: Enrolled | None, progress: Progress
+    ) -> IngestSummary:
+        """Read the first of some files, as many as ``step_seconds`` allow, and commit what was found."""
         with self.changing() as manifest:
             begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
             quarantine = Quarantine(self.path / QUARANTINE, self.quarantine_bytes)
             found = IngestTransaction(self.path, self.campaign, begun, quarantine)
             if self.cluster is None:
-                threads = self.workers
-                read_with_threads(found, given, now=now, enrolled=enrolled, threads=threads, progress=progress)
+                stop = self.monotonic() + self.step_seconds
+                threads, enough = self.workers, lambda: self.monotonic() >= stop
+                taken = read_with_threads(
+                    found, files, now=now, enrolled=enrolled, threads=threads, enough=enough, progress=progress
+                )
             else:
-                read_remotely(found, given, self.cluster, now=now, enrolled=enrolled, progress=progress)
+                read_remotely(found, files, self.cluster, now=now, enrolled=enrolled, progress=progress)
+                taken = len(files)
             changed = found.commit()
             if changed is not None:
                 self.commit(changed)
-        return found.summary(len(given))
+        return found.summary(taken)
 
     def forget(self, before: int, *, now: int) -> Removal:
         """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.

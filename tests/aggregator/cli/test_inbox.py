@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
+from itertools import cycle
 
 import pyarrow as pa
 import pytest
@@ -17,12 +18,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.examples import examples
 from support.fleets import honest, sealed
+from support.mechanisms import inputs_of, sizes
 from support.publisher import NOW, Publisher
+from support.reports import digest
 
 from aggregator.cli.app import hearsay
 from aggregator.intake import compressed
-from aggregator.intake.compressed import MOST_GROWTH, decompress
+from aggregator.intake.compressed import LEAST_BYTES, MOST_GROWTH, decompress
 from aggregator.intake.sources import Unreadable, read_source
+from aggregator.storage import quarantine
+from protocol import mechanisms
+from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import encode_answer, encode_report, layout_for
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 
@@ -173,9 +180,9 @@ def test_a_bomb_is_refused_and_fills_neither_memory_nor_disk(inbox, suffix):
 
 
 def test_a_small_file_holds_little_whatever_it_holds():
-    """16 MiB of headers in 49 kB took nine seconds to read."""
+    """16 MiB of headers in 49 kB took nine seconds to read; a hundred files of 3 kB, half a minute."""
     header = batch(3, 0)[:44]
-    for size, fits in ((1 << 20, True), ((1 << 20) + 44, False)):
+    for size, fits in ((LEAST_BYTES, True), (LEAST_BYTES + 44, False)):
         content = (header * (size // 44 + 1))[:size]
         packed = gzip.compress(content)
         assert len(packed) * MOST_GROWTH < size
@@ -184,6 +191,37 @@ def test_a_small_file_holds_little_whatever_it_holds():
             continue
         with pytest.raises(OSError, match="too large"):
             decompress(packed, "gzip", 1 << 24)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("each", [1, 1000])
+def test_honest_batches_of_every_mechanism_grow_far_less_than_is_allowed(name, each):
+    made = mechanisms.from_epsilon(name, 4, sizes(name, 16)[-1])
+    layout = layout_for([made])
+    records = [
+        encode_report(
+            layout, digest("id", i)[:8], PERIOD, 0, encode_answer(made, made.perturb(given, digest(i)), layout)
+        )
+        for i, given in zip(range(1000), cycle(inputs_of(made)[:1]), strict=False)
+    ]
+    head = Header(bytes(32), layout.kind, layout.record_length)
+    raw = b"".join(write_batch(head, records[at : at + each]) for at in range(0, 1000, each))
+    assert len(raw) < MOST_GROWTH / 4 * min(len(gzip.compress(raw)), len(zstd(raw)))
+
+
+@pytest.mark.parametrize("piece", ["a record and a byte", "a record of no question"])
+def test_what_is_kept_of_a_file_is_bounded_by_what_was_sent(inbox, piece):
+    """A hundred compressed files of 3 kB each filled 12 MB of the quarantine."""
+    good = batch(3, 1)[44:-44]
+    record = {"a record and a byte": good + b"\0", "a record of no question": good[:14] + b"\xff\xff\0\0"}[piece]
+    content = batch(3, 0)[:44] + record * (LEAST_BYTES // len(record) - 3)
+    packed = gzip.compress(content, 9)
+    assert 10 * len(packed) < len(content)
+    (inbox / "in" / "hostile.hsr.gz").write_bytes(packed)
+    said, _ = ingest("in")
+    assert sum(said["rejected"].values()) > 800
+    kept = sum(path.stat().st_size for path in (inbox / "s" / "quarantine").iterdir())
+    assert 100 < kept <= max(quarantine.FILE_BYTES, quarantine.MOST_GROWTH * len(packed))
 
 
 _WHOLE = batch(12, 400)
@@ -341,7 +379,7 @@ def test_what_a_compressed_file_holds_is_shown_within_the_bounds_of_an_ingest(in
     (inbox / "x.hsr").write_bytes(raw)
     (inbox / "x.packed").write_bytes(pack(raw))
     assert said("x.packed") == said("x.hsr")
-    (inbox / "cut.packed").write_bytes(pack(raw * 500)[:-9])
+    (inbox / "cut.packed").write_bytes(pack(b"".join(batch(number, 40) for number in range(300)))[:-9])
     assert said("cut.packed")["reports"] > 0
     (inbox / "bomb.packed").write_bytes(pack(bytes(1 << 25)))
     assert said("bomb.packed", 1) == "expands_too_far"

@@ -86,7 +86,7 @@ def test_a_file_in_pieces_counts_like_one_that_was_read(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
     made = store.create_store(tmp_path / "s", RAW)
     paths = [write(tmp_path / "a.hsr", range(100)), write(tmp_path / "b.hsr", range(50, 150))]
-    assert isinstance(sources.read_source(paths[0]), LargeFile)
+    assert isinstance(sources.read_source(paths[0]).data, LargeFile)
     damaged = tmp_path / "c.hsr"
     damaged.write_bytes(paths[0].read_bytes()[:-1])
     (tmp_path / "pipe").mkdir()
@@ -151,7 +151,7 @@ def test_a_file_that_is_shorter_than_it_was_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "MAPPED_BYTES", 1)
     monkeypatch.setattr(large_file, "_BLOCK_BYTES", 1000)
     path = write(tmp_path / "large.hsr", range(300))
-    data = sources.read_source(path)
+    data = sources.read_source(path).data
     os.truncate(path, 2000)
     assert data[:2] == path.read_bytes()[:2]
     with pytest.raises(FileShortenedError):

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from contextlib import contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import pandas as pd
@@ -240,6 +241,45 @@ def test_reports_that_were_too_early_are_taken_from_the_same_file_when_their_per
 
 
 # --- bad files and quarantine ---
+
+
+def in_steps(made_store, each):
+    """Let every step of an ingest end after its first share of files, as if each share took a minute."""
+    made_store.step_seconds = 60
+    made_store.monotonic = count(0, each).__next__
+    return made_store
+
+
+def test_a_long_ingest_is_committed_in_steps_that_a_kill_does_not_undo(tmp_path, monkeypatch):
+    """An ingest was all or nothing: whoever made it slow enough kept it from ever ending."""
+    monkeypatch.setattr(sources, "_SHARE_FILES", 3)
+    paths = [write(tmp_path, f"{i}.hsr", batch(CAMPAIGN, reports([i, i + 1]))) for i in range(10)]
+    paths += [paths[0], write(tmp_path, "copy.hsr", paths[1].read_bytes()), tmp_path / "absent.hsr"]
+    whole = create_store(tmp_path / "whole", RAW)
+    expected = whole.ingest(paths, now=NOW)
+    stepped = in_steps(create_store(tmp_path / "stepped", RAW), 100)
+    seen = []
+    assert stepped.ingest(paths, now=NOW, progress=lambda done, total: seen.append((done, total))) == expected
+    assert seen == [(done, 13) for done in range(1, 14)]
+    assert (read_manifest(whole.path).generation, read_manifest(stepped.path).generation) == (1, 4)
+    assert stepped.tally().to_bytes() == whole.tally().to_bytes()
+
+    killed = in_steps(create_store(tmp_path / "killed", RAW), 100)
+    commits = []
+
+    def commit(manifest):
+        commits.append(manifest)
+        if len(commits) == 3:
+            raise Crash
+        type(killed).commit(killed, manifest)
+
+    killed.commit = commit
+    with pytest.raises(Crash):
+        killed.ingest(paths, now=NOW)
+    assert open_store(killed.path).tally_report().reports == 7
+    again = open_store(killed.path).ingest(paths, now=NOW)
+    assert (again.files, again.files_repeated, again.accepted) == (13, 8, 8)
+    assert open_store(killed.path).tally().to_bytes() == whole.tally().to_bytes()
 
 
 def test_files_that_can_not_be_read_do_not_keep_their_neighbours_out(tmp_path):
