@@ -52,6 +52,8 @@ MAX_BATCH_RECORDS = (1 << 32) - 1
 _MAPPED_BYTES = 1 << 24
 """Larger files are read in pieces."""
 _CHUNK_BYTES = 1 << 24
+_UNPROVEN_BYTES = 1 << 18
+"""A batch of unproven records has at most this many bytes, whatever the memory: the output depends on records alone."""
 _PROVEN, _NO_CLAIM = 0, 1
 """Tags of records of proven batches, and of damaged batches whose trailer states no digest.
 
@@ -246,7 +248,7 @@ class _Merge:
         writer.close()
         aside.seek(0)
         length = kind.header.record_length
-        while some := aside.read(self._step(length) * length):
+        while some := aside.read(_UNPROVEN_BYTES // length * length):
             for batch in _readable(kind.header, some, self._layouts):
                 self._unproven += (len(batch) - len(kind.header.to_bytes())) // length
                 sink.write(batch)

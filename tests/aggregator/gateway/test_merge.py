@@ -194,6 +194,9 @@ def test_the_tally_of_the_merged_is_that_of_the_inputs_byte_for_byte(
     except InputError as error:
         assert error.reason == "no_reports"  # noqa: PT017 - it need not be raised
         (folder / "out").write_bytes(b"\0")
+    else:
+        merge_files(paths, folder / "same", campaign=campaign)
+        assert (folder / "same").read_bytes() == (folder / "out").read_bytes()  # whatever the order and the memory
     merged = [folder / "out"]
     if again:  # a second gateway's file, together with the original files
         merged = [*data.draw(st.permutations(merged + merged)), *paths]

@@ -21,6 +21,7 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
 import aggregator
+from aggregator.gateway.merge import merge_files
 from aggregator.intake import sources
 from aggregator.storage import compaction, quarantine
 from aggregator.storage import input_index as inputs
@@ -176,6 +177,24 @@ def test_a_damaged_copy_adds_nothing_beside_the_clean_one_in_either_order(tmp_pa
         assert found.reports == sum(found.tally.n)
         assert found.superseded + found.unproven == sum(file.unproven for file in accepted)
     assert tallies[0] == tallies[1] == tallies[2]
+
+
+def test_a_trailer_behind_a_cut_file_erases_it_only_where_files_were_joined(tmp_path):
+    """The third exception of docs/formats.md 4: a sender puts the trailer of a batch of its own before its file."""
+    cut = batch(CAMPAIGN, reports(range(100)))[:-44]
+    own = batch(CAMPAIGN, reports([200]))
+    crafted = own[-44:] + own
+    joined = create_store(tmp_path / "joined", RAW)
+    joined.ingest([write(tmp_path, "joined.hsr", cut + crafted)], now=NOW)
+    assert (joined.tally_report().reports, joined.tally_report().superseded) == (1, 100)
+    apart = [write(tmp_path, "cut.hsr", cut), write(tmp_path, "crafted.hsr", crafted)]
+    kept = create_store(tmp_path / "apart", RAW)
+    kept.ingest(apart, now=NOW)
+    assert (kept.tally_report().reports, kept.tally_report().superseded) == (101, 0)
+    merge_files(apart, tmp_path / "merged.hsr")
+    merged = create_store(tmp_path / "merged", RAW)
+    merged.ingest([tmp_path / "merged.hsr"], now=NOW)
+    assert merged.tally().to_bytes() == kept.tally().to_bytes()
 
 
 def test_unproven_records_count_where_nothing_better_exists(tmp_path):
