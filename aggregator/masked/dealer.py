@@ -3,7 +3,7 @@
     dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
     dealer.pub    public: key and modulus, for the publisher
     journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.masked.journal`); no secret
-    dealer.mark  0600: replaced before each change of the journal (:mod:`aggregator.masked.mark`)
+    journal.sqlite.*.mark   0600: empty; each change of the journal makes another one (:mod:`aggregator.storage.mark`)
 
 The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
 party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
@@ -24,8 +24,16 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from aggregator.files import read_file
 from aggregator.masked.folder import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, create_folder, open_secret, read_public
-from aggregator.masked.issuing import Documents, Issued, check_documents, first_book, next_book, signed_book
-from aggregator.masked.journal import MARK_FILE, Journal
+from aggregator.masked.issuing import (
+    Documents,
+    Issued,
+    check_documents,
+    first_book,
+    next_book,
+    serial_after_adoption,
+    signed_book,
+)
+from aggregator.masked.journal import Journal
 from aggregator.masked.place import check_place, machine_mark
 from aggregator.masked.releasing import Released, not_set_up, parsed_campaign, release_set
 from aggregator.passphrases import passphrase_from
@@ -41,7 +49,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.nodes.dealer_file import DealerPublic
     from protocol.documents.campaign import Campaign
 
-__all__ = ["JOURNAL_FILE", "KEY_FILE", "MARK_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
+__all__ = ["JOURNAL_FILE", "KEY_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
 
 
 class Served(NamedTuple):
@@ -144,8 +152,10 @@ class Dealer:
         """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
 
         The other copy may have released sets that this one does not know, for periods up to the present. So this one
-        never releases anything for a period that has begun, unless the same set is in its journal. Safe only if no
-        other copy is in use from now on, and the clocks of both are right.
+        never releases anything for a period that has begun, unless the same set is in its journal, and its next keys
+        get serial numbers at a place that is chosen by chance. Safe only if no other copy is in use from now on, and
+        the clocks of both are right. Nodes that have a newer book of the other copy refuse one of the same version
+        (``equivocation``) until ``rekey`` was run for as many lists.
 
         Arguments and errors as of :meth:`open`, without ``dealer_copied``.
         """
@@ -154,12 +164,18 @@ class Dealer:
         return cls.open(path, passphrase, clock=clock)
 
     def take_over(self) -> None:
-        """Make this folder the original, and close all periods that have begun. Called by :meth:`adopt` only."""
+        """Make this folder the original, close all periods that have begun, and leave the other copy's serial numbers.
+
+        Called by :meth:`adopt` only.
+        """
         now = int(self._clock())
         with self._journal.transaction():
             for row in self._journal.campaigns():
                 next_period = parsed_campaign(row).period_at(now) + 1
-                self._journal.put("campaigns", row._replace(first_period=max(row.first_period, next_period)))
+                serial = serial_after_adoption(self._journal, row.campaign)
+                self._journal.put(
+                    "campaigns", row._replace(first_period=max(row.first_period, next_period), next_serial=serial)
+                )
             self._journal.adopt(machine_mark(), now)
 
     @classmethod

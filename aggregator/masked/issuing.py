@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.envelope import SigningKey
     from protocol.nodes.node_list import NodeList
+
+
+_KEPT_SERIALS = 2**24
+"""Serial numbers that are free behind the first one after an adoption, and before the last u32."""
 
 
 class Documents(NamedTuple):
@@ -102,8 +107,23 @@ def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: 
     # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
     adopted = journal.adopted_at()
     first_period = documents.campaign.period_at(adopted) + 1 if adopted else 0
-    row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", 1, 0, first_period)
+    serial = serial_after_adoption(journal, documents.campaign.id) if adopted else 1
+    row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", serial, 0, first_period)
     return _issue(journal, signer, documents, row, {}, now)
+
+
+def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
+    """The next serial number of a campaign for a dealer that is, or was, adopted. Called inside a transaction.
+
+    The other copy may have made books that this one does not know. Keys of one party with one serial number and two
+    numbers u would let a set be released with less noise than its book says. A serial number is a u32, and no copy
+    knows of the others, so a place among them is chosen by chance: two copies that made keys for the same n parties
+    give one of them the same number with a chance of at most n / 2^31.
+    """
+    while True:
+        first = _KEPT_SERIALS + secrets.randbelow(2**32 - 2 * _KEPT_SERIALS)
+        if not journal.has_serials(campaign, first, first + _KEPT_SERIALS):
+            return first
 
 
 def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> Issued:

@@ -5,24 +5,32 @@ has a seal, a digest of its values; the row of a campaign counts its releases, a
 book. So accidents are found: a changed bit, a missing row. Forgery is not: a program that can write the file can
 compute seals. No secret is in the file. Layout: docs/formats.md, section 11.
 
-The file also says where it was made: the machine, the file's inode, and the mark file beside it
-(:mod:`aggregator.masked.mark`), which is replaced before every change. A copy of the folder, and a backup that was
-restored into a new folder or over the old one, do not fit. They are refused (``dealer_copied``), since they may not
-know of releases that were made since. An older state of the whole disk is not noticed.
+The file also says where it was made: the machine, the file's inode, and the mark beside it
+(:mod:`aggregator.storage.mark`), which every change replaces. A copy of the folder, a backup that was restored into a
+new folder or over the old one, and an old journal among new files do not fit. They are refused (``dealer_copied``),
+since they may not know of releases that were made since. An older state of the whole disk is not noticed.
 """
 
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from aggregator.files import DEALER_MARK, PRIVATE, sync_folder, write_output
-from aggregator.masked.mark import NO_MARK, NONCE_BYTES, Place, read_mark, write_mark
 from aggregator.masked.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
+from aggregator.storage.mark import (
+    Mark,
+    is_there,
+    marks_beside,
+    new_mark,
+    no_mark,
+    path_of,
+    remove_marks,
+    superfluous_marks,
+)
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol import canonical
 from protocol.errors import InputError, StorageError
@@ -32,11 +40,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from aggregator.masked.mark import Mark
-
-VERSION = 2
-"""Version 1 had no table of the mark. It is added when such a journal is opened."""
-MARK_FILE = "dealer.mark"
+VERSION = 3
+"""Version 1 had no table of the mark, and version 2 named one mark file that was renamed. Both become version 3."""
+OLD_MARK_FILE = "dealer.mark"
+"""The mark file of version 2."""
 SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"
 BUSY_SECONDS = 30.0
@@ -112,8 +119,6 @@ class Journal:
                 ``dealer_copied``: this is a copy, or a restored backup.
         """
         self._path, self._machine = path, machine
-        self._mark_path = path.with_name(MARK_FILE)
-        self._pending: ReleaseRow | None = None
         if not path.is_file():
             raise StorageError("not_a_dealer", f"'{path.parent}' is no dealer's folder; hearsay masked new makes one")
         with _errors():
@@ -128,13 +133,13 @@ class Journal:
         for statement in ("trusted_schema = OFF", f"journal_mode = {JOURNAL}", f"synchronous = {SYNCHRONOUS}"):
             self._run(f"PRAGMA {statement}")
         ((application,),) = self._run("PRAGMA application_id")
-        ((version,),) = self._run("PRAGMA user_version")
+        version = self._version()
         if application != DEALER_MARK or version < 1:
             raise damaged()
         if version > VERSION:
             raise StorageError("dealer_newer", "newer software wrote the dealer's journal; update this software")
-        if version == 1:
-            self._add_mark_table()
+        if version < VERSION:
+            self._bring_up_to_date()
         if self._run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name") != [
             (each,) for each in _CREATED.values()
         ]:
@@ -142,32 +147,56 @@ class Journal:
         with self.snapshot():
             pass  # A snapshot checks that this is the original.
 
-    def _add_mark_table(self) -> None:
-        """Make a journal of version 1 one of version 2, unless another process has just done it."""
+    def _version(self) -> int:
+        version: int = self._run("PRAGMA user_version")[0][0]
+        return version
+
+    def _bring_up_to_date(self) -> None:
+        """Make a journal of version 1 or 2 one of version 3, unless another process has just done it.
+
+        Raises:
+            StorageError: ``dealer_copied``: it is not in the place where it was made, or not the newest one there.
+        """
         with self._changes():
-            if self._run("PRAGMA user_version") == [(1,)]:
+            version = self._version()
+            if version == VERSION:
+                return
+            if self._machine is not None and not (self._is_in_place() and self._is_newest_before_version_3(version)):
+                raise _copied()
+            if version == 1:
                 self._run(_CREATED["mark"])
-                self._run(f"PRAGMA user_version = {VERSION}")
+            self._run(f"PRAGMA user_version = {VERSION}")
+            # A copy that is being adopted fits no mark before it was adopted.
+            self._name(no_mark() if self._machine is None else new_mark(self._path))
+
+    def _is_newest_before_version_3(self, version: int) -> bool:
+        """Whether a journal of version 1 or 2 fits its mark exactly."""
+        named = [] if version == 1 else self._rows("mark", "number = 1", ())
+        old_mark = self._old_mark()
+        if not named:
+            return not old_mark and not marks_beside(self._path)
+        found = [(each.lstat().st_ino, each.lstat().st_ctime_ns) for each in old_mark]
+        return found == [named[0][2:]]
+
+    def _old_mark(self) -> list[Path]:
+        """The mark file of version 2, if there is one."""
+        path = self._path.with_name(OLD_MARK_FILE)
+        return [path] if os.path.lexists(path) else []
 
     def check_original(self) -> None:
         """Refuse a journal that is not in the place where it was made. Called inside a transaction or snapshot.
 
         Raises:
             StorageError: ``dealer_copied``: the journal was made on another machine or in another file, or the mark
-                file is not the one that was written last, in the place where it was written.
+                that it names is not beside it, as it was made.
         """
+        if not (self._is_in_place() and is_there(self._path, self._mark())):
+            raise _copied()
+
+    def _is_in_place(self) -> bool:
+        """Whether the journal is on the machine and in the file in which it was made."""
         _, _, machine, inode, _, _ = self._only("dealer", "number = 1", ())
-        if (machine, inode) != (self._machine, self._path.stat().st_ino):
-            raise _copied()
-        nonce, named = self._named_mark()
-        found = read_mark(self._mark_path)
-        if found is None:
-            original = nonce == NO_MARK
-        else:
-            mark, place = found
-            original = place == named if mark.nonce == nonce else mark.was_written_at(place)
-        if not original:
-            raise _copied()
+        return (machine, inode) == (self._machine, self._path.stat().st_ino)
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
@@ -177,21 +206,25 @@ class Journal:
     def transaction(self) -> Iterator[None]:
         """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
 
-        Other processes wait. If the commit itself fails, the changes may stay although an error is raised, and a set
-        of parties that was to be recorded is recorded by the next transaction.
+        Other processes wait. A process that is killed in here leaves the journal before or after the change, and one
+        mark too many. If the commit itself fails, or the old mark can not be removed, the changes may stay although an
+        error is raised.
         """
         with self._changes():
             if self._machine is not None:
+                self.check_original()
                 self._finish_killed_change()
             yield
-            self._replace_mark()
+            before = self._rows("mark", "number = 1", ())
+            self._name(new_mark(self._path))
+        with _errors():
+            remove_marks(self._path, [path_of(self._path, each[1]) for each in before])
 
     @contextmanager
     def _changes(self) -> Iterator[None]:
         """Run the body of ``with`` between BEGIN and COMMIT; undo its changes after an error."""
         with _errors():
             self._run("BEGIN IMMEDIATE")
-            self._pending = None
             try:
                 yield
                 self._run("COMMIT")
@@ -201,31 +234,21 @@ class Journal:
                 raise
 
     def _finish_killed_change(self) -> None:
-        """Record the set that a killed process was about to record, in a commit of its own. The transaction stays open.
+        """Remove the marks that killed processes left, so that only this journal fits. Called inside a transaction."""
+        left = self._superfluous_marks()
+        if left:
+            self._make_durable()
+            remove_marks(self._path, left)
 
-        The set may have left: the journal alone may have been restored from a backup.
-        """
-        self.check_original()
-        self._make_durable()
-        mark = self._mark_ahead()
-        if mark is None or mark.pending is None:
-            return
-        row = self.campaign(mark.pending.campaign)
-        if row is None:
-            raise _copied()  # The journal is older than the change before the last one.
-        if self.release(row.campaign, mark.pending.period) is None:
-            self.add_release(row, mark.pending)
-        self._replace_mark()
-        self._run("COMMIT")
-        self._run("BEGIN IMMEDIATE")
-        self._pending = None
-        self._finish_killed_change()
+    def _superfluous_marks(self) -> list[Path]:
+        """All marks but the one that the journal names."""
+        return [*superfluous_marks(self._path, self._mark()), *self._old_mark()]
 
     def _make_durable(self) -> None:
-        """Make commits of processes that were killed durable, before the mark goes on.
+        """Make the commit of a process that was killed durable, before the mark of the journal before it is removed.
 
         Such a process may have ended its commit for all readers by cutting SQLite's own journal, without flushing
-        that. A power cut would then undo the commit, and the mark would be two steps ahead.
+        that. A power cut would then undo the commit, and bring back a journal whose mark is gone.
         """
         with suppress(FileNotFoundError):
             descriptor = os.open(f"{self._path}-journal", os.O_RDWR | os.O_CLOEXEC)
@@ -235,46 +258,43 @@ class Journal:
                 os.close(descriptor)
         sync_folder(self._path.parent)
 
-    def _named_mark(self) -> tuple[bytes, Place]:
-        """Random number and place of the mark that the journal names; :data:`NO_MARK` if it names none yet."""
-        rows = self._rows("mark", "number = 1", ())
-        return (rows[0][1], Place(*rows[0][2:])) if rows else (NO_MARK, Place(0, 0))
+    def _mark(self) -> Mark:
+        """The mark that the journal names."""
+        return Mark(*self._only("mark", "number = 1", ())[1:])
 
-    def _mark_ahead(self) -> Mark | None:
-        """The mark of a change that the journal does not have; None if the journal names the present mark.
-
-        Raises:
-            StorageError: ``dealer_copied``: the mark is neither the one that the journal names nor the one after it.
-        """
-        nonce, _ = self._named_mark()
-        found = read_mark(self._mark_path)
-        mark = found[0] if found else None
-        if (NO_MARK if mark is None else mark.nonce) == nonce:
-            return None
-        if mark is None or mark.before != nonce:
-            raise _copied()
-        return mark
-
-    def _replace_mark(self) -> None:
-        """Write a new mark with the set that is to be recorded, and let the journal name it."""
-        # A mark of an adoption fits no journal but the adopted one: a killed adoption leaves a copy a copy.
-        before = secrets.token_bytes(NONCE_BYTES) if self._machine is None else self._named_mark()[0]
-        nonce = secrets.token_bytes(NONCE_BYTES)
-        place = write_mark(self._mark_path, nonce, before, self._pending)
-        self.put("mark", (1, nonce, *place))
+    def _name(self, mark: Mark) -> None:
+        """Let the journal name a mark. Called inside a transaction."""
+        self.put("mark", (1, *mark))
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Run the body of ``with`` on the journal as one moment left it. Nothing can be written in the body."""
+        """Run the body of ``with`` on the journal as one moment left it. Nothing can be written in the body.
+
+        Of a killed change only what can not be undone any more is read: its superfluous marks are removed before.
+        """
         with _errors():
-            self._run("BEGIN")
-            try:
-                if self._machine is not None:
+            while not self._begins_reading():
+                with self._changes():  # It waits for other processes, whose changes are not yet finished.
                     self.check_original()
-                    self._mark_ahead()
+                    self._finish_killed_change()
+            try:
                 yield
             finally:
                 self._run("ROLLBACK")
+
+    def _begins_reading(self) -> bool:
+        """Begin to read; False, with no transaction begun, if a change is not finished."""
+        self._run("BEGIN")
+        try:
+            if self._machine is not None:
+                self.check_original()
+                if self._superfluous_marks():
+                    self._run("ROLLBACK")
+                    return False
+        except BaseException:
+            self._run("ROLLBACK")
+            raise
+        return True
 
     def put(self, table: str, row: Sequence[object]) -> None:
         """Add a row, or replace the row with the same key. Called inside a transaction. ``row`` lacks the seal."""
@@ -283,8 +303,7 @@ class Journal:
             self._run(f"REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", values)  # noqa: S608  # own names
 
     def add_release(self, campaign: CampaignRow, released: ReleaseRow) -> None:
-        """Record a set of parties, and count it in the row of its campaign. Called inside a transaction, once."""
-        self._pending = released
+        """Record a set of parties, and count it in the row of its campaign. Called inside a transaction."""
         self.put("releases", released)
         self.put("campaigns", campaign._replace(releases=campaign.releases + 1))
 
@@ -329,6 +348,10 @@ class Journal:
         if len(held) != book.parties:
             raise damaged()
         return [PartyRow(*row) for row in held]
+
+    def has_serials(self, campaign: bytes, first: int, last: int) -> bool:
+        """Whether any key of a campaign ever had a serial number from ``first`` to ``last``."""
+        return bool(self._rows("parties", "campaign = ? AND serial BETWEEN ? AND ?", (campaign, first, last)))
 
     def release(self, campaign: bytes, period: int) -> ReleaseRow | None:
         """What was released for a campaign's period; None if nothing was."""

@@ -253,9 +253,12 @@ def show(folder: Path, *, as_json: bool) -> None:
 
 def _own_files(folder: Path) -> list[Path]:
     """The files of a dealer's folder, which no output replaces."""
-    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, MARK_FILE, PUBLIC_FILE
+    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
+    from aggregator.storage.mark import marks_beside
 
-    return [folder / name for name in (JOURNAL_FILE, KEY_FILE, MARK_FILE, PUBLIC_FILE)]
+    journal = folder / JOURNAL_FILE
+    marks = marks_beside(journal) if folder.is_dir() else []
+    return [journal, folder / KEY_FILE, folder / PUBLIC_FILE, *marks]
 
 
 def _say_book(made: Issued, output: Path, *, as_json: bool) -> None:

@@ -251,7 +251,7 @@ def test_a_copy_of_the_folder_releases_nothing_until_it_is_adopted(world, tmp_pa
 
 
 def test_a_campaign_that_a_copy_does_not_know_gets_no_set_for_a_period_that_had_begun_at_the_adoption(world, tmp_path):
-    """The copy is older than the campaign's setup; a second setup of the campaign makes the same keys."""
+    """The copy is older than the campaign's setup; a second setup of the campaign makes other keys."""
     copy = tmp_path / "copy"
     shutil.copytree(tmp_path / "dealer", copy)
     world.setup()

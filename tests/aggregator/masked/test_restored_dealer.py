@@ -1,4 +1,4 @@
-"""A backup that is copied over a dealer's folder, with every inode kept, never leads to a second set of a period."""
+"""Old files in a dealer's folder, all of them or one, never lead to a second set of a period or a second book."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ import sqlite3
 import subprocess
 
 import pytest
+from support.failures import failing, reason
+from support.killed import every_death
 from support.nodes import NODE_KEYS, PERIOD, signed_list
 from support.publisher import DAY, NOW
 
-from aggregator.masked import journal, mark
+from aggregator.masked import journal
 from aggregator.masked.dealer import JOURNAL_FILE, Dealer
-from aggregator.masked.journal import MARK_FILE
-from protocol.errors import PolicyError, StorageError
+from aggregator.storage.mark import marks_beside
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.errors import InputError, PolicyError, StorageError
+from protocol.masked.keys import read_key_book
 from tests.aggregator.masked.test_dealer import IDS, new_world, refused
 
 
@@ -26,6 +31,14 @@ def world(tmp_path):
     made.dealer.close()
 
 
+def opened(folder, now=NOW) -> Dealer:
+    return Dealer.open(folder, clock=lambda: now)
+
+
+def listed(world, number=4, version=1) -> bytes:
+    return signed_list(world.publisher, NODE_KEYS[:number], version)
+
+
 def inodes(folder) -> dict[str, int]:
     return {each.name: each.stat().st_ino for each in folder.iterdir()}
 
@@ -35,7 +48,7 @@ def write_over(backup, folder) -> None:
     before = inodes(folder)
     subprocess.run(["cp", "-a", f"{backup}/.", str(folder)], check=True)
     after = inodes(folder)
-    assert {name: after[name] for name in before} == before
+    assert {name: after[name] for name in before} == before  # The file of the newest mark stays, too.
 
 
 @pytest.mark.parametrize("changes", range(1, 6))
@@ -75,31 +88,110 @@ def test_a_folder_emptied_and_filled_from_a_backup_is_refused(world, tmp_path):
     refused(StorageError, "dealer_copied", Dealer.open, folder)
 
 
-@pytest.mark.parametrize("name", [JOURNAL_FILE, MARK_FILE])
-def test_one_old_file_among_new_ones_is_refused(world, tmp_path, name):
+CHANGES = {
+    "setup": lambda dealer, world: dealer.setup(world.campaign, listed(world), world.root),
+    "rekey": lambda dealer, world: dealer.rekey(world.campaign, listed(world, 5, 2), world.root),
+    "release": lambda dealer, world: dealer.release(world.request(IDS[:4])),
+}
+
+
+@pytest.mark.parametrize("later", [[], ["release"], ["rekey", "release"]])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_journal_restored_alone_is_refused_however_few_changes_it_lacks(tmp_path, name, later):
+    """A second book 1 with the same serials and keys would let a set of two be released with 0.4 of a noise copy."""
     folder, old = tmp_path / "dealer", tmp_path / "old"
-    shutil.copy(folder / name, old)
-    world.rekey(NODE_KEYS[:5])
-    world.dealer.release(world.request(IDS[:4]))
-    (folder / name).write_bytes(old.read_bytes())
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-    (folder / MARK_FILE).unlink()
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    with new_world(folder).dealer as dealer:
+        world = new_world(tmp_path / "documents")._replace(dealer=dealer)
+        if name != "setup":
+            CHANGES["setup"](dealer, world)
+        shutil.copy(folder / JOURNAL_FILE, old)
+        for each in [name, *later]:
+            CHANGES[each](dealer, world)
+        (folder / JOURNAL_FILE).write_bytes(old.read_bytes())
+        refused(StorageError, "dealer_copied", Dealer.open, folder)
+        for change in CHANGES.values():
+            refused(StorageError, "dealer_copied", change, dealer, world)
+        for mark in marks_beside(folder / JOURNAL_FILE):
+            mark.unlink()
+        refused(StorageError, "dealer_copied", Dealer.open, folder)
 
 
-def test_of_a_journal_that_is_one_change_old_the_set_of_the_mark_counts_as_released(world, tmp_path):
-    """A killed process looks the same, so the folder stays usable; the set that may have left is the only one."""
+def test_an_old_mark_among_new_files_is_one_too_many_and_is_removed(world, tmp_path):
+    folder, old = tmp_path / "dealer", tmp_path / "old"
+    (before,) = marks_beside(folder / JOURNAL_FILE)
+    shutil.copy2(before, old)
+    first = world.dealer.release(world.request(IDS[:4]))
+    shutil.copy2(old, before)
+    with opened(folder) as dealer:
+        assert dealer.release(world.request(IDS[:4])).raw == first.raw
+        refused(PolicyError, "set_released", dealer.release, world.request(IDS[:3]))
+    assert not before.exists()
+
+
+def world_with_books(folder):
+    world = new_world(folder)
+    with world.dealer:
+        world.setup()
+    return world
+
+
+@pytest.mark.parametrize("name", ["rekey", "release"])
+def test_whatever_a_killed_change_leaves_a_copy_of_it_is_refused_once_the_dealer_has_gone_on(tmp_path, name):
+    """The copy is written back at once: a kernel gives inodes again, so it may have the inode that the copy names."""
+    folder, copy = tmp_path / "dealer", tmp_path / "copy"
+    kills, worlds = 0, [world_with_books(folder)]
+    for _ in every_death(lambda: CHANGES[name](opened(folder), worlds[-1])):
+        kills += 1
+        shutil.copytree(folder, copy)
+        with opened(folder) as dealer:
+            dealer.release(worlds[-1].request(IDS[:4]))
+        for wipe in (False, True):
+            if wipe:
+                for each in folder.iterdir():
+                    each.unlink()
+            subprocess.run(["cp", "-a", f"{copy}/.", str(folder)], check=True)
+            refused(StorageError, "dealer_copied", Dealer.open, folder)
+        shutil.rmtree(folder)
+        shutil.rmtree(copy)
+        worlds.append(world_with_books(folder))
+    assert kills >= 2  # before the mark is made, and before the old one is removed
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_killed_change_was_made_or_not_and_the_dealer_goes_on(tmp_path, name):
+    folder = tmp_path / "dealer"
+    world = new_world(folder)
+    if name != "setup":
+        world.setup()
+    world.dealer.close()
+    seen = set()
+    for _ in every_death(lambda: failing(CHANGES[name], opened(folder), world)):  # A second setup is refused.
+        before = (folder / JOURNAL_FILE).read_bytes()
+        with opened(folder) as dealer:
+            assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+            served = dealer.served()
+            seen.add((len(served), *(len(each.books) + 9 * len(each.releases) for each in served)))
+        assert (folder / JOURNAL_FILE).read_bytes() == before
+    made = {"setup": {(0,), (1, 1)}, "rekey": {(1, 1), (1, 2)}, "release": {(1, 1), (1, 10)}}[name]
+    assert seen == made
+    with opened(folder) as dealer:
+        if name != "release":
+            return
+        refused(PolicyError, "set_released", dealer.release, world.request(IDS[:3]))
+        assert dealer.release(world.request(IDS[:4])).repeated
+
+
+def test_nothing_leaves_while_an_older_journal_would_fit(world, tmp_path, monkeypatch):
+    """A process that is killed after its commit leaves the mark of the journal before; the next one removes it."""
     folder, old = tmp_path / "dealer", tmp_path / "old"
     shutil.copy(folder / JOURNAL_FILE, old)
-    first = world.dealer.release(world.request(IDS[:4]))
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "remove_marks", lambda *_: os._exit(9))
+        killed(lambda: CHANGES["rekey"](opened(folder), world))
+    assert len(marks_beside(folder / JOURNAL_FILE)) == 2
+    world.dealer.book(world.id)  # This process had the folder open all the time.
     (folder / JOURNAL_FILE).write_bytes(old.read_bytes())
-    with Dealer.open(folder, clock=lambda: NOW) as dealer:
-        assert dealer.served()[0].releases == []
-        refused(PolicyError, "set_released", dealer.release, world.request(IDS[:3]))
-        again = dealer.release(world.request(IDS[:4]))
-        assert again.repeated
-        assert again.raw == first.raw
-        assert [row.period for row in dealer.served()[0].releases] == [PERIOD]
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
 
 
 def killed(act) -> None:
@@ -112,88 +204,142 @@ def killed(act) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_dealer_killed_between_mark_and_journal_continues(world, tmp_path, monkeypatch, times):
-    folder, plain = tmp_path / "dealer", mark.write_mark
+def test_a_change_whose_commit_failed_is_finished_by_the_next_one(world, tmp_path, monkeypatch):
+    folder, plain = tmp_path / "dealer", journal.Journal._run
 
-    def fatal(*arguments):
-        plain(*arguments)
-        os._exit(9)
-
-    for _ in range(times):
-        with monkeypatch.context() as patch:
-            patch.setattr(journal, "write_mark", fatal)
-            killed(lambda: Dealer.open(folder, clock=lambda: NOW).release(world.request(IDS[:4])))
-    refused(PolicyError, "set_released", world.dealer.release, world.request(IDS[:3]))
-    assert world.dealer.release(world.request(IDS[:4])).repeated
-
-
-def test_a_backup_made_at_such_a_moment_is_refused_when_it_is_written_over_the_folder(world, tmp_path, monkeypatch):
-    folder, backup, plain = tmp_path / "dealer", tmp_path / "backup", mark.write_mark
-
-    def fatal(*arguments):
-        plain(*arguments)
-        os._exit(9)
+    def failing(self, statement, values=()):
+        if statement == "COMMIT":
+            raise OSError(5, "Input/output error")
+        return plain(self, statement, values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "write_mark", fatal)
-        killed(lambda: Dealer.open(folder, clock=lambda: NOW).rekey(world.campaign, listed(world), world.root))
+        patch.setattr(journal.Journal, "_run", failing)
+        refused(StorageError, "io_failed", world.dealer.release, world.request(IDS[:4]))
+    assert len(marks_beside(folder / JOURNAL_FILE)) == 2
+    with opened(folder) as dealer:
+        assert not dealer.release(world.request(IDS[:3])).repeated  # Nothing had left.
+    assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+
+
+def test_serial_numbers_never_come_twice_after_an_adoption(world, tmp_path):
+    """The lost dealer made books that the copy does not know, of a campaign that the copy knows or not."""
+    lost = {}
+    for name, changes in (("before", []), ("after", ["setup"])):
+        folder = tmp_path / name
+        with new_world(folder).dealer as dealer:
+            for each in changes:
+                CHANGES[each](dealer, world)
+        shutil.copytree(folder, tmp_path / f"{name}-copy")
+        with opened(folder) as dealer:
+            for each in ["setup", "rekey"]:
+                with_setup = each == "setup" and changes
+                made = None if with_setup else CHANGES[each](dealer, world)
+                lost |= {} if made is None else serials(world, made.raw)
+        with Dealer.adopt(tmp_path / f"{name}-copy", clock=lambda: NOW) as adopted:
+            known = serials(world, adopted.book(world.id)) if changes else {}
+            make = CHANGES["rekey" if changes else "setup"]
+            fresh = serials(world, make(adopted, world).raw)
+            assert not {fresh[node] for node in fresh if fresh[node] != known.get(node)} & set(lost.values())
+            assert min(serial for serial in fresh.values() if serial not in known.values()) >= 2**24
+
+
+def serials(world, raw) -> dict:
+    book = read_key_book(raw, parse_campaign(read_envelope(world.campaign, "campaign").payload))
+    return {node: party.serial for node, party in book.parties.items()}
+
+
+def test_a_killed_adoption_leaves_a_copy(world, tmp_path):
+    folder, backup = tmp_path / "dealer", tmp_path / "backup"
     shutil.copytree(folder, backup)
     world.dealer.release(world.request(IDS[:4]))
     write_over(backup, folder)
-    monkeypatch.setattr(mark, "_MOST_DELAY", 0)  # As if a minute had passed since the kill.
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-
-
-def listed(world) -> bytes:
-    return signed_list(world.publisher, NODE_KEYS[:4], 2)
-
-
-def test_a_killed_adoption_leaves_a_copy(world, tmp_path, monkeypatch):
-    folder, backup, plain = tmp_path / "dealer", tmp_path / "backup", mark.write_mark
-    shutil.copytree(folder, backup)
-    world.dealer.release(world.request(IDS[:4]))
-    write_over(backup, folder)
-
-    def fatal(*arguments):
-        plain(*arguments)
-        os._exit(9)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(journal, "write_mark", fatal)
-        killed(lambda: Dealer.adopt(folder, clock=lambda: NOW))
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    states = []
+    for _ in every_death(lambda: Dealer.adopt(folder, clock=lambda: NOW)):
+        states.append(reason(Dealer.open, folder))
+        if states[-1] is None:
+            with opened(folder) as dealer:
+                refused(PolicyError, "period_refused", dealer.release, world.request(IDS[:3]))
+    assert states[0] == "dealer_copied"
+    assert set(states) <= {"dealer_copied", None}
     Dealer.adopt(folder, clock=lambda: NOW).close()
 
 
-def test_a_journal_of_version_1_gets_a_mark_with_its_first_change(world, tmp_path):
+def made_older(folder, version) -> None:
+    """Make a journal and its mark as version 1 or 2 of the journal had them."""
+    (mark,) = marks_beside(folder / JOURNAL_FILE)
+    mark.unlink()
+    with sqlite3.connect(folder / JOURNAL_FILE, isolation_level=None) as connection:
+        if version == 1:
+            connection.execute("DROP TABLE mark")
+        else:
+            (folder / "dealer.mark").write_bytes(b"canonical msgpack")
+            found = (folder / "dealer.mark").stat()
+            row = (1, bytes(16), found.st_ino, found.st_ctime_ns)
+            connection.execute("REPLACE INTO mark VALUES (?, ?, ?, ?, ?)", (*row, journal._seal("mark", row)))
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.close()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_journals_are_brought_up_to_date_once(world, tmp_path, version):
     folder, backup = tmp_path / "dealer", tmp_path / "backup"
     world.dealer.close()
-    with sqlite3.connect(folder / JOURNAL_FILE, isolation_level=None) as connection:
-        connection.execute("DROP TABLE mark")
-        connection.execute("PRAGMA user_version = 1")
-    connection.close()
-    (folder / MARK_FILE).unlink()
+    made_older(folder, version)
     shutil.copytree(folder, backup)
-    with Dealer.open(folder, clock=lambda: NOW) as dealer:
-        assert not (folder / MARK_FILE).exists()
+    with opened(folder) as dealer:
         dealer.release(world.request(IDS[:4]))
-        assert (folder / MARK_FILE).exists()
-    write_over(backup, folder)
-    with Dealer.open(folder, clock=lambda: NOW) as dealer:
-        refused(PolicyError, "set_released", dealer.release, world.request(IDS[:3]))
-    for number in range(2, 4):
-        with Dealer.open(folder, clock=lambda: NOW) as dealer:
-            dealer.rekey(world.campaign, signed_list(world.publisher, NODE_KEYS[:4], number), world.root)
-    write_over(backup, folder)
+    assert not (folder / "dealer.mark").exists()
+    assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+    (folder / JOURNAL_FILE).write_bytes((backup / JOURNAL_FILE).read_bytes())
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    subprocess.run(["cp", "-a", f"{backup}/.", str(folder)], check=True)
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    with Dealer.adopt(folder, clock=lambda: NOW) as adopted:
+        refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
+    assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+
+
+def test_a_journal_of_version_2_that_lacks_the_last_change_is_refused(world, tmp_path):
+    """Version 2 recorded no pending change: a killed one looks like an old journal that was restored alone."""
+    folder = tmp_path / "dealer"
+    world.dealer.close()
+    made_older(folder, 2)
+    (folder / "dealer.mark").write_bytes(b"another one")
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    (folder / "dealer.mark").unlink()
     refused(StorageError, "dealer_copied", Dealer.open, folder)
 
 
-def test_a_mark_that_is_damaged_is_no_mark(world, tmp_path):
-    path = tmp_path / "dealer" / MARK_FILE
-    raw = path.read_bytes()
-    for bad in (b"", raw[:-1], raw + b"x", raw[:20] + b"\xff" + raw[21:], b"x" * (mark._MOST_BYTES + 1)):
-        path.write_bytes(bad)
-        assert mark.read_mark(path) is None
-        refused(StorageError, "dealer_copied", Dealer.open, tmp_path / "dealer")
-    assert path.stat().st_mode & 0o077 == 0
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_upgrade_that_was_killed_before_its_commit(world, tmp_path, version):
+    """The mark is made, and the journal does not name it. Of version 1 this one moment needs an adoption."""
+    folder = tmp_path / "dealer"
+    world.dealer.close()
+    made_older(folder, version)
+    journal.new_mark(folder / JOURNAL_FILE)
+    if version == 1:
+        refused(StorageError, "dealer_copied", Dealer.open, folder)
+    else:
+        opened(folder).close()
+        assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+
+
+def test_a_mark_that_is_moved_linked_or_changed_is_no_mark(world, tmp_path):
+    folder = tmp_path / "dealer"
+    (mark,) = marks_beside(folder / JOURNAL_FILE)
+    mark.rename(tmp_path / "away")
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    (tmp_path / "away").rename(mark)
+    refused(StorageError, "dealer_copied", Dealer.open, folder)
+    assert mark.stat().st_mode & 0o077 == 0
+    refused(StorageError, "dealer_copied", world.dealer.book, world.id)
+    refused(InputError, "book_unknown", Dealer.adopt(folder).release, world.request(IDS[:4], version=2))
+
+
+def test_files_with_other_names_are_no_marks(world, tmp_path):
+    folder = tmp_path / "dealer"
+    others = [folder / f"{JOURNAL_FILE}.{name}.mark" for name in ("", "0" * 31, "G" * 32, "A" * 32)]
+    for each in others:
+        each.touch()
+    world.dealer.release(world.request(IDS[:4]))
+    assert all(each.exists() for each in others)
