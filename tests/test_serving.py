@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -230,6 +231,27 @@ def test_a_file_and_all_files_are_bounded_and_taking_away_makes_room(tree):
         assert ask(server, "PUT", "/reports/b.hsr", bytes(10_000))[0] == 201
     with serving_of(tree, limits=Limits(file_bytes=10_000, all_bytes=25_000)) as (server, _):
         assert ask(server, "PUT", "/reports/c.hsr", bytes(1000))[0] == 507  # what lay there counts from the start
+
+
+def test_what_a_killed_server_left_is_removed_and_uploads_under_way_are_not(tree):
+    """25 kills left 65 hidden files, which counted nowhere."""
+    for name, age in ((f".{NAME}.{'5' * 16}.tmp", 601), (f".{NAME[:9]}.{'6' * 16}.tmp", 0), (".keep", 9999)):
+        (tree / "reports" / name).write_bytes(bytes(20_000))
+        os.utime(tree / "reports" / name, (time.time() - age,) * 2)
+    with serving_of(tree) as (server, _):
+        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 201
+    assert files_of(tree) == [f".{NAME[:9]}.{'6' * 16}.tmp", ".keep", NAME]
+
+
+def test_a_folder_of_reports_that_is_gone_is_made_again_or_the_operator_is_told(tree):
+    """The answer was 503 for ever, without a cause."""
+    told = []
+    with serving_of(tree, problem=told.append) as (server, _):
+        (tree / "reports").rmdir()
+        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 201
+        shutil.rmtree(tree)
+        assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 503
+    assert told == [f"'{tree / 'reports'}' can not be written: No such file or directory"]
 
 
 def test_many_at_once_get_no_more_room_than_there_is(tree):

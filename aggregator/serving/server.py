@@ -59,6 +59,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         token: str | None = None,
         limits: Limits = Limits(),  # noqa: B008  # immutable
         log: Callable[[str, str, int], None] = lambda *_: None,
+        problem: Callable[[str], None] = lambda _: None,
         seconds: float = MOST_SECONDS,
     ) -> None:
         """Listen. Requests are answered from ``serve_forever`` on.
@@ -71,6 +72,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
             log: called with method, path and status of every answer, without the client's address. A path outside of
                 the folder is ``-``. Method and path are ``-`` for a malformed request, for a refused connection,
                 and for status 500, which stands for an exception that ended a connection without an answer.
+            problem: called with a sentence for the operator if this machine keeps an upload from being stored.
             seconds: longest life of a connection, to about half a second.
 
         Raises:
@@ -85,15 +87,15 @@ class TreeServer(http.server.ThreadingHTTPServer):
         self._open: dict[socket.socket, float] = {}
         self._refused: dict[socket.socket, float] = {}
         self._guard = threading.Lock()
-        site = Site(self.tree, Uploads(self.tree / REPORTS, limits), token, log)
+        site = Site(self.tree, Uploads(self.tree / REPORTS, limits, problem), token, log)
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        problem = ""
+        failure = ""
         try:
             super().__init__((host, port), partial(Handler, site))
         except (OSError, OverflowError) as error:
-            problem = getattr(error, "strerror", None) or "it is no address of this machine"
-        if problem:
-            raise StorageError("io_failed", f"{host} port {port} can not be listened on: {problem}; choose another")
+            failure = getattr(error, "strerror", None) or "it is no address of this machine"
+        if failure:
+            raise StorageError("io_failed", f"{host} port {port} can not be listened on: {failure}; choose another")
         named = f"[{host}]" if ":" in host else host
         self.url = f"http://{named}:{self.server_port}/"
 

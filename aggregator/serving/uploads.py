@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import stat
 import threading
+import time
 from http import HTTPStatus
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from aggregator.files import PRIVATE, open_output
+from aggregator.files import PRIVATE, failure_of, open_output
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from io import BufferedIOBase
     from pathlib import Path
 
 LEAST_COST = 4096
 """Least number of bytes that a file counts as, because many small files fill a disk too."""
+ABANDONED_SECONDS = 600.0
+"""No upload lasts this long: an incomplete file that did not change for so long is of a server that was killed."""
+_INCOMPLETE = re.compile(r"\.[0-9a-f]{1,64}[.a-z]*\.[0-9a-f]{16}\.tmp")
 _BLOCK = 1 << 16
 
 
@@ -40,12 +46,18 @@ class Limits(NamedTuple):
 class Uploads:
     """The folder of uploaded batches.
 
-    Attributes:
+    Args:
+        folder: ``reports/`` of a published tree. It is made again if it is missing.
         limits: limits of uploads.
+        problem: called with a sentence for the operator if this machine keeps an upload from being stored.
+
+    Attributes:
+        limits: the argument.
     """
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, problem: Callable[[str], None] = lambda _: None) -> None:
         self._folder = folder
+        self._problem = problem
         self.limits = limits
         self._quota = _DiskQuota(folder, limits.all_bytes)
 
@@ -62,7 +74,7 @@ class Uploads:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
             content, or can not be compared; 400 the body is shorter than announced; 507 there is no room: the limit of
             the folder, or a full disk; 503 another fault of the server, so the client may try again: a write or read
-            failed, the file appeared meanwhile, or ``reports/`` does not exist.
+            failed, the file appeared meanwhile, or ``reports/`` is gone and can not be made.
         """
         path = self._folder / name
         if os.path.lexists(path):
@@ -72,6 +84,7 @@ class Uploads:
             return HTTPStatus.INSUFFICIENT_STORAGE
         status = HTTPStatus.SERVICE_UNAVAILABLE
         try:
+            self._folder.mkdir(exist_ok=True)
             with open_output(path, mode=PRIVATE) as file:
                 while block := body.read():
                     file.write(block)
@@ -79,10 +92,13 @@ class Uploads:
         except EOFError:
             status = HTTPStatus.BAD_REQUEST
         except StorageError as error:
+            self._problem(f"an upload could not be stored: {error}")
             if error.reason == "disk_full":
                 status = HTTPStatus.INSUFFICIENT_STORAGE
-        except (InputError, OSError):
-            pass  # InputError: another request has just written this file, or reports/ does not exist.
+        except InputError:
+            pass  # Another request has just written this file.
+        except OSError as error:
+            self._problem(f"'{self._folder}' can not be written: {failure_of(error)[1]}")
         finally:
             self._quota.release(size, kept=status == HTTPStatus.CREATED)
         return status
@@ -150,7 +166,7 @@ class _DiskQuota:
     """Limit on the bytes of all files in a folder.
 
     The folder is measured at the start, and again when a file would not fit. From then on files that were moved away
-    no longer count.
+    no longer count. Each time, incomplete files of killed servers are removed.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -183,7 +199,8 @@ class _DiskQuota:
     def _measure(self) -> int:
         """Bytes of the complete files, each counted as at least :data:`LEAST_COST`.
 
-        Names of incomplete files begin with a dot. A file that vanishes meanwhile does not count.
+        Names of incomplete files begin with a dot; those of uploads under way are reserved for. A file that vanishes
+        meanwhile does not count.
 
         Returns:
             The sum; 0 if there is no folder; the limit, so that nothing more fits, if the folder can not be read.
@@ -192,9 +209,12 @@ class _DiskQuota:
         try:
             with os.scandir(self._folder) as entries:
                 for entry in entries:
-                    if not entry.name.startswith("."):
-                        with contextlib.suppress(FileNotFoundError):
-                            used += max(entry.stat(follow_symlinks=False).st_size, LEAST_COST)
+                    with contextlib.suppress(FileNotFoundError):
+                        found = entry.stat(follow_symlinks=False)
+                        if not entry.name.startswith("."):
+                            used += max(found.st_size, LEAST_COST)
+                        elif _INCOMPLETE.fullmatch(entry.name) and found.st_mtime < time.time() - ABANDONED_SECONDS:
+                            (self._folder / entry.name).unlink()
         except FileNotFoundError:
             return 0
         except OSError:

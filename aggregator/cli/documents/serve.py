@@ -45,7 +45,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
     from aggregator.serving.uploads import Limits
 
     token = None if token_file is None else _read_token(token_file)
-    with TreeServer(tree, host, port, token=token, limits=Limits(largest, room), log=_log) as server:
+    with TreeServer(tree, host, port, token=token, limits=Limits(largest, room), log=_log, problem=warn) as server:
         say({"address": server.url, "reports": str(tree / "reports")}, as_json=as_json)
         if not _is_loopback(server.server_address[0]):
             warn("this address can be reached by others; this server speaks no TLS and is not for the internet")
