@@ -9,6 +9,7 @@ values such as -1.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
@@ -16,13 +17,13 @@ from shlex import quote
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from aggregator.tables import have_decimal_commas, have_outer_spaces
+from aggregator.tables import COMMA_OF_THOUSANDS, MISSING_TOKENS, advice_on_commas, have_outer_spaces
 from protocol.errors import InputError
 from protocol.features import Categorical
 from protocol.values import as_text, parse_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pandas as pd
 
@@ -54,6 +55,15 @@ _LATIN_LOOKS = str.maketrans(
 _TRUTHS = ("false", "true")
 _MARKERS = ("-1", *(f"-{'9' * digits}" for digits in range(1, 7)))
 _LARGE_MARKERS = tuple("9" * digits for digits in range(3, 7))
+_MISSING_WORDS = frozenset(("na", "n/a", "#n/a", "#na", "<na>", "nan", "-nan", "nat", "null", "none"))
+"""Words, in small letters, that other programs write for a missing value."""
+_WITH_UNIT = re.compile(r"([^\s\w.,+-]{0,3} ?)[+-]?[0-9]{1,20}([.,][0-9]{1,20})?( ?[^\s\d.,:;/+-][^\d]{0,11})?")
+_FEWEST_UNITS = 3
+"""Fewest different texts that are taken for numbers with a unit."""
+_ALIKE_UNITS = 0.9
+"""Smallest share of the texts that have the commonest unit."""
+MOST_NUMBERED_CLASSES = 12
+"""Most different numbers of a label that raise no doubt."""
 FEWEST_OTHERS = 2
 """Fewest different other numbers in a column with a marker of missing values. With fewer, -1 is taken for a value."""
 
@@ -187,6 +197,24 @@ def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
     return text if text in _LARGE_MARKERS and count > 1 and others[-1] < (largest + 1) / 10 else None
 
 
+def word_for_missing(texts: Iterable[str]) -> str | None:
+    """A text such as NA, NaN, None or null, which other programs write for a missing value; None if there is none."""
+    return next((text for text in texts if text.casefold() in _MISSING_WORDS), None)
+
+
+def units_in(texts: Sequence[str]) -> str:
+    """A hint if the texts are numbers with one unit or sign beside them, as 5.31 mm and $ 12 are; else empty.
+
+    At least :data:`_FEWEST_UNITS` texts are of that form, and nine of ten texts have the same unit.
+    """
+    matches = [match for match in map(_WITH_UNIT.fullmatch, texts) if match is not None]
+    beside = Counter((match[1].strip(), (match[3] or "").strip()) for match in matches)
+    del beside["", ""]
+    if not beside or max(beside.values()) < max(_FEWEST_UNITS, _ALIKE_UNITS * len(texts)):
+        return ""
+    return ", numbers with a unit (write the number alone, and the unit into the column's name)"
+
+
 def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Collection[str]) -> list[str]:
     """One line for every warning about a column of a pilot.
 
@@ -219,23 +247,56 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
         yield f"{why}; write them as devices do"
     if not is_label and any(map(_ZEROS.fullmatch, texts)) and all(map(_is_number, texts)):
         yield "some of its numbers begin with zeros: as numbers 01234 and 1234 are one; if they are codes, --drop it"
-    commas = [text for text in texts if have_decimal_commas([text])]
+    if is_label:
+        yield from _numbered_classes(texts)
+    if units_in(texts):
+        yield f"its texts are{units_in(texts).removeprefix(',')}, so each is a value of its own"
+    yield from _commas(texts, is_label=is_label)
+    yield from _markers(column, missing, texts, is_label=is_label)
+
+
+def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
+    """Warnings about commas in numbers; without any, about texts that look alike."""
+    commas = [text for text in texts if advice_on_commas([text])]
     numbers = len(commas) + sum(map(_is_number, texts))
-    if commas and 2 * numbers > len(texts) and any(map(_THOUSANDS.fullmatch, texts)):
+    advice = advice_on_commas(commas) if 2 * numbers > len(texts) else ""
+    if advice and advice != COMMA_OF_THOUSANDS and any(map(_THOUSANDS.fullmatch, texts)):
         yield (
             "some of its numbers have decimal commas, others points before three digits: 1.234 is read as a little "
             "more than 1; if it means 1234, write 1234, and write 3.5 and not 3,5"
         )
-    elif have_decimal_commas(texts):
-        yield "its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
+    elif advice:
+        yield f"its numbers have commas, so each is a text of its own; {advice}"
     elif look_alike(texts):
         what = "classes" if is_label else "values"
         only = "capitals, spaces, or forms or alphabets of letters"
         yield f"some of its {what} differ only in {only}; write each of them in one way"
-    others = " ".join(f"--missing={quote(token)}" for token in missing)
-    large = None if is_label else large_marker(column, missing)
-    if large is not None:
-        yield f"its largest number, {large}, may mean missing; if so: hearsay schema {others} --missing={large}"
-    found = None if is_label else marker(column, missing)
-    if found is not None:
-        yield f"its one negative number, {found}, may mean missing; if so: hearsay schema {others} --missing={found}"
+
+
+def _markers(column: pd.Series, missing: Collection[str], texts: Sequence[str], *, is_label: bool) -> Iterator[str]:
+    """Warnings about texts and numbers that probably mean "missing", with the command that takes them so."""
+    found = [("its text {}", word_for_missing(texts))]
+    if not is_label:
+        found += [("its largest number, {},", large_marker(column, missing))]
+        found += [("its one negative number, {},", marker(column, missing))]
+    for what, token in found:
+        if token is not None:
+            said = _said_missing([*missing, token])
+            yield f"{what.format(token)} may mean missing; if so: hearsay schema {said}"
+
+
+def _numbered_classes(texts: Sequence[str]) -> Iterator[str]:
+    """A warning about a label of many numbers, or of numbers that are not whole, such as an age or a price."""
+    numbers = [parse_bound(text) for text in texts if _is_number(text)]
+    whole = all(number == number.to_integral_value() for number in numbers)
+    if 2 * len(numbers) > len(texts) and (len(numbers) > MOST_NUMBERED_CLASSES or not whole):
+        yield (
+            f"its {len(texts)} classes are numbers: each number is a class of its own, and their order is lost; write "
+            "a few ranges in their place, for example under 40 and 40 or more"
+        )
+
+
+def _said_missing(missing: Collection[str]) -> str:
+    """The options of ``hearsay schema`` that give these texts of missing values."""
+    kept = [f"--not-missing={quote(token)}" for token in MISSING_TOKENS if token not in missing]
+    return " ".join([*kept, *(f"--missing={quote(token)}" for token in missing if token not in MISSING_TOKENS)])

@@ -48,6 +48,13 @@ _OTHER_SEPARATORS = ";\t"
 _HEAD_CHARACTERS = 1 << 16
 _HEAD_ROWS = 20
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]{1,40}([. ][0-9]{3}){0,9},[0-9]{1,40}")
+_COMMA_OF_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(,[0-9]{3}){1,9}([.][0-9]{1,40})?")
+DECIMAL_COMMA, EITHER_COMMA, COMMA_OF_THOUSANDS = (
+    "write 3.5 and not 3,5",
+    "write 1234 if 1,234 means that, and 1.234 if its comma is a decimal one",
+    "write 1234 and not 1,234",
+)
+"""Advice about numbers with commas: decimal commas, commas that may be either, commas between thousands."""
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -266,6 +273,8 @@ def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSI
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
     """A frame of text as the values that devices hold: the texts, and None for missing values.
 
+    A frame that pandas made of other values keeps these; NaN, NaT, pandas' NA and None are missing values there.
+
     Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
     spells by the grammar of bounds (:func:`protocol.values.parse_bound`), and missing if it spells none.
 
@@ -292,18 +301,32 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
                 count = int(column.isin(strange).sum())
                 cells = f"{count} of {len(column)} cells"
                 hint = ""
-                if isinstance(part, Numeric) and have_decimal_commas(strange):
-                    hint = "; write 3.5 and not 3,5"
+                if isinstance(part, Numeric) and (advice := advice_on_commas(strange)):
+                    hint = f"; {advice}"
                 elif any(have_outer_spaces(cell) and part.knows(cell.strip()) for cell in strange):
                     hint = "; some have spaces around them, which a device takes as a part of the text"
                 found.append(f"column '{part.name}': {cells} are no value of its schema, so they mean nothing{hint}")
     return found
 
 
-def have_decimal_commas(texts: Iterable[object]) -> bool:
-    """Whether more than half of the texts are numbers with a decimal comma, as 3,5 and 1.234,5 are."""
-    found = [isinstance(text, str) and _DECIMAL_COMMA.fullmatch(text) is not None for text in texts]
-    return 2 * sum(found) > len(found)
+def advice_on_commas(texts: Iterable[object]) -> str:
+    """How to write the numbers if more than half of the texts are numbers with a comma; empty if they are not.
+
+    In 3,5 and 1.234,5 the comma is a decimal one, in 1,234,567 and 1,234.5 it is between thousands, and 1,234 may be
+    either: the other texts tell, if they can.
+
+    Returns:
+        :data:`DECIMAL_COMMA`, :data:`COMMA_OF_THOUSANDS`, :data:`EITHER_COMMA` or the empty text.
+    """
+    given = list(texts)
+    numbers = [text for text in given if isinstance(text, str)]
+    decimal = {text for text in numbers if _DECIMAL_COMMA.fullmatch(text)}
+    thousands = {text for text in numbers if _COMMA_OF_THOUSANDS.fullmatch(text)}
+    if 2 * sum(text in decimal or text in thousands for text in numbers) <= len(given):
+        return ""
+    if decimal - thousands:
+        return DECIMAL_COMMA
+    return COMMA_OF_THOUSANDS if thousands - decimal else EITHER_COMMA
 
 
 def have_outer_spaces(text: object) -> bool:
@@ -320,8 +343,13 @@ def numbers_of(column: pd.Series) -> pd.Series:
     return column.map(floats).astype(float)
 
 
+def is_absent(cell: object, missing: Collection[str]) -> bool:
+    """Whether a cell is one of the texts ``missing``, or no text and missing to a device, as NaN and None are."""
+    return cell in missing if isinstance(cell, str) else is_missing(cell)
+
+
 def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:
-    cells = [None if cell in absent else cell for cell in column]
+    cells = [None if is_absent(cell, absent) else cell for cell in column]
     return pd.Series(cells, index=column.index, dtype=object)
 
 

@@ -182,7 +182,7 @@ def _of_records(
         check_federation(settings, design)
         return PreparedFederation(settings, frame, design, division, warnings=warnings)
     if settings.trust == DISTRIBUTED:
-        slow = check_totals(settings, design, division.learners(len(frame)))
+        slow = check_totals(settings, design, settings.devices or division.learners(len(frame)))
         return PreparedTotals(settings, frame, design, division, warnings=(*warnings, *slow))
     if settings.trust == VERTICAL:
         tests = len(frame) - division.learners(len(frame)) if tested is None else len(tested)

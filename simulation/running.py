@@ -156,7 +156,12 @@ def run_prepared(
     settings = prepared.settings
     randomness = randomness_of(settings.seed, split_seed)
     with simulated_workspace(randomness) as workspace:
-        trial = trial_in(workspace, randomness)
+        of_people = trial_in(workspace, randomness)
+
+        def trial(schema: Schema, split: Split, people: pd.DataFrame, number: int) -> Trial:
+            drawn = resample(people, settings.devices, np.random.default_rng(randomness.fleets.spawn(1)[0]))
+            return of_people(schema, split, drawn, number)
+
         parts = (prepared.frame, prepared.design, prepared.division, randomness, trial)
         return run_trials(*parts, repeats=settings.repeats, progress=progress)
 

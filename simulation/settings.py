@@ -20,7 +20,7 @@ LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL = "local", "central", "federate
 TRUSTS = (LOCAL, CENTRAL, FEDERATED, DISTRIBUTED, VERTICAL)
 _MADE = ("engine", "family", "postprocess", "reduce", "reduce_fit", "ridge")
 _OWN = {
-    LOCAL: ("mechanism", "answers", "approach", "theta", "class_question", "devices", "evaluate", "asking", *_MADE),
+    LOCAL: ("mechanism", "answers", "approach", "theta", "class_question", "evaluate", "asking", *_MADE),
     CENTRAL: ("mechanism", "delta", "adjacency", "division", "noise", "trim", *_MADE[1:]),
     FEDERATED: ("nodes", "sensitivity", "robust", *_MADE),
     DISTRIBUTED: ("nodes", "noise", "delta", "honest_share", "colluding_share", "unit", *_MADE),
@@ -84,7 +84,8 @@ class Settings(NamedTuple):
         class_question: whether devices are also asked for the class alone.
         test_share: share of a random test part; None for :data:`DEFAULT_TEST_SHARE`.
         folds: number of folds, which take turns as test part; None for one random test part.
-        devices: size of a fleet drawn with replacement; None for every person once.
+        devices: number of people to learn from, drawn with replacement from the learning part: each has a device, or is
+            a record of the curator or of one of the nodes. None for every person once.
         engine: ``device`` runs the device code; ``vector`` draws all reports by numpy.
         repeats: number of repetitions.
         seed: seed of all randomness; None for entropy of the operating system.

@@ -135,7 +135,14 @@ _NOT_KEPT = {
 @click.option("--test", "test_file", type=PATH, help="File of test records; default: a part of the data.")
 @click.option("--test-share", type=float, help=f"Share of the records to test on; default {DEFAULT_TEST_SHARE}.")
 @click.option("--folds", type=click.IntRange(2), help="Cross-validation with so many parts.")
-@click.option("--devices", type=click.IntRange(1), help="Fleet drawn with replacement; default: everybody once.")
+@click.option(
+    "--devices",
+    "--records",
+    "devices",
+    type=click.IntRange(1),
+    help="People to learn from, drawn with replacement: devices, or records of the curator or of all nodes; default: "
+    "everybody once.",
+)
 @click.option("--engine", type=click.Choice(ENGINES), default="device", show_default=True)
 @click.option(
     "--repeats",

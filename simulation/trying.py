@@ -13,6 +13,7 @@ from aggregator.ask_table import ask_of
 from aggregator.notebooks import facts
 from aggregator.schema_file import SchemaFile, load_schema
 from aggregator.tables import read_table
+from protocol.errors import InputError
 from simulation.preparing import prepare
 from simulation.settings import Settings
 
@@ -47,7 +48,7 @@ class Simulated(NamedTuple):
 
 def simulate_campaign(
     data: str | Path | pd.DataFrame,
-    label: str,
+    label: str | None = None,
     *,
     schema: SchemaFile | Schema | str | Path | None = None,
     ask: str | Sequence[str] | Ask | None = None,
@@ -59,7 +60,7 @@ def simulate_campaign(
 
     Args:
         data: a CSV file, or a table of text from :func:`aggregator.tables.read_table`.
-        label: name of the column to predict.
+        label: name of the column to predict; None takes that of the schema.
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
         ask: the features to ask about, as :func:`aggregator.asking.plan_campaign` takes them.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
@@ -67,8 +68,8 @@ def simulate_campaign(
         settings: the fields of :class:`Settings`; ``epsilon`` is required.
 
     Raises:
-        InputError: an unreadable file, a wrong setting, or settings that do not fit the records; see
-            ``docs/reference/reasons.md``.
+        InputError: ``label_missing``: neither a label nor a schema; an unreadable file, a wrong setting, or settings
+            that do not fit the records; see ``docs/reference/reasons.md``.
         TypeError: ``epsilon`` is missing, or a keyword is no field of :class:`Settings`.
     """
     if isinstance(schema, str | Path):
@@ -76,6 +77,10 @@ def simulate_campaign(
     table, tested = _table(data), None if test is None else _table(test)
     described, table_of_file = (schema.schema, schema.ask) if isinstance(schema, SchemaFile) else (schema, {})
     asked = ask_of(ask, table_of_file)
+    if label is None:
+        if described is None:
+            raise InputError("label_missing", "name the column to predict, or give a schema, which says it")
+        label = described.label.name
     prepared = prepare(Settings(**settings), table, label, schema=described, ask=asked, test=tested)
     result, trials = prepared.run(progress=progress)
     return Simulated(result, tuple(trials), prepared.notes, prepared.warnings)

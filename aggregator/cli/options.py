@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from aggregator.passphrases import VARIABLE
 from aggregator.periods import Moment, Span, parse_span, parse_start
@@ -94,10 +95,42 @@ period_option = click.option(
 )
 """``period``: the text of a duration."""
 
-missing_option = click.option(
-    "--missing", multiple=True, help="Cell text that means a missing value; repeatable; default: empty and ?."
-)
-"""``missing``: cell texts that mean a missing value; empty for the default."""
+
+def missing_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options to ``command``. They give ``missing``, the cell texts that mean a missing value, as a tuple.
+
+    The texts of :data:`aggregator.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
+    """
+
+    @wraps(command)
+    def with_tokens(*args: Any, missing: tuple[str, ...], not_missing: tuple[str, ...], **rest: Any) -> Any:
+        from aggregator.tables import MISSING_TOKENS
+
+        both = sorted(set(missing) & set(not_missing))
+        if both:
+            raise click.UsageError(
+                f"a cell is either missing or not: {both[0]!r} is given as both", click.get_current_context()
+            )
+        tokens = dict.fromkeys((*(token for token in MISSING_TOKENS if token not in not_missing), *missing))
+        return command(*args, missing=tuple(tokens), **rest)
+
+    kept = click.option(
+        "--not-missing",
+        multiple=True,
+        help="Cell text that is a value, though by default it means missing; repeatable.",
+    )
+    added = click.option(
+        "--missing", multiple=True, help="Cell text that means a missing value, as empty cells and ? do; repeatable."
+    )
+    return added(kept(with_tokens))
+
+
+def says_missing() -> bool:
+    """Whether the user of the running command gave an option of :func:`missing_option`."""
+    context = click.get_current_context()
+    names = ("missing", "not_missing")
+    return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
+
 
 equal_frequency_option = click.option(
     "--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles; default: bins of equal width."

@@ -16,7 +16,7 @@ from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.precision import precisions
 from aggregator.forecast.rehearsal import Fleet
 from aggregator.forecast.result import Plan
-from aggregator.forecast.search import STEPS, Scope, search
+from aggregator.forecast.search import STEPS, TIED, Scope, search
 from aggregator.forecast.study import MOST_RECORDS, Study
 from aggregator.forecast.targets import (
     DAYS,
@@ -56,6 +56,8 @@ DEFAULT_EFFECT = 0.5
 MOST_EFFECT = 5.0
 DEFAULT_DEVICES = 10_000
 """Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
+SETTLING = 3
+"""Most rankings at the number of devices that the targets need, until this number stays the same."""
 CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
 DRAWN = 3
 """Designs in a plot, and designs that a target of accuracy looks at."""
@@ -140,15 +142,16 @@ def plan(
         shares=file.ask if any(one.share != 1 for one in file.ask.values()) else NO_SHARES,
     )
     simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
-    step = _counted(progress, (2 if devices is None else 1) * STEPS + simulated)
+    step = _counted(progress, (1 if devices is not None else 1 + SETTLING) * STEPS + simulated)
     scope = Scope(family, mechanism, str(answers), coding)
     inquiry = _Inquiry(study, scope, solve, target_accuracy, target_width, step)
     found, solutions = inquiry.at(fleet)
-    if devices is None:
-        needed = [one.value for one in solutions if one.value is not None]
-        if needed:
-            fleet = fleet._replace(devices=ceil(max(needed)))
-            found, solutions = inquiry.at(fleet)
+    for _ in range(SETTLING if devices is None else 0):
+        needed = ceil(max((one.value for one in solutions if one.value is not None), default=fleet.devices))
+        if needed == fleet.devices:
+            break
+        fleet = fleet._replace(devices=needed)
+        found, solutions = inquiry.settled(fleet)
     campaign, population = study.campaign(found.ranked[0].design)
     drawn = inquiry.drawn(found, fleet) if curves else ()
     return Plan(
@@ -199,13 +202,38 @@ class _Inquiry:
         best = [one.design for one in found.ranked[:DRAWN]]
         solutions = []
         if self._accuracy is not None:
-            for design in best:
-                self._simulate(design, fleet, GRIDS[self._solve])
-            tried = list(self._curves.values())
-            solutions.append(for_accuracy(tried, [self._study.plain(one.design) for one in tried], self._accuracy))
+            solutions.append(self._for_accuracy(best, fleet, self._accuracy))
         if self._width is not None:
             solutions.append(for_width(self._study, best[0], fleet, self._width, self._solve))
         return found, tuple(solutions)
+
+    def settled(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+        """The ranking for a fleet of the size that the targets need, headed by the design that they are about.
+
+        That is the design which needs the fewest devices for the accuracy. If the records tell that another design is
+        more accurate with so many, it is that one, and the targets are about it.
+        """
+        found, solutions = self.at(fleet)
+        if self._accuracy is None:
+            return found, solutions
+        wanted = solutions[0].design
+        headed = found if wanted is None else found.headed_by(wanted)
+        first = headed.ranked[0].design
+        settled = [
+            solutions[0] if first == wanted else self._for_accuracy([first], fleet, self._accuracy, only=[first])
+        ]
+        if self._width is not None:
+            settled.append(for_width(self._study, first, fleet, self._width, self._solve))
+        return headed, tuple(settled)
+
+    def _for_accuracy(
+        self, best: Sequence[Design], fleet: Fleet, accuracy: float, only: Sequence[Design] | None = None
+    ) -> Solution:
+        """What the target of accuracy needs: the least of these designs and of all before, or of ``only`` these."""
+        for design in best:
+            self._simulate(design, fleet, GRIDS[self._solve])
+        tried = [one for design, one in self._curves.items() if only is None or design in only]
+        return for_accuracy(tried, [self._study.plain(one.design) for one in tried], accuracy)
 
     def drawn(self, found: Found, fleet: Fleet) -> tuple[Curve, ...]:
         """The curves of the first designs: those of the target, or curves over the fleet's surroundings."""
@@ -309,7 +337,7 @@ def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> 
 
 def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
     """Sentences about what the plan does not know."""
-    near = [one for one in ranked[1:] if one.behind <= 2 * one.behind_error]
+    near = [one for one in ranked[1:] if one.behind <= TIED * one.behind_error]
     found = []
     if near:
         found.append(f"designs that these records do not tell from the first one (within two errors): {len(near)}")

@@ -30,7 +30,9 @@ class Plan(NamedTuple):
         fleet: devices and periods.
         basis: which records the plan is made from, or what it assumes, in words.
         largest_class: share of the largest class, the accuracy of always predicting it.
-        ranked: designs by expected accuracy, the best first. Designs that left the search early come last.
+        ranked: designs by expected accuracy, the best first. Designs that left the search early come last. If the
+            number of devices was the question, the first design is the one that the targets are about
+            (:meth:`aggregator.forecast.search.Found.headed_by`).
         pruned: designs that closed forms left out.
         precision: expected standard errors of the first design, one entry per question, and one for the classes.
         solutions: what the targets need.
@@ -68,7 +70,9 @@ class Plan(NamedTuple):
         if classes:
             found["95 % interval of a class"] = f"{classes[0].clipped_width:.3g} wide"
         for solution in self.solutions:
-            found[solution.target] = said(solution)
+            is_other = solution.design not in (None, first.design)
+            beside = f"; for {self.fleet.devices:,} devices the first design is better" if is_other else ""
+            found[solution.target] = said(solution) + beside
         for choice, options in self.choices().items():
             found[f"by {choice}"] = ", ".join(
                 f"{option} {one.forecast.accuracy:.1%}" for option, one in options.items()

@@ -6,6 +6,7 @@ than one choice (mechanism, number of answers) are left out. All others are rank
 
 from __future__ import annotations
 
+from math import hypot
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.forecast.designs import Design, with_bins
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 BINS = (2, 3, 4, 6, 8)
 COMPONENTS = (1, 2, 4, 8)
 SOME_ANSWERS = ("1", "2", "4")
+TIED = 2.0
+"""Standard errors of a difference within which records do not tell two designs apart."""
 STEPS = ROUNDS + 1
 """Steps of a search, for its progress."""
 
@@ -87,6 +90,21 @@ class Found(NamedTuple):
 
     ranked: tuple[Ranked, ...]
     pruned: tuple[Pruned, ...]
+
+    def headed_by(self, design: Design) -> Found:
+        """The same with a design in the first place, if it is less than :data:`TIED` errors behind; else unchanged."""
+        head = next((one for one in self.ranked if one.design == design), self.ranked[0])
+        if head is self.ranked[0] or head.behind > TIED * head.behind_error:
+            return self
+        rest = [
+            one._replace(
+                behind=one.behind - head.behind,
+                behind_error=head.behind_error if one is self.ranked[0] else hypot(one.behind_error, head.behind_error),
+            )
+            for one in self.ranked
+            if one is not head
+        ]
+        return Found((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned)
 
 
 def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pandas as pd
 
 from aggregator.models.encoding import label_codes
-from aggregator.tables import MISSING_TOKENS, numbers_of, shorten, typed
+from aggregator.tables import MISSING_TOKENS, is_absent, numbers_of, shorten, typed
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.values import as_number
@@ -54,7 +54,8 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
     """Check a pilot table of text and convert it to typed values.
 
     Args:
-        table: a table from :func:`aggregator.tables.read_table`, with a column for every numeric feature.
+        table: a table from :func:`aggregator.tables.read_table`, or any frame of records, in which NaN and None are
+            missing values; with a column for every numeric feature.
         schema: the schema of the campaign.
         missing: texts of a missing value.
 
@@ -92,11 +93,12 @@ def read_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = M
 def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
     """Refuse a column with a cell that is neither missing nor a finite number by the devices' rules."""
     for line, cell in zip(column.index, column, strict=True):
-        if cell not in missing and as_number(cell) is None:
+        if not is_absent(cell, missing) and as_number(cell) is None:
+            place = f"line {line}" if column.index.name == "line" else f"record {line}"
             raise InputError(
                 "value_invalid",
-                f"column '{column.name}', line {line}: not a finite number, or spelled as devices do not "
-                "read it (0.5 and not .5, 5 and not 5. or +5); if it means missing, say --missing TOKEN",
+                f"column '{column.name}', {place}: not a finite number, or spelled as devices do not read it (0.5 and "
+                "not .5, 5 and not 5. or +5); if it means missing, say --missing TOKEN, or missing= in Python",
             )
 
 

@@ -22,7 +22,7 @@ from aggregator.cli.output import note, print_facts, print_json, warn, working
 from aggregator.files import check_output, read_file, write_output
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.tables import MISSING_TOKENS, read_table, typed, without_meaning
+from aggregator.tables import read_table, typed, without_meaning
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
@@ -94,16 +94,15 @@ def rehearse(
     rng = np.random.default_rng(seed)
     evaluated = _evaluated(campaign, models)
     table = read_table(data)
-    absent = missing or MISSING_TOKENS
-    doubts = without_meaning(typed(table, campaign.schema, absent), campaign.schema)
+    doubts = without_meaning(typed(table, campaign.schema, missing), campaign.schema)
     with working("answering"):
         people = resample(table, devices, rng)
-        held = typed(people, campaign.schema, absent)
+        held = typed(people, campaign.schema, missing)
         # A device that evaluates models reads what the models read, and nothing that the campaign lists itself.
         encoded = (
             EncodedFrame(*np.empty((2, len(people), 0), np.int64)) if evaluated else observe(held, campaign.schema)
         )
-        predicted = [predictor(typed(people, model.schema, absent), model) for model in evaluated]
+        predicted = [predictor(typed(people, model.schema, missing), model) for model in evaluated]
         labels = label_codes(held, campaign.schema.label, substitute=True)
         parts = vector_batch(campaign, encoded, labels, int(time.time()), rng, predicted)
     write_output(output, b"".join(parts), force=force)

@@ -17,7 +17,7 @@ from aggregator.asking import plan_campaign
 from aggregator.cli.app import hearsay
 from aggregator.schema_doubts import doubt, doubts, large_marker, look_alike, marker, misleading
 from aggregator.schema_draft import draft_schema
-from aggregator.tables import have_decimal_commas
+from aggregator.tables import COMMA_OF_THOUSANDS, DECIMAL_COMMA, EITHER_COMMA, advice_on_commas
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
@@ -185,12 +185,18 @@ def test_a_number_that_means_missing_is_told(cells):
     assert marker(column, ("", "?")) == cells[0]
     frame = pd.DataFrame({"age": cells, "y": (["e", "p"] * 9)[: len(cells)]})
     (line,) = doubts(frame, "y", ("", "?"), ())
-    assert line.endswith(f"if so: hearsay schema --missing='' --missing='?' --missing={cells[0]}")
+    assert line.endswith(f"if so: hearsay schema --missing={cells[0]}")
 
 
 @pytest.mark.parametrize("cells", NOT_MARKED, ids=range(len(NOT_MARKED)))
 def test_a_number_that_may_be_one_is_not(cells):
     assert marker(pd.Series(cells, dtype=object, name="age"), ("", "?")) is None
+
+
+def test_the_advice_repeats_what_was_said_about_missing_values():
+    frame = pd.DataFrame({"age": ["-1", "31", "42"] * 3, "y": ["e", "p", "p"] * 3})
+    (line,) = doubts(frame, "y", ("", "gone"), ())
+    assert line.endswith("if so: hearsay schema --not-missing='?' --missing=gone --missing=-1")
 
 
 def test_the_advice_about_a_marker_is_a_command_that_helps(tmp_path):
@@ -207,14 +213,81 @@ def test_the_advice_about_a_marker_is_a_command_that_helps(tmp_path):
     assert kind["values"] == ["a", "b"]
 
 
-@pytest.mark.parametrize("text", ["3,5", "-3,5", "+1,25", "1.234,5", "1 234,5", "1,000"])
-def test_decimal_commas_are_told(text):
-    assert have_decimal_commas([text])
-    frame = pd.DataFrame({"width": [text, "4,5", "4,5"] * 9, "y": ["e", "p", "p"] * 9})
-    (line,) = doubts(frame, "y", (), ())
+@pytest.mark.parametrize(
+    ("text", "beside", "advice"),
+    [
+        ("3,5", "4,5", DECIMAL_COMMA),
+        ("-3,5", "1,234", DECIMAL_COMMA),
+        ("1.234,5", "4,5", DECIMAL_COMMA),
+        ("1 234,5", "4,5", DECIMAL_COMMA),
+        ("1,234", "12,800", EITHER_COMMA),
+        ("1,234", "950", EITHER_COMMA),
+        ("1,234,567", "12,800", COMMA_OF_THOUSANDS),
+        ("1,234.50", "12,800", COMMA_OF_THOUSANDS),
+    ],
+)
+def test_commas_are_told_with_what_they_may_mean(text, beside, advice):
+    """1,234 was called a decimal comma, and 1,234,567 nothing at all."""
+    assert advice_on_commas([text, text, beside]) == advice
+    frame = pd.DataFrame({"width": [text, text, beside] * 9, "y": ["e", "p", "p"] * 9})
+    (line,) = doubts(frame, "y", ("", "?"), ())
+    assert line == f"column 'width': its numbers have commas, so each is a text of its own; {advice}"
+
+
+@pytest.mark.parametrize("word", ["NaN", "NA", "N/A", "None", "null", "<NA>", "none"])
+def test_words_for_missing_values_are_told_and_the_advice_helps(word, tmp_path):
+    """They became a value, or a class, without a word."""
+    rows = [
+        f"{'ep'[i % 2]},{word if i % 5 == 0 else 'abc'[i % 3]},{word if i % 9 == 0 else i % 40 / 2}" for i in range(90)
+    ]
+    (tmp_path / "p.csv").write_text("\n".join(["y,kind,size", *rows]) + "\n")
+    frame = pd.read_csv(tmp_path / "p.csv", dtype=str, keep_default_na=False)
+    told = [line for line in doubts(frame, "kind", ("", "?"), ("size",)) if "may mean missing" in line]
+    assert [line.split("'")[1] for line in told] == ["kind"]
+    options = shlex.split(told[0].split("if so: hearsay schema ")[1])
+    asked = ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s.toml")]
+    found = CliRunner().invoke(hearsay, [*asked, *options])
+    assert (found.exit_code, "warning" in found.stderr) == (0, False), found.output
+    kind, size = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))["features"]
+    assert (kind["values"], kind["missing"], size["missing"]) == (["a", "b", "c"], "code", "code")
+
+
+@pytest.mark.parametrize(
+    "texts", [["5.31 mm", "4.2 mm", "17 mm"], ["12%", "3%", "0.5%"], ["$ 5", "$ 7.50", "$ 12"], ["7kg", "8kg", "9,5kg"]]
+)
+def test_numbers_with_a_unit_are_told(texts, tmp_path):
+    frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * 9})
+    (line,) = doubts(frame, "y", ("", "?"), ())
     assert line == (
-        "column 'width': its numbers have decimal commas, so each is a text of its own; write 3.5 and not 3,5"
+        "column 'width': its texts are numbers with a unit (write the number alone, and the unit into the column's "
+        "name), so each is a value of its own"
     )
+    rows = "".join(f"{'ep'[i % 2]},{i / 4} mm\n" for i in range(300))
+    (tmp_path / "p.csv").write_text(f"y,width\n{rows}")
+    found = CliRunner().invoke(hearsay, ["schema", str(tmp_path / "p.csv"), "--label", "y", "-o", str(tmp_path / "s")])
+    assert "has 300 different texts, numbers with a unit (write the number alone" in found.stderr
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["1st", "2nd", "3rd"], ["18-25", "26-40", "41-60"], ["a1", "a2", "a3"], ["5 mm", "x", "y"], ["1", "2", "3"]],
+)
+def test_texts_that_are_no_numbers_with_a_unit_are_not(texts):
+    frame = pd.DataFrame({"width": texts * 9, "y": ["e", "p", "p"] * 9})
+    assert not any("unit" in line for line in doubts(frame, "y", ("", "?"), ()))
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [(map(str, range(18, 90)), True), (["0.5", "1.5", "2.5"], True), (map(str, range(10)), False), (["a", "b"], False)],
+)
+def test_a_label_of_many_numbers_is_told(classes, told):
+    """An age as the label made a class of each year."""
+    texts = list(classes)
+    frame = pd.DataFrame({"odor": ["n", "f"] * len(texts), "y": texts * 2})
+    said = [line for line in doubts(frame, "y", ("", "?"), ()) if "order is lost" in line]
+    assert len(said) == told
+    assert not told or f"its {len(texts)} classes are numbers" in said[0]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +310,7 @@ def test_points_between_thousands_are_told_beside_decimal_commas(texts, told):
 
 @pytest.mark.parametrize("texts", [["1, 2", "3"], ["a,b"], ["1.5"], ["1,2,3"], ["3,5", "a"], [], [None, 3.5]])
 def test_other_commas_are_not(texts):
-    assert not have_decimal_commas(texts)
+    assert advice_on_commas(texts) == ""
 
 
 @pytest.fixture

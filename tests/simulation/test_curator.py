@@ -107,6 +107,25 @@ def test_sweeps_compare_methods_on_the_same_people(records, schema):
     assert len({point["accuracy_nonprivate"] for point in found["points"]}) == 1
 
 
+@pytest.mark.parametrize(
+    "trust",
+    [("central",), ("federated", "--nodes", "3"), ("distributed", "--nodes", "3"), ("vertical", "--nodes", "2")],
+    ids=lambda trust: trust[0],
+)
+def test_every_trust_takes_a_number_of_records(records, schema, trust):
+    """How many records is the first question for all of them; --devices went with local trust alone."""
+    vector = () if trust[0] == "central" else ("--engine", "vector")
+    asked = ("--schema", schema, "--epsilon", 1, "--seed", 3, *vector, "--json")
+    found = simulate(records, "--trust", *trust, *asked, "--sweep", "devices=50,3000")
+    assert found.exit_code == 0, found.output
+    few, many = json.loads(found.stdout)["points"]
+    assert (few["records"], many["records"]) == (50, 3000)
+    assert few["test_records"] == many["test_records"] == 120
+    same = simulate(records, "--trust", *trust, *asked, "--records", 50)
+    assert json.loads(same.stdout)["records"] == 50
+    assert json.loads(same.stdout)["accuracy"] == few["accuracy"] <= 1
+
+
 def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
     found = result_of(records, "--epsilon", 8, "--seed", 1)
     assert found["records"] == 432  # a tenth of 480 is the pilot
@@ -119,13 +138,11 @@ def test_a_drafted_schema_takes_its_bounds_from_a_pilot(records):
         (("--trust", "central", "--answers", "all"), "--answers"),
         (("--trust", "central", "--engine", "vector"), "--engine"),
         (("--trust", "central", "--theta", "0.3"), "--theta"),
-        (("--trust", "central", "--devices", "100"), "--devices"),
         (("--trust", "central", "--design", "all"), "--design"),
         (("--trust", "central", "--evaluate"), "--evaluate"),
         (("--trust", "central", "--approach", "3"), "--approach"),
         (("--trust", "central", "--no-class-question"), "--no-class-question"),
         (("--trust", "central", "--ask", "odor"), "--ask"),
-        (("--trust", "central", "--sweep", "devices=10,20"), "--devices"),
         (("--noise", "cauchy"), "--noise"),
         (("--delta", "1e-6"), "--delta"),
         (("--adjacency", "change"), "--adjacency"),
@@ -147,7 +164,7 @@ def test_flags_of_the_other_trust_are_refused(records, arguments, option):
 
 def test_python_refuses_settings_of_the_other_trust(records):
     others = {"answers": "all", "theta": "0.3", "class_question": False, "engine": "vector", "evaluate": True,
-              "asking": "all", "approach": 3, "devices": 10, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
+              "asking": "all", "approach": 3, "delta": "1e-6", "adjacency": "change", "noise": "cauchy",
               "division": "equal", "trim": 0.1, "nodes": 3, "sensitivity": "smooth", "robust": "median",
               "mechanism": "sums", "honest_share": "0.5", "colluding_share": "0.1", "unit": "party",
               "family": "discrete", "postprocess": "paper", "reduce": "pca:1", "ridge": 1.0}  # fmt: skip

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import simulation
 from aggregator.cli.app import hearsay
 from aggregator.schema_draft import draft_schema
+from aggregator.schema_file import parse_schema_text
 from aggregator.tables import read_table
 from protocol import canonical
 from protocol.documents.envelope import read_envelope
@@ -42,6 +43,16 @@ def test_the_result_is_the_commands(data, options, settings):
         tried = simulation.simulate_campaign(given, "<b>", epsilon=2, engine="vector", seed=3, **settings)
         assert json.loads(json.dumps(tried.result)) == json.loads(said.stdout)
     assert "Simulation" in tried._repr_html_()
+
+
+def test_the_schema_says_the_label(data):
+    """The label had to be named beside a schema that names it."""
+    schema = parse_schema_text(draft_schema(read_table(data), "<b>", name="d"))
+    settings = {"schema": schema, "epsilon": 2, "engine": "vector", "seed": 3}
+    tried = simulation.simulate_campaign(data, **settings)
+    assert tried.result == simulation.simulate_campaign(data, "<b>", **settings).result
+    with pytest.raises(InputError, match="label_missing: name the column to predict, or give a schema"):
+        simulation.simulate_campaign(data, epsilon=2)
 
 
 def test_refusals_and_unknown_settings(data):

@@ -117,7 +117,7 @@ def fit(
     from aggregator.central.curating import fit_records
     from aggregator.publishing.workspace import open_workspace
     from aggregator.schema_file import load_schema
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import read_table
 
     check_outputs([output], force=force, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)
@@ -145,7 +145,7 @@ def fit(
                 terms,
                 budget,
                 name=described.name if name is None else name,
-                missing=missing or MISSING_TOKENS,
+                missing=missing,
                 strict=strict,
                 days=days,
                 pilots=described.pilots,

@@ -77,7 +77,6 @@ def design(
     from aggregator.choosing.from_pilot import percent, shown_path
     from aggregator.choosing.schema_text import schema_text
     from aggregator.schema_file import load_schema
-    from aggregator.tables import MISSING_TOKENS
 
     if (private_epsilon is None) != (budget is None):
         raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
@@ -88,7 +87,7 @@ def design(
         _privately(pilot, file, budget, wanted, missing, output, force=force, as_json=as_json)
         return
     with working("choosing what to ask"):
-        found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing or MISSING_TOKENS, seed=seed)
+        found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing, seed=seed)
     write_output(output, schema_text(found.file).encode(), force=force)
     if as_json:
         print_json({"schema": str(output), **design_json(found)})
@@ -131,12 +130,12 @@ def _privately(
     from aggregator.choosing.from_pilot import percent
     from aggregator.choosing.from_private_pilot import DesignTerms, design_records
     from aggregator.choosing.schema_text import schema_text
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import read_table
 
     epsilon_micro, *fleet = wanted
     with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):
         terms = DesignTerms(epsilon_micro, budget.adjacency, *fleet)
-        found = design_records(read_table(pilot), file, terms, budget, missing=missing or MISSING_TOKENS)
+        found = design_records(read_table(pilot), file, terms, budget, missing=missing)
     write_output(output, schema_text(found.file).encode(), force=force)
     facts = found.to_json()
     if as_json:

@@ -86,7 +86,6 @@ def plan(
     """  # noqa: D301
     from aggregator.forecast.plan import plan as make_plan
     from aggregator.models.postprocess import DEFAULT
-    from aggregator.tables import MISSING_TOKENS
 
     if plot_file is not None:
         check_output(plot_file, force=force)
@@ -108,7 +107,7 @@ def plan(
             target_width=target_width,
             solve=solve,
             class_question=class_question,
-            missing=missing or MISSING_TOKENS,
+            missing=missing,
             seed=seed,
             curves=plot_file is not None,
             progress=callback,

@@ -150,10 +150,10 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
     from aggregator.models.pilot import check_pilot, outside
     from aggregator.models.reduction import fit_projection
     from aggregator.publishing.projection_file import reduction_facts
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import read_table
 
     bounds = wanted.bounds or "pilot"
-    frame = check_pilot(read_table(pilot), schema, missing or MISSING_TOKENS)
+    frame = check_pilot(read_table(pilot), schema, missing)
     fitted = fit_projection(
         frame,
         schema,
@@ -174,7 +174,7 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A differentially private projection, paid from a budget."""
     from aggregator.central.pilots.projecting import MOMENTS, ProjectionTerms, project_records
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import read_table
 
     with open_budget(payment.budget) as budget:
         terms = ProjectionTerms(
@@ -188,7 +188,7 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
             wanted.equal_frequency,
             wanted.bounds or MOMENTS,
         )
-        made = project_records(read_table(pilot), schema, terms, budget, missing=missing or MISSING_TOKENS)
+        made = project_records(read_table(pilot), schema, terms, budget, missing=missing)
     assert made.paid is not None
     return _Fitted(made.schema, made.facts, None, (made.paid,))
 

@@ -92,7 +92,7 @@ def schema(
     from aggregator.schema_doubts import doubts
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import parse_schema_text
-    from aggregator.tables import MISSING_TOKENS, read_table, unlabelled
+    from aggregator.tables import read_table, unlabelled
 
     with working("reading the pilot"):
         pilot = read_table(data)
@@ -103,7 +103,7 @@ def schema(
             bins=bins,
             equal_frequency=equal_frequency,
             max_values=max_values,
-            missing=missing or MISSING_TOKENS,
+            missing=missing,
             drop=drop,
         )
     write_output(output, text.encode(), force=force)
@@ -117,11 +117,11 @@ def schema(
         "categorical": kinds.count("categorical"),
         "numeric": kinds.count("numeric"),
     }
-    doubtful = doubts(pilot, label, missing or MISSING_TOKENS, drop)
+    doubtful = doubts(pilot, label, missing, drop)
     say({**facts, "doubts": doubtful} if as_json else facts, as_json=as_json)
     for line in doubtful:
         warn(line)
-    without = unlabelled(pilot, label, missing or MISSING_TOKENS)
+    without = unlabelled(pilot, label, missing)
     if without:
         note(f"{counted(without, 'record')} {'has' if without == 1 else 'have'} no label")
     if "numeric" in kinds:
@@ -155,14 +155,14 @@ def _private(
     from aggregator.central.pilots.binning import BinTerms, bin_records
     from aggregator.choosing.schema_text import schema_text
     from aggregator.schema_file import load_schema
-    from aggregator.tables import MISSING_TOKENS, read_table
+    from aggregator.tables import read_table
 
     if payment.delta:
         raise click.UsageError("bins need no δ", click.get_current_context())
     file = load_schema(schema_file)
     with BudgetFile.open(payment.budget) as budget, working("drawing the bins"):
         terms = BinTerms(bins, payment.epsilon_micro, budget.adjacency)
-        made = bin_records(read_table(data), file, terms, budget, missing=missing or MISSING_TOKENS)
+        made = bin_records(read_table(data), file, terms, budget, missing=missing)
     write_output(output, schema_text(made).encode(), force=force)
     paid = made.pilots[-1]
     facts = {"schema": str(output), "name": made.name, "made": paid.what, "epsilon": format_micro(paid.epsilon_micro)}

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, json_option, missing_option, periods_option, read_span, signer_options
+from aggregator.cli.options import (
+    PATH,
+    json_option,
+    missing_option,
+    periods_option,
+    read_span,
+    says_missing,
+    signer_options,
+)
 from aggregator.cli.output import note, print_facts, print_json, print_table, warn
 
 if TYPE_CHECKING:
@@ -66,8 +74,8 @@ def diff(
 
     if store is None and any(option is not None for option in (periods, old_store, old_periods)):
         raise click.UsageError("--periods, --old-periods and --old-store are for a store's reports: give --store too")
-    if data is None and missing:
-        raise click.UsageError("--missing is for the records of --data: give --data too")
+    if data is None and says_missing():
+        raise click.UsageError("--missing and --not-missing are for the records of --data: give --data too")
     old, new = (open_model(path, trust, workspace) for path in (old_file, new_file))
     before = _counted(old_store or store, old_periods, old, "OLD")
     after = _counted(store, periods, new, "NEW")
@@ -105,10 +113,10 @@ def _counted(store: Path | None, periods: Span | None, model: Model, which: str)
 
 def _alike(old: Model, new: Model, data: Path, missing: tuple[str, ...]) -> str:
     from aggregator.comparison.difference import agreement
-    from aggregator.tables import MISSING_TOKENS, read_table, typed
+    from aggregator.tables import read_table, typed
 
     table = read_table(data)
-    records = [typed(table, model.schema, missing or MISSING_TOKENS) for model in (old, new)]
+    records = [typed(table, model.schema, missing) for model in (old, new)]
     return f"{agreement(old, new, *records):.1%} of {len(table)} records"
 
 

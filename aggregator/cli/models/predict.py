@@ -52,13 +52,12 @@ def predict(
     from aggregator.files import check_output, write_output
     from aggregator.models.predicting import predict_file
     from aggregator.spreadsheets import csv_text
-    from aggregator.tables import MISSING_TOKENS
 
     if output is not None:
         check_output(output, force=force)
     model = open_model(model_file, trust, workspace)
     with working("classifying"):
-        found = predict_file(model, data, proba=proba, missing=missing or MISSING_TOKENS)
+        found = predict_file(model, data, proba=proba, missing=missing)
     if output is not None:
         write_output(output, csv_text(found.frame).encode(), force=force)
     if as_json:

@@ -198,13 +198,13 @@ def test_a_table_with_other_separators_is_told_what_to_do(tmp_path, separator):
 def test_decimal_commas_are_named_whether_a_column_is_refused_or_not(tmp_path):
     rows = "".join(f'{"ep"[i % 2]},"{i},5"\n' for i in range(300))
     line = refused(draft(tmp_path, f"class,width\n{rows}"), "too_many_values", tmp_path / "s.toml")
-    assert "300 different texts, numbers with decimal commas (write 3.5 and not 3,5); " in line
+    assert "300 different texts, numbers with commas (write 3.5 and not 3,5); " in line
     rows = "".join(f"{'ep'[i % 2]},{f'''{chr(34)}{i},5{chr(34)}''' if i % 9 == 0 else i}\n" for i in range(30))
     line = refused(draft(tmp_path, f"class,width\n{rows}"), "value_invalid", tmp_path / "s.toml")
-    assert "line 2: not a number, though most are, but one with a decimal comma (write 3.5 and not 3,5); " in line
+    assert "line 2: not a number, though most are, but one with a comma (write 3.5 and not 3,5); " in line
     rows = "".join(f'{"ep"[i % 2]},"{i % 20},5"\n' for i in range(40))
     found = draft(tmp_path, f"class,width\n{rows}")
-    assert "warning: column 'width': its numbers have decimal commas" in found.stderr
+    assert "warning: column 'width': its numbers have commas" in found.stderr
 
 
 @pytest.mark.parametrize(

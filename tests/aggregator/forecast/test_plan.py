@@ -13,6 +13,7 @@ from support.plans import SCHEMA
 
 import aggregator
 from aggregator.asking import plan_campaign
+from aggregator.choosing.schema_text import schema_text
 from aggregator.cli.app import hearsay
 from aggregator.forecast import race, targets
 from aggregator.forecast.designs import Design, with_bins
@@ -455,6 +456,38 @@ def test_without_a_number_of_devices_designs_are_ranked_at_the_number_that_the_t
     found = aggregator.plan(files / "s.toml", epsilon=2, target_width=0.1, coding="schema", mechanism="oue")
     assert found.solutions[0].value == pytest.approx(found.fleet.devices, rel=0.3)
     assert found.fleet.devices != 10_000
+
+
+def test_the_first_design_is_the_one_that_the_target_needs_the_devices_for(files):
+    """Of eight seeds, another design headed the plan with four, and another fleet with one more."""
+    found = aggregator.plan(files / "s.toml", epsilon=2, pilot=files / "p.csv", target_accuracy=0.7, coding="schema")
+    assert found.ranked[0].design == found.solutions[0].design
+    assert found.fleet.devices == found.solutions[0].value
+    assert (found.ranked[0].behind, found.ranked[0].behind_error) == (0.0, 0.0)
+    assert "the first design is better" not in found.facts()["accuracy 70.0%"]
+    other = found._replace(ranked=(found.ranked[1], found.ranked[0], *found.ranked[2:]))
+    assert other.facts()["accuracy 70.0%"].endswith("; for 100 devices the first design is better")
+
+
+def test_a_frame_with_nan_is_the_csv_file_with_empty_cells(files):
+    """It was refused with advice about --missing."""
+    pilot = pd.read_csv(files / "p.csv")
+    pilot.loc[[1, 5], "width"] = np.nan
+    pilot.loc[[2, 3], "colour"] = None
+    pilot.to_csv(files / "m.csv", index=False)
+    schema = files / "m.toml"
+    schema.write_text((files / "s.toml").read_text().replace('kind = "numeric"', 'kind = "numeric"\nmissing = "code"'))
+    given = {"epsilon": 2, "devices": 500, "coding": "schema", "mechanism": "direct"}
+    one, two = (aggregator.plan(schema, pilot=data, **given) for data in (pilot, files / "m.csv"))
+    assert one.ranked == two.ranked
+    assert one.notes == two.notes
+    asked = {"epsilon": 2, "devices": 500, "judge": False}
+    one, two = (aggregator.design(data, schema, **asked) for data in (pilot, files / "m.csv"))
+    assert schema_text(one.file) == schema_text(two.file)
+    assert str(one.path) == str(two.path)
+    pilot["width"] = pilot["width"].astype(object).where(pilot.index != 7, "wide")
+    with pytest.raises(InputError, match=r"record 7: not a finite number.*or missing= in Python"):
+        aggregator.plan(schema, pilot=pilot, **given)
 
 
 def test_a_plot_is_over_the_quantity_that_the_target_needs(files, monkeypatch):
