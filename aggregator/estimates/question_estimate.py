@@ -6,6 +6,7 @@ Source: docs/math.md, section 1; docs/decisions/0052.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -97,7 +98,7 @@ class QuestionEstimate:
 
     Attributes:
         subject: subject of the question.
-        n: number of answers, or of asked records.
+        n: number of answers, or of asked records; at least 1 if it is noisy.
         estimate: shape (K,) float64, unbiased; may be negative or exceed ``n``. Zeros if n = 0.
         noise_variance: shape (K,) float64, variance of the noise, given the asked devices. Infinite if n = 0.
         spread: shape (K,) float64, s², the variance of the true value between devices: f(1 − f) for a share f, with
@@ -122,6 +123,7 @@ class QuestionEstimate:
         kurtosis: excess kurtosis of the noise: 0 for the noise of many answers, 3 for one Laplace noise.
         has_interval: False if no interval may be stated (:meth:`without_interval`); then no interval has finite ends,
             and the variances are estimates for fits only.
+        noisy_n: None if n is known. Else the noisy number of records from which n was made; it may be below 1.
     """
 
     subject: Subject
@@ -143,12 +145,28 @@ class QuestionEstimate:
     right: Right | None = None
     kurtosis: float = 0.0
     has_interval: bool = True
+    noisy_n: int | None = None
 
     def without_interval(self) -> QuestionEstimate:
         """The same estimates without intervals, for estimates whose errors have no known law."""
         endless = np.full(len(self.estimate), np.inf)
         none = Interval(-endless, endless)
         return replace(self, interval=none, devices_interval=none, has_interval=False)
+
+    @property
+    def stated_n(self) -> int:
+        """What is shown as n to people and programs: the noisy number itself if n is noisy, so it may be below 1."""
+        return self.n if self.noisy_n is None else self.noisy_n
+
+    @property
+    def possible(self) -> tuple[float, float]:
+        """Smallest and largest possible true value of an estimate, to which shown intervals are cut.
+
+        A noisy number of records bounds nothing: a true count may well be larger than it.
+        """
+        if self.noisy_n is None:
+            return self.least * self.n, self.n
+        return 0.0 if self.least == 0 else -inf, inf
 
     @property
     def is_share(self) -> bool:

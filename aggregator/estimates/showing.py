@@ -24,8 +24,8 @@ NOT_DETERMINED = "not determined"
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
     """Estimates as rows of a table, one per question and cell, with the columns :data:`COLUMNS`.
 
-    Intervals are clipped to possible values; without finite ends they are :data:`NOT_DETERMINED`. Cells of a question
-    without answers are blank.
+    Intervals are clipped to possible values, which a noisy number of records does not bound; without finite ends they
+    are :data:`NOT_DETERMINED`. Cells of a question without answers are blank.
     """
     return [row for found in questions for row in _rows(found, schema)]
 
@@ -66,16 +66,15 @@ def as_range(low: float, high: float) -> str:
 
 def _rows(found: QuestionEstimate, schema: Schema) -> list[tuple[object, ...]]:
     n = found.n
-    least = 0 if found.is_share else -n
     intervals = (found.devices_interval, found.interval)
-    ends = [_ranges(interval, least, n) if n else [""] * len(found.estimate) for interval in intervals]
+    ends = [_ranges(interval, *found.possible) if n else [""] * len(found.estimate) for interval in intervals]
     estimates = [f"{number:.1f}" if n else "" for number in found.estimate.tolist()]
     name = question_name(found.subject, schema)
     named = zip(cell_names(found.subject, schema), estimates, *ends, strict=True)
-    return [(name, cell, n, estimate, *both) for cell, estimate, *both in named]
+    return [(name, cell, found.stated_n, estimate, *both) for cell, estimate, *both in named]
 
 
-def _ranges(interval: Interval, least: int, most: int) -> list[str]:
+def _ranges(interval: Interval, least: float, most: float) -> list[str]:
     clipped = interval.between(least, most)
     pairs = zip(*(ends.tolist() for ends in (*interval, *clipped)), strict=True)
     return [

@@ -124,6 +124,11 @@ class Source(ABC):
         """Number of reports or records behind the estimates."""
 
     @property
+    def stated_reports(self) -> int:
+        """:attr:`reports` as it is shown. A noisy number of records is shown as it came, also below 1."""
+        return self.reports
+
+    @property
     def batch(self) -> int:
         """The number that ``min_batch_size`` is a bound of: reports or records. A source of nodes overrides it."""
         return self.reports

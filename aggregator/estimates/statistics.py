@@ -89,6 +89,11 @@ class Statistics:
         return sum(source.reports for source in self.sources)
 
     @property
+    def stated_reports(self) -> int:
+        """:attr:`reports` as shown to people and programs: a noisy number of records as it came, also below 1."""
+        return sum(source.stated_reports for source in self.sources)
+
+    @property
     def statistics_id(self) -> bytes:
         """32 bytes: the id of a single source, or a digest of the sorted ids of several sources."""
         if len(self.sources) == 1:
@@ -153,7 +158,7 @@ class Statistics:
             numbers = {"sd": question.sd, "low": question.low, "high": question.high}
             numbers |= {"devices_sd": question.devices_sd, "devices_low": own.low, "devices_high": own.high}
             numbers = {name: _known(column) for name, column in numbers.items()}
-            columns = self._named(question.subject, question.n, question.estimate) | numbers
+            columns = self._named(question.subject, question.stated_n, question.estimate) | numbers
             tables.append(pd.DataFrame(columns | _parameters(found.get(place), published, len(question.estimate))))
         if None in found:
             prior = found[None]
@@ -181,7 +186,7 @@ class Statistics:
 
     def _repr_html_(self) -> str:
         names = ", ".join(source.origin.name for source in self.sources)
-        about: dict[str, object] = {"campaign": names, "reports": self.reports}
+        about: dict[str, object] = {"campaign": names, "reports": self.stated_reports}
         about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
         for source in self.sources:
             if source.batch < source.origin.min_batch_size:
@@ -207,7 +212,7 @@ class Statistics:
             questions = [self._question_json(*one) for one in found]
             return {**self.source.to_json(), "questions": questions, "parameters": parameters}
         return {
-            "reports": self.reports,
+            "reports": self.stated_reports,
             "rejected": dict(self.rejected),
             "statistics_id": self.statistics_id.hex(),
             "populations": self.populations,
@@ -244,7 +249,7 @@ class Statistics:
         return {
             **self._subject_json(found.subject),
             "cells": cell_names(found.subject, self.schema),
-            "n": found.n,
+            "n": found.stated_n,
             **counts,
             "estimates": _finite(found.estimate),
             "variances": _finite(found.variance),

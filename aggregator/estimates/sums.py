@@ -9,7 +9,7 @@ Source: docs/math.md, sections 5 and 7; docs/decisions/0068, 0074.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -78,7 +78,7 @@ class Curator(Source):
 
     Attributes:
         asked: digest of the terms, name and purpose.
-        records: number of records: public, or estimated from noisy counts.
+        records: number of records: public, or estimated from noisy counts; then it may be below 1.
         noisy: the released integers of every question.
         entries: entries of the model's card about the terms.
         campaign: None.
@@ -99,14 +99,19 @@ class Curator(Source):
 
     @property
     def reports(self) -> int:
-        """Number of records: public, or estimated from noisy counts."""
+        """Number of records: public, or estimated from noisy counts; at least 1."""
+        return max(self.records, 1)
+
+    @property
+    def stated_reports(self) -> int:
+        """Number of records, as the noisy counts state it."""
         return self.records
 
     @property
     def statistics_id(self) -> bytes:
         """SHA-256 of the released integers. Exact sums have no part in it."""
         numbers = [[str(number) for number in one] for one in self.noisy]
-        return sha256(NOISY_ID + canonical.pack([self.asked.id, self.records, numbers])).digest()
+        return sha256(NOISY_ID + canonical.pack([self.asked.id, self.reports, numbers])).digest()
 
     def counts(self, question: int) -> list[int]:
         """The released integers of one question, on the grid of the noise; ``question`` is the question's index."""
@@ -158,7 +163,8 @@ def of_sums(
         concentration: c = ΣT²/(ΣT)², where T says how often each record was added; the population's sampling variance
             is n·c times that of n different records. 0 if the noise variances hold the sampling already. None for
             1/n: every record was added once.
-        is_counted: True if n is public; False if n is the sum of the noisy class counts.
+        is_counted: True if n is public; False if n is made of the sum of the noisy class counts, which is
+            ``source.stated_reports``.
 
     Returns:
         Statistics with one question per entry of ``sums``, each of n answers.
@@ -173,7 +179,8 @@ def of_sums(
     for one, sample, group in zip(sums, samples, votes, strict=True):
         share = np.clip(one.estimate / n, 0, 1)
         spread = share * (1 - share) if is_share(one.subject) else table.of_subject(one.subject, schema)
-        found.append(_estimate(one, sample, group, np.asarray(spread, np.float64), classes))
+        made = _estimate(one, sample, group, np.asarray(spread, np.float64), classes)
+        found.append(made if is_counted else replace(made, noisy_n=source.stated_reports))
     return Statistics(schema, fit, tuple(found), (source,))
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_variances, moments
 from aggregator.models.noisy_sums.floored import floored_normal
 from aggregator.models.noisy_sums.printed import printed_normal
@@ -100,12 +101,18 @@ def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
-    """Shape (k,) float64: P(number present, class); P(class) without answers about the number's presence."""
+    """Shape (k,) float64: P(number present, class); P(class) without answers about the number's presence.
+
+    Both are in units of the number n of records, as the moments are. If n is noisy, the shares of the classes by all
+    tables need not sum to 1, and no share is cut at 1.
+    """
     for found in statistics.questions:
         if found.subject.kind == PRESENT and found.subject.feature == feature and found.n:
             there = found.estimate[len(prior) :] / found.n
-            return np.clip(there, 1 / found.n, 1.0)
-    return prior
+            return np.clip(there, 1 / found.n, 1.0 if found.noisy_n is None else None)
+    if all(one.noisy_n is None for one in statistics.questions):
+        return prior
+    return prior * max(float(class_shares(statistics).share.sum()), 1 / statistics.reports)
 
 
 def _normal(of: Moments, floor: float) -> NormalParameters:

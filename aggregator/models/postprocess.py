@@ -82,11 +82,12 @@ def simplex(statistics: Statistics, features: Sequence[int]) -> Tables:
 def simplex_prior(statistics: Statistics) -> Floats:
     """P(class) from all questions about the classes (:func:`aggregator.estimates.class_shares.class_shares`).
 
-    The shares are projected to the nearest point of the probability simplex; then every class gets half a report.
-    Returns shape (k,) float64.
+    The shares of all records are projected to the nearest point of the probability simplex; then every class gets half
+    a report. Returns shape (k,) float64.
     """
-    reports = statistics.reports
-    return normalised(project_to_simplex(class_shares(statistics).share * reports, reports) + HALF)
+    reports, found = statistics.reports, class_shares(statistics)
+    share = found.ratio if np.isfinite(found.ratio).all() else found.share
+    return normalised(project_to_simplex(share * reports, reports) + HALF)
 
 
 def add_one(statistics: Statistics, features: Sequence[int]) -> Tables:

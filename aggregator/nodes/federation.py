@@ -62,7 +62,7 @@ class Federation(Source):
         campaign: the campaign that the summaries answer.
         total: the sums of the summaries.
         released: the integers behind the estimates of every question: the totals, or what a robust rule makes of them.
-        records: number of records, estimated from the noisy class counts; at least 1.
+        records: number of records, as the noisy class counts state it; it may be below 1.
         rejected: number of summaries and byte ranges that are not counted, by reason; over all periods.
         periods: the counted periods in words, as a user chose them.
         entries: further entries of the model's card, for example about a robust rule.
@@ -82,7 +82,12 @@ class Federation(Source):
 
     @property
     def reports(self) -> int:
-        """Number of records, estimated from the noisy class counts."""
+        """Number of records, estimated from the noisy class counts; at least 1."""
+        return max(self.records, 1)
+
+    @property
+    def stated_reports(self) -> int:
+        """Number of records, as the noisy class counts state it."""
         return self.records
 
     @property
@@ -159,7 +164,7 @@ class Federation(Source):
         """The part of the output of ``hearsay estimate --json`` that is about the nodes, not about the estimates."""
         return {
             "campaign": self.campaign.id.hex(),
-            "reports": self.reports,
+            "reports": self.stated_reports,
             "nodes": self.nodes,
             "summaries": self.summaries,
             "epsilons": {format_micro(epsilon): count for epsilon, count in sorted(self.total.summaries.items())},
@@ -264,10 +269,10 @@ def statistics_of(
         rejected, periods, entries: attributes of the source.
         concentration: of the records (:func:`aggregator.estimates.sums.of_sums`); None for the bound of this module.
     """
-    records = max(1, sum(sums[0].released))
+    records = sum(sums[0].released)
     released = tuple(one.released for one in sums)
     source = Federation(campaign, total, released, records, dict(rejected or {}), periods, dict(entries or {}))
-    found = _concentration(total, records) if concentration is None else concentration
+    found = _concentration(total, source.reports) if concentration is None else concentration
     return of_sums(sums, campaign.schema, campaign.fit, source, found, is_counted=False)
 
 

@@ -108,7 +108,7 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
 
     Args:
         sums: noisy sums, one entry per subject.
-        count: number of records, public or estimated from noisy counts; less than 1 counts as 1.
+        count: number of records, public or estimated from noisy counts; then it may be below 1.
         schema: schema of the records.
         terms: terms of the fit.
         cost: cost of the fit, for the card.
@@ -116,7 +116,7 @@ def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: F
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
     entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
     released = tuple(one.released for one in sums)
-    curator = Curator(origin, max(count, 1), released, entries)
+    curator = Curator(origin, count, released, entries)
     return of_sums(sums, schema, terms.fit, curator, is_counted=terms.adjacency != ADD_REMOVE)
 
 

@@ -61,7 +61,8 @@ def estimate(
     with the campaign's post-processing, and the two intervals. "Not determined": the reports exclude neither 0 nor 1,
     or the errors have no known law.
 
-    Of a store of nodes' summaries the number of reports is the noisy number of records. --robust replaces addition by
+    Of a store of nodes' summaries the number of reports is the noisy number of records. It may be below 0, and cuts no
+    interval of a count: a true count may be larger than it. --robust replaces addition by
     a rule that bounds what lying nodes can do. No interval is then stated: what lying nodes did is not known.
 
     Several stores add up if their campaigns state one schema, also where they ask about different features of it. A
@@ -104,7 +105,7 @@ def estimate(
     if as_csv:
         click.echo(csv_text(statistics.frame(values)), nl=False)
         return
-    print_facts({"reports": statistics.reports} | _facts(statistics))
+    print_facts({"reports": statistics.stated_reports} | _facts(statistics))
     for loss in losses(statistics):
         note(loss)
     print_table(COLUMNS, rows(statistics.questions, statistics.schema), COLUMNS[2:])
@@ -126,7 +127,7 @@ def _facts(statistics: Statistics) -> dict[str, object]:
         for name, number in source.facts().items():
             found[name] = found.get(name, 0) + number
     named = {
-        f"of them for {quoted(source.origin.name)}, version {source.origin.version}": source.reports
+        f"of them for {quoted(source.origin.name)}, version {source.origin.version}": source.stated_reports
         for source in statistics.sources
     }
     return {**named, **found}

@@ -74,6 +74,7 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
         classes=tuple(vote for one in parts for vote in one.classes),
         right=_right([one.right for one in parts], weights, per_answer),
         kurtosis=_kurtosis(parts, factors),
+        noisy_n=None if all(one.noisy_n is None for one in parts) else sum(one.stated_n for one in parts),
     )
     if not all(one.has_interval for one in parts):
         return made.without_interval()

@@ -59,7 +59,7 @@ def of_stores(subject: StoreSubject) -> Section:
         blocks.append(facts("The campaign", pairs))
     if subject.statistics is not None:
         which = "" if subject.periods is None else f" Only periods {subject.periods} are counted in the estimates."
-        number = f"This page counts {subject.statistics.reports} {counts_of(subject.campaigns[0])}."
+        number = f"This page counts {subject.statistics.stated_reports} {counts_of(subject.campaigns[0])}."
         blocks.append(paragraph(number + which))
     return Section(ANCHOR, HEADING, tuple(blocks))
 

@@ -89,7 +89,7 @@ def coverage_of_tables(*, is_counted, kurtosis=3.0, fleets=400):
             variance = np.full(table.size, 2 * scale**2)
             sums.append(NoisySum(Subject(CELL, place, table.size), noisy, variance, (), kurtosis=kurtosis))
         n = records if is_counted else round(sums[0].estimate.sum())
-        found = of_sums(sums, SCHEMA, None, SimpleNamespace(reports=n), is_counted=is_counted)
+        found = of_sums(sums, SCHEMA, None, SimpleNamespace(reports=n, stated_reports=n), is_counted=is_counted)
         for one in conditionals(found.questions, SCHEMA)[1:]:
             place = one.subject.feature
             for number, (ratio, truth) in enumerate(

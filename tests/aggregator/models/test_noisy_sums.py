@@ -30,13 +30,17 @@ GAPS = build_schema(LABEL, [Numeric("x", "-1", "1", [0], substitute=None)])
 
 
 def statistics(schema, sums, noise_variance, *, floor_micro=100, records=None):
-    """Statistics of noisy sums. ``sums``: one list per subject, numbers in units of the largest number."""
+    """Statistics of noisy sums. ``sums``: one list per subject, numbers in units of the largest number.
+
+    ``noise_variance``: of every sum, or one for each subject.
+    """
     family = GAUSSIAN if schema.numeric else DISCRETE
     subjects = gaussian_subjects(schema, ONE_PER_CLASS) if schema.numeric else discrete_subjects(schema)
     assert len(subjects) == len(sums)
+    variances = np.broadcast_to(noise_variance, len(sums)).tolist()
     noisy = [
-        NoisySum(subject, np.array(one, float), np.full(len(one), float(noise_variance)), tuple(map(int, one)))
-        for subject, one in zip(subjects, sums, strict=True)
+        NoisySum(subject, np.array(one, float), np.full(len(one), float(variance)), tuple(map(int, one)))
+        for subject, one, variance in zip(subjects, sums, variances, strict=True)
     ]
     count = max(1, int(sum(sums[0]))) if records is None else records
     source = Curator(Origin(bytes(32), "sums", "test"), count, tuple(one.released for one in noisy), {})
@@ -174,3 +178,22 @@ def test_any_table_of_answers_gives_probabilities(sums):
         tables = POSTPROCESSES[name](found, range(2))
         assert (tables.prior > 0).all()
         assert all((table > 0).all() for table in tables.likelihood)
+
+
+@pytest.mark.parametrize("name", ["simplex", "posterior"])
+@pytest.mark.parametrize("counted", [(3000, 2000), (9000, 6000)])
+def test_no_mean_is_cut_or_stretched_by_a_noisy_number_of_records(name, counted):
+    """The class counts say 5,000 or 15,000 of 10,000 records. The other tables are right, and their noise is smaller.
+
+    Means came out as [0.2, −0.4] in place of [0.1, −0.2], or as half as much.
+    """
+    few = [1e6, *[1.0] * 3]
+    right = [[100 * number for number in one] for one in EXACT[1:]]
+    term = gaussian.fit(statistics(MIXED, [counted, *right], few), name).terms[1]
+    assert term.mean == pytest.approx([0.1, -0.2], abs=0.005)
+    there = [[0, 0, 6000, 4000], [600, -800], [1500, 1200]]
+    term = gaussian.fit(statistics(GAPS, [counted, *there], few), name).terms[0]
+    assert term.mean == pytest.approx([0.1, -0.2], abs=0.005)
+    assert term.variance == pytest.approx([0.24, 0.26], abs=0.005)
+    prior = np.exp(gaussian.fit(statistics(MIXED, [counted, *right], few), name).log_prior)
+    assert prior == pytest.approx([0.6, 0.4], abs=0.002)

@@ -7,6 +7,7 @@ import pytest
 from support.node_fleets import keys, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign
 
+from aggregator.estimates.showing import NOT_DETERMINED, rows
 from aggregator.nodes.federation import federated, noise_variances
 from aggregator.nodes.totals import Total, Totals
 from protocol import SCALE
@@ -66,3 +67,53 @@ def test_the_same_records_in_every_period_are_not_taken_for_more_people():
     assert twice.scatter == pytest.approx(2, rel=0.01)
     spread = twice.sampling_variance / twice.n**2
     np.testing.assert_allclose(spread, single.sampling_variance / single.n**2, rtol=0.15)
+
+
+def of_counts(counts, epsilon_micro, generator, nodes=3):
+    """Statistics of nodes whose records of the classes are ``counts`` together; every other sum is of no record."""
+    exact = [*counts, *[0] * (sum(subject.size for subject in released_vectors(CAMPAIGN)) - len(counts))]
+    nothing = [0] * len(exact)
+    numbers = np.array([noisy(CAMPAIGN, exact if node == 0 else nothing, epsilon_micro, generator)
+                        for node in range(nodes)]).sum(axis=0)  # fmt: skip
+    total = Total(CAMPAIGN.id, nodes, {epsilon_micro: nodes}, {PERIOD: int(numbers[:2].sum())}, tuple(numbers.tolist()))
+    return federated(CAMPAIGN, total)
+
+
+def ends_of(shown):
+    """Ends of an interval as the table shows it."""
+    return tuple(map(float, shown.split(" to ")))
+
+
+@pytest.mark.parametrize("column", [4, 5], ids=["these records", "population"])
+def test_shown_intervals_of_a_count_hold_it_though_the_number_of_records_is_noisy(column):
+    """3 nodes with 599 of 600 records in one class, ε = 0.5, 400 stores.
+
+    A count's interval was cut at the noisy number of records, and held the 599 in 50 % of stores. The standard error
+    is 1.1 %, and the seed is fixed. The rare class's interval is cut at 0, which changes no coverage.
+    """
+    generator = np.random.default_rng(31)
+    held = np.zeros(2)
+    for _ in range(400):
+        shown = rows(of_counts((599, 1), 500_000, generator).questions[:1], CAMPAIGN.schema)
+        ends = [ends_of(row[column]) for row in shown]
+        held += [low <= count <= high for (low, high), count in zip(ends, (599, 1), strict=True)]
+        assert all(
+            low - 0.05 <= max(float(row[3]), 0) <= high + 0.05 for row, (low, high) in zip(shown, ends, strict=True)
+        ), "an estimate is in its own interval"
+    assert (held / 400 > 0.92).all()
+    assert (held / 400 < 0.98).all()
+
+
+def test_a_noisy_number_of_records_below_one_is_shown_as_it_came():
+    """10 records at ε = 0.1. The number was shown as 1, and the counts as 0.0 to 1.0."""
+    generator = np.random.default_rng(5)
+    found = [of_counts((10, 0), 100_000, generator) for _ in range(40)]
+    negative = [one for one in found if one.questions[0].estimate.sum() < 0]
+    assert 5 < len(negative) < 35
+    for one in negative:
+        number = int(one.questions[0].estimate.sum())
+        shown = rows(one.questions, CAMPAIGN.schema)
+        assert {row[2] for row in shown} == {number} == {one.stated_reports, one.to_json()["reports"]}
+        assert {question["n"] for question in one.to_json()["questions"]} == {number} == set(one.frame()["n"][:2])
+        widths = [np.diff(ends_of(row[4]))[0] for row in shown if row[4] != NOT_DETERMINED and float(row[3]) > 0]
+        assert min(widths) > 100
