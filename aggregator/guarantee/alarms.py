@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.cells import question_name
+from aggregator.estimates.cells import cell_names, question_name
 from aggregator.estimates.debias import debias
 from aggregator.guarantee.binomial import upper_tail
 from aggregator.guarantee.manipulation import weights_of
@@ -121,7 +121,7 @@ def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Pr
             bits are of the reports that the store still has.
     """
     names = [question_name(question.subject, campaign.schema) for question in campaign.questions]
-    found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics, names)]
+    found = [*_questions(campaign, tally, names), *_range(campaign, tally, statistics)]
     if profile is not None:
         found += [*_set_bits(campaign, profile, names), *_periods(campaign, statistics, profile, names)]
     kinds = {kind: share for kind, share in SHARES.items() if any(test.kind == kind for test in found)}
@@ -225,7 +225,7 @@ def two_sided(k: Integers, n: Integers, p: Floats) -> Floats:
 # Range ----------------------------------------------------------------------------------------------
 
 
-def _range(campaign: Campaign, tally: Tally, statistics: Statistics, names: list[str]) -> list[Test]:
+def _range(campaign: Campaign, tally: Tally, statistics: Statistics) -> list[Test]:
     found: list[tuple[str, float]] = []
     for number, (question, estimate) in enumerate(zip(campaign.questions, statistics.questions, strict=True)):
         n = estimate.n
@@ -242,10 +242,11 @@ def _range(campaign: Campaign, tally: Tally, statistics: Statistics, names: list
             high = _normal_tails((estimate.estimate - n) / sd)
         else:
             continue
-        for cell, value in enumerate((estimate.estimate / n).tolist()):
-            text = f"{names[number]}, cell {cell}: the estimate is {value:.4f}"
-            found.append((f"{text}, below {estimate.least}", float(low[cell])))
-            found.append((f"{text}, above 1", float(high[cell])))
+        cells = cell_names(question.subject, campaign.schema)
+        for place, value in enumerate((estimate.estimate / n).tolist()):
+            text = f"{cells[place]}: the estimate is {value:.4f}"
+            found.append((f"{text}, below {estimate.least}", float(low[place])))
+            found.append((f"{text}, above 1", float(high[place])))
     return _shared("range", found)
 
 
@@ -267,8 +268,9 @@ def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names
     for number, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True)):
         counts, n = table[:, start + 1 : start + size], table[:, start]
         rows, ps = _differs(campaign, number, statistics.questions[number], n, counts)
+        cells = cell_names(campaign.questions[number].subject, campaign.schema)
         for row, some in zip(rows.tolist(), ps.tolist(), strict=True):
-            found += [(f"{names[number]}, cell {cell}: differs{when[row]}", p) for cell, p in enumerate(some)]
+            found += [(f"{cells[place]}: differs{when[row]}", p) for place, p in enumerate(some)]
     return _shared("periods", found)
 
 

@@ -16,6 +16,7 @@ from support.mechanisms import inputs_of
 from support.publisher import CAMPAIGN_KEY, DAY
 
 from aggregator.cli.app import hearsay
+from aggregator.estimates.cells import cell_names
 from aggregator.estimates.joining.homogeneity import chi_square_tail
 from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
 from aggregator.guarantee.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
@@ -93,8 +94,12 @@ def test_a_period_unlike_the_others_and_cells_below_zero_are_told():
         beyond = np.packbits((np.arange(8 * fields.shape[1]) < question.mechanism.size).astype(np.uint8))
         fields[asked == number] &= beyond[None, : fields.shape[1]]
     fields[asked == 1] &= np.uint8(0x7F)  # Nobody sets the first bit: far fewer than by noise alone.
-    kinds = {test.kind for test in bench.alarms_of(SMALL, made).raised}
-    assert {"periods", "range", "set bits"} <= kinds
+    raised = bench.alarms_of(SMALL, made).raised
+    assert {"periods", "range", "set bits"} <= {test.kind for test in raised}
+    cells = {test.about.split(": ")[0] for test in raised if test.kind in {"periods", "range"}}
+    known = {name for question in SMALL.questions for name in cell_names(question.subject, SMALL.schema)}
+    assert cells <= known, "feature, value and class, and not the number of a cell"
+    assert "f0=v0, label=a" in cells
 
 
 @pytest.mark.parametrize("mechanism", ["direct", "oue", "she"])
