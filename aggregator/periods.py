@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
 
 LAST_PERIOD = (1 << 32) - 1
 _LAST_SECOND = 253_402_300_799
@@ -125,6 +128,21 @@ def parse_start(text: str) -> Moment:
         if moment is not None and moment.year >= 1970:
             return Moment(int(moment.timestamp()), 60 if minute else DAY_SECONDS)
     raise InputError("periods_invalid", f"periods are numbers or days from 1970 on, {_EXAMPLES}")
+
+
+def of_campaign(campaign: Campaign, periods: range) -> range:
+    """The periods among ``periods`` that the campaign has: from its first period to its last.
+
+    Raises:
+        InputError: ``periods_absent``: the campaign has none of them.
+    """
+    precision, header = campaign.time_precision, campaign.header
+    first, end = header.not_before // precision, -(-header.expires // precision)
+    common = range(max(first, periods.start), min(end, periods.stop))
+    if not common:
+        has = f"{shown_range(range(first, end), precision)}, {end - first} in all"
+        raise InputError("periods_absent", f"the campaign has none of these periods; it has {has}")
+    return common
 
 
 def begins(period: int, time_precision: int) -> str:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simulation.rehearsing.rehearse import rehearsed
     from simulation.trying import simulate_campaign
 
-__all__ = ["simulate_campaign"]
+__all__ = ["rehearsed", "simulate_campaign"]
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``simulate_campaign`` at its first use."""
+    """Load a function at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from simulation.rehearsing import rehearse
     from simulation.trying import simulate_campaign
 
-    return simulate_campaign
+    return {"rehearsed": rehearse.rehearsed, "simulate_campaign": simulate_campaign}[name]

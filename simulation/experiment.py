@@ -304,7 +304,7 @@ def vector_file(
     """
     path = folder / "fleet.hsr"
     with path.open("wb") as file:
-        file.writelines(vector_batch(campaign, encoded, labels, config.now, config.rng, predicted))
+        file.writelines(vector_batch(campaign, encoded, labels, campaign.period_at(config.now), config.rng, predicted))
     return path
 
 
@@ -312,16 +312,16 @@ def vector_batch(
     campaign: Campaign,
     encoded: EncodedFrame,
     labels: NDArray[np.int64],
-    now: int,
+    period: int,
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
 ) -> tuple[bytes, memoryview, bytes]:
     """Draw the reports of a fleet as one batch. Returns the three parts of its file: header, reports, trailer.
 
-    ``now`` is the time of all answers, in seconds since 1970, and ``rng`` draws ids and noise. The other arguments are
+    ``period`` is the number of the period of all answers, and ``rng`` draws ids and noise. The other arguments are
     those of :func:`vector_file`.
     """
-    rows = vector_reports(campaign, encoded, labels, campaign.period_at(now), rng, predicted)
+    rows = vector_reports(campaign, encoded, labels, period, rng, predicted)
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
     digest = hashlib.sha256(header)
     digest.update(rows.data)

@@ -17,12 +17,15 @@ from aggregator.cli.options import (
     missing_option,
     naming_workspace_option,
     output_option,
+    read_start,
 )
-from aggregator.cli.output import note, print_facts, print_json, warn, working
-from aggregator.files import check_output, read_file, write_output
+from aggregator.cli.output import note, print_facts, print_json, progress, warn
+from aggregator.files import check_output, open_output, read_file
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.tables import read_table, typed, without_meaning
+from aggregator.periods import of_campaign, shown, shown_range
+from aggregator.tables import MISSING_TOKENS, read_table, typed, without_meaning
+from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
@@ -30,13 +33,77 @@ from simulation.experiment import predictor, vector_batch
 from simulation.splits import resample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    import pandas as pd
+
+    from aggregator.periods import Moment
     from protocol.documents.campaign import Campaign
 
 MOST_DEVICES = 1_000_000
+MOST_DAYS = 3_660
 MADE_UP = "these reports are made up: count them in a store of their own, since no command can tell them from real ones"
+
+
+def rehearsed(
+    campaign: Campaign,
+    people: pd.DataFrame,
+    periods: range,
+    *,
+    rng: np.random.Generator,
+    later: pd.DataFrame | None = None,
+    models: Sequence[Model] = (),
+    missing: Sequence[str] = MISSING_TOKENS,
+) -> Iterator[bytes]:
+    """The reports of made-up devices: one batch for each period. Run by an analyst, before real devices answer.
+
+    Every device answers once in each period; in a campaign of a series once in all of them, in a period of its own.
+
+    Args:
+        campaign: the campaign.
+        people: one record for each of N devices, as texts of a table.
+        periods: numbers of the periods in which the devices answer.
+        rng: draws ids and noise.
+        later: the devices' later records, N rows. From the first period to the last, more and more devices have their
+            later record: none in the first period, all in the last. None if no record changes.
+        models: the models that the campaign evaluates, in its order.
+        missing: texts that stand for a missing value.
+
+    Yields:
+        The bytes of a report file for each period, in order.
+
+    Raises:
+        InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``: the records do not fit the campaign.
+    """
+    held = [typed(table, campaign.schema, missing) for table in (people, later) if table is not None]
+    labels = np.concatenate([label_codes(each, campaign.schema.label, substitute=True) for each in held])
+    # A device that evaluates models reads what the models read, and nothing that the campaign lists itself.
+    if models:
+        encoded = EncodedFrame(*np.empty((2, len(labels), 0), np.int64))
+    else:
+        encoded = EncodedFrame(
+            *map(np.concatenate, zip(*(observe(each, campaign.schema) for each in held), strict=True))
+        )
+    read = [
+        np.concatenate(
+            [
+                predictor(typed(table, model.schema, missing), model)(np.arange(len(table)))
+                for table in (people, later)
+                if table is not None
+            ]
+        )
+        for model in models
+    ]
+    devices = np.arange(len(people))
+    for number, period in enumerate(periods):
+        moved = 0 if later is None or len(periods) == 1 else len(people) * number // (len(periods) - 1)
+        rows = np.where(devices < moved, devices + len(people), devices)
+        if campaign.series is not None:
+            rows = rows[number :: len(periods)]
+        now = EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
+        predicted = [lambda asked, found=found[rows]: found[asked] for found in read]
+        yield b"".join(vector_batch(campaign, now, labels[rows], period, rng, predicted))
 
 
 @click.command()
@@ -47,6 +114,25 @@ MADE_UP = "these reports are made up: count them in a store of their own, since 
     "--devices",
     type=click.IntRange(1, MOST_DEVICES),
     help="Number of devices, whose records are drawn from DATA.csv with replacement; default: one for every record.",
+)
+@click.option(
+    "--period",
+    metavar="DAY",
+    callback=lambda context, option, text: None if text is None else read_start(context, option, text),
+    help="First period in which the devices answer: its number, or a day (UTC); default: the present one.",
+)
+@click.option(
+    "--days",
+    type=click.IntRange(1, MOST_DAYS),
+    default=1,
+    show_default=True,
+    help="The devices answer in every period that begins within so many days.",
+)
+@click.option(
+    "--drift",
+    type=PATH,
+    metavar="LATER.csv",
+    help="Later records: from the first period to the last, more and more devices have one of these, in the end all.",
 )
 @click.option(
     "--model",
@@ -65,6 +151,9 @@ def rehearse(
     data: Path,
     workspace: Path | None,
     devices: int | None,
+    period: Moment | None,
+    days: int,
+    drift: Path | None,
     models: tuple[Path, ...],
     missing: tuple[str, ...],
     seed: int | None,
@@ -75,9 +164,10 @@ def rehearse(
 ) -> None:
     """Let made-up devices answer a signed campaign, and write their reports, to try every step before real devices do.
 
-    Every record of DATA.csv becomes a device, or --devices of them are drawn. Each answers the campaign once, now, with
-    the noise that it asks for. The report file is like those of real devices: ingest, status, estimate, publish and
-    report take it. No command can tell these reports from real ones: give them a store of their own.
+    Every record of DATA.csv becomes a device, or --devices of them are drawn. Each answers the campaign once in the
+    present period, or in those of --period and --days, with the noise that it asks for. The report file is like those
+    of real devices: ingest, status, estimate, publish and report take it. No command can tell these reports from real
+    ones: give them a store of their own.
 
     The answers are drawn as arrays. What a device's own limits and its share of a series decide is left out. The labels
     of records without one have the campaign's substitute, as on devices. For accuracies: hearsay simulate.
@@ -86,33 +176,44 @@ def rehearse(
     Example:
       hearsay rehearse c.hsc pilot.csv --devices 20000 -o rehearsal.hsr
       hearsay ingest c.hsc rehearsal.hsr --store rehearsal --workspace work
+      hearsay rehearse c.hsc pilot.csv --period 2026-11-01 --days 30 --drift winter.csv -o month.hsr
     """  # noqa: D301
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)
     if campaign.ended:
         raise InputError("campaign_ended", f"'{campaign_file}' asks nothing any more")
+    if drift is not None and days * DAY_SECONDS <= campaign.time_precision:
+        raise click.UsageError("--drift needs --days: a single period has no earlier and later records")
+    present = campaign.period_at(int(time.time()))
+    first = present if period is None else period.period(campaign.time_precision)
+    last = max(first, (first * campaign.time_precision + days * DAY_SECONDS - 1) // campaign.time_precision)
+    periods = of_campaign(campaign, range(first, last + 1))
     rng = np.random.default_rng(seed)
     evaluated = _evaluated(campaign, models)
     table = read_table(data)
     doubts = without_meaning(typed(table, campaign.schema, missing), campaign.schema)
-    with working("answering"):
-        people = resample(table, devices, rng)
-        held = typed(people, campaign.schema, missing)
-        # A device that evaluates models reads what the models read, and nothing that the campaign lists itself.
-        encoded = (
-            EncodedFrame(*np.empty((2, len(people), 0), np.int64)) if evaluated else observe(held, campaign.schema)
-        )
-        predicted = [predictor(typed(people, model.schema, missing), model) for model in evaluated]
-        labels = label_codes(held, campaign.schema.label, substitute=True)
-        parts = vector_batch(campaign, encoded, labels, int(time.time()), rng, predicted)
-    write_output(output, b"".join(parts), force=force)
-    found = {"devices": len(labels), "reports": len(labels) * campaign.answers, "written": str(output)}
+    people = resample(table, devices, rng)
+    later = None
+    if drift is not None:
+        found = read_table(drift)
+        doubts += without_meaning(typed(found, campaign.schema, missing), campaign.schema)
+        later = resample(found, len(people), rng)
+    with progress("answering", len(periods)) as step, open_output(output, force=force) as sink:
+        made = rehearsed(campaign, people, periods, rng=rng, later=later, models=evaluated, missing=missing)
+        for done, batch in enumerate(made, 1):
+            sink.write(batch)
+            if step is not None:
+                step(done, len(periods))
+    answered = len(people) * campaign.answers * (1 if campaign.series is not None else len(periods))
+    facts = {"devices": len(people), "reports": answered}
     if as_json:
-        print_json(found)
+        print_json({**facts, "first_period": periods[0], "last_period": periods[-1], "written": str(output)})
     else:
-        print_facts(found)
+        print_facts({**facts, "periods": shown_range(periods, campaign.time_precision), "written": str(output)})
     for line in doubts:
         warn(line)
+    if periods[-1] > present:
+        warn(f"periods after {shown(present, campaign.time_precision)} have not begun: ingest sets their reports aside")
     note(MADE_UP)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
-from aggregator.store.store import open_store
+from aggregator.store.store import create_store, open_store
+from aggregator.tally.scope import Scope
 
+DAY = 86_400
 SCHEMA = """name = "boats"
 [label]
 name = "state"
@@ -43,7 +46,10 @@ def ingest(campaign, file, store):
 def test_the_reports_say_what_the_records_say(boats):
     """Three in four boats are dry. Some 1000 answers about the class, 3 in 10,000 of them noise: within 6 points."""
     made = run("rehearse c.hsc boats.csv --devices 2000 --seed 1 -o r.hsr --json")
-    assert json.loads(made.stdout) == {"devices": 2000, "reports": 2000, "written": "r.hsr"}
+    found = json.loads(made.stdout)
+    today = int(time.time()) // DAY
+    assert found.pop("first_period") == found.pop("last_period") in (today - 1, today)
+    assert found == {"devices": 2000, "reports": 2000, "written": "r.hsr"}
     assert "made up" in made.stderr
     assert ingest("c.hsc", "r.hsr", "store").exit_code == 0
     found = open_store(boats / "store").statistics()
@@ -84,3 +90,44 @@ def test_a_campaign_that_has_ended_asks_nobody(boats):
 def test_cells_without_a_meaning_are_named(boats):
     (boats / "odd.csv").write_text("sound,state\nhum,dry\n", "utf-8")
     assert "1 of 1 cells" in run("rehearse c.hsc odd.csv -o r.hsr").stderr
+
+
+def day(number):
+    return time.strftime("%Y-%m-%d", time.gmtime(time.time() + number * DAY))
+
+
+def test_devices_answer_on_each_day_and_their_records_move_from_one_file_to_the_other(boats):
+    """Of 2,000 answers of a day some 500 are about the class: within 9 points (four standard errors) of the shares."""
+    (boats / "later.csv").write_text("sound,state\ndrip,wet\n", "utf-8")
+    made = run(
+        f"rehearse c.hsc boats.csv --devices 2000 --period {day(0)} --days 5 --drift later.csv --seed 1 -o r.hsr --json"
+    )
+    found = json.loads(made.stdout)
+    assert (found["reports"], found["last_period"] - found["first_period"]) == (10_000, 4)
+    assert "have not begun" in made.stderr
+    store = create_store(boats / "store", (boats / "c.hsc").read_bytes())
+    taken = store.ingest([boats / "r.hsr"], now=int(time.time()) + 5 * DAY)
+    assert (taken.proven, taken.rejected) == (10_000, {})
+    shares = []
+    for period in range(found["first_period"], found["last_period"] + 1):
+        classes = store.statistics(Scope(first=period, last=period)).questions[0]
+        shares.append(classes.estimate[0] / classes.n)
+    assert shares == pytest.approx([0.75 * (1 - moved / 4) for moved in range(5)], abs=0.09)
+
+
+def test_in_a_series_each_device_answers_once_in_all_days(boats):
+    signed = run("campaign schema.toml --workspace work --epsilon 8 --mechanism direct --series year -o s.hsc")
+    assert signed.exit_code == 0, signed.output
+    made = run(f"rehearse s.hsc boats.csv --devices 1001 --period {day(0)} --days 4 -o r.hsr --json")
+    assert json.loads(made.stdout)["reports"] == 1001
+    store = create_store(boats / "store", (boats / "s.hsc").read_bytes())
+    assert store.ingest([boats / "r.hsr"], now=int(time.time()) + 4 * DAY).proven == 1001
+
+
+def test_a_day_that_the_campaign_does_not_have_is_refused(boats):
+    """Before, reports of an expired campaign were written, and every one of them was too late."""
+    refused = run(f"rehearse c.hsc boats.csv --period {day(4000)} -o r.hsr")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("periods_absent: the campaign has none of these periods; it has ")
+    assert not (boats / "r.hsr").exists()
+    assert run("rehearse c.hsc boats.csv --drift boats.csv -o r.hsr").exit_code == 2

@@ -18,16 +18,15 @@ from aggregator.cli.options import (
     passphrase_option,
     periods_option,
 )
-from aggregator.cli.output import counted, note, print_facts, print_json, progress, working
+from aggregator.cli.output import note, print_facts, print_json, progress, working
 from aggregator.cli.passphrase import new_passphrase
-from aggregator.periods import shown_range
+from aggregator.periods import of_campaign, shown_range
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.periods import Span
-    from protocol.documents.campaign import Campaign
 
 MAX_NAMES_BYTES = 256 << 20
 
@@ -138,7 +137,7 @@ def ids(
 
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)
-    wanted = _periods_in_campaign(campaign, periods.of(campaign.time_precision))
+    wanted = of_campaign(campaign, periods.of(campaign.time_precision))
     rosters = rosters_of(lists, passphrase_file)
     found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
     with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
@@ -150,18 +149,3 @@ def ids(
         return
     shown = shown_range(wanted, campaign.time_precision)
     print_facts({"devices": devices, "periods": shown, "ids": written, "written": str(output)})
-
-
-def _periods_in_campaign(campaign: Campaign, periods: range) -> range:
-    """The given period numbers from the campaign's first period to its last.
-
-    Raises:
-        InputError: ``periods_absent``: the campaign has none of them.
-    """
-    precision, header = campaign.time_precision, campaign.header
-    first, end = header.not_before // precision, -(-header.expires // precision)
-    common = range(max(first, periods.start), min(end, periods.stop))
-    if not common:
-        has = f"{shown_range(range(first, end), precision)}, {counted(end - first, 'period')}"
-        raise InputError("periods_absent", f"the campaign has none of these periods; it has {has}")
-    return common
