@@ -23,7 +23,7 @@ from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_pr
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
     from pathlib import Path
 
 FORMAT = 1
@@ -57,6 +57,38 @@ class Roster(NamedTuple):
         """The content of the provisioning file of each device."""
         for name, secret in zip(self.devices, self.each_secret(), strict=True):
             yield Provisioning(self.fleet, name, secret)
+
+    def without(self, names: Iterable[str]) -> Roster:
+        """The fleet without some of its devices.
+
+        Raises:
+            InputError: ``device_unknown``: a name is not in the list; ``fleet_empty``: no device is left.
+        """
+        gone = self._known(names)
+        rest = [given for given in self.provisionings() if given.device not in gone]
+        if not rest:
+            raise InputError("fleet_empty", "no device is left in the list")
+        return Roster(self.fleet, tuple(given.device for given in rest), b"".join(given.secret for given in rest))
+
+    def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
+        """The fleet with new secrets for some of its devices. Reports under their old secrets no longer count.
+
+        Args:
+            names: the devices.
+            entropy: ``entropy(n)`` returns n random bytes.
+
+        Raises:
+            InputError: ``device_unknown``: a name is not in the list.
+        """
+        lost = self._known(names)
+        secrets = [entropy(SECRET_BYTES) if given.device in lost else given.secret for given in self.provisionings()]
+        return self._replace(secrets=b"".join(secrets))
+
+    def _known(self, names: Iterable[str]) -> frozenset[str]:
+        wanted = frozenset(names)
+        for name in sorted(wanted - set(self.devices)):
+            raise InputError("device_unknown", f"the fleet '{self.fleet}' has no device '{name}'")
+        return wanted
 
 
 def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
@@ -107,15 +139,17 @@ def write_roster(
     roster: Roster,
     passphrase: bytes | None,
     *,
+    devices: Collection[str] | None = None,
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> None:
-    """Write the list, and a provisioning file for each device: all or none, readable only by their owner.
+    """Write the list, and provisioning files for devices: all or none, readable only by their owner.
 
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
         passphrase: encrypts the list; None writes the list as plain text.
+        devices: names of the devices that get a provisioning file; None for all.
         entropy: ``entropy(n)`` returns n random bytes, for the encryption.
         cost: time and memory that one attempt at the passphrase takes.
 
@@ -129,14 +163,15 @@ def write_roster(
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
     if not out.absolute().parent.is_dir():
         raise InputError("output_invalid", f"'{out}' is in a folder that does not exist")
-    listed = _list_bytes(roster)
-    sealed = listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
+    sealed = list_bytes(roster, passphrase, entropy=entropy, cost=cost)
     hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
     try:
         with storage_errors(f"'{out}' could not be made"):
             hidden.mkdir(mode=0o700)
             (hidden / DEVICES).mkdir(mode=0o700)
             for given in roster.provisionings():
+                if devices is not None and given.device not in devices:
+                    continue
                 _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
             _write_private(hidden / LIST_FILE, sealed)
             os.sync()  # one flush of all files is faster than a flush of each
@@ -152,18 +187,39 @@ def _write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _list_bytes(roster: Roster) -> bytes:
+def list_bytes(
+    roster: Roster,
+    passphrase: bytes | None,
+    *,
+    entropy: Callable[[int], bytes] = os.urandom,
+    cost: Cost = STANDARD,
+) -> bytes:
+    """The content of a fleet list's file. The arguments are those of :func:`write_roster`.
+
+    Raises:
+        InputError: ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``memory_short``: too little memory for the passphrase.
+    """
     body = {"hearsay_fleet": FORMAT, "fleet": roster.fleet, "devices": roster.devices, "secrets": roster.secrets}
-    return canonical.pack(body)
+    listed = canonical.pack(body)
+    return listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
 
 
 def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
-    """Read a fleet list.
+    """Read a fleet list. The arguments and errors are those of :func:`open_roster`."""
+    return open_roster(path, passphrase)[0]
+
+
+def open_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
+    """Read a fleet list, and tell under which passphrase it was.
 
     Args:
         path: file of the list.
         passphrase: the list's passphrase, or a function that returns it. The function is called only for an encrypted
             list. A plain list needs no passphrase.
+
+    Returns:
+        The list, and its passphrase; None for a plain list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
@@ -175,12 +231,13 @@ def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     raw = read_file(path, MAX_LIST_BYTES)
     roster = _parse(raw)
     if roster is not None:
-        return roster
+        return roster, None
     check_sealed(raw)  # A damaged file is refused before the user is asked for a passphrase.
-    roster = _parse(open_secret(raw, passphrase if isinstance(passphrase, bytes) else passphrase()))
+    used = passphrase if isinstance(passphrase, bytes) else passphrase()
+    roster = _parse(open_secret(raw, used))
     if roster is None:
         raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")
-    return roster
+    return roster, used
 
 
 def _parse(content: bytes) -> Roster | None:

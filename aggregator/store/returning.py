@@ -1,12 +1,13 @@
-"""Count how often each device of a closed fleet answered. Only a device's secret links its reports.
+"""What the holder of a closed fleet's secrets can tell of its devices. Only a device's secret links its reports.
 
-Only sums over the fleet are returned (ΣT² of every stratum, T: answers of one device), and no file is written.
-docs/math.md, section 1.
+How often devices answered: only sums over the fleet are returned (ΣT² of every stratum, T: answers of one device;
+docs/math.md, section 1). Whose reports are in conflict: names and periods are returned, and no answer. No file is
+written.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -71,6 +72,60 @@ def squares_of_answers(
             f"{fleet.strangers} of the reports are of no device of this fleet; give every list of it with --fleet",
         )
     return tuple((fleet.times**2).sum(axis=1).tolist())
+
+
+class Conflict(NamedTuple):
+    """Different reports of one device for one question time, none of which counts.
+
+    Attributes:
+        fleet, device: names of the fleet and of the device.
+        period: number of the reports' period.
+        records: number of stored records, copies included.
+    """
+
+    fleet: str
+    device: str
+    period: int
+    records: int
+
+
+def conflicts(
+    folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
+) -> list[Conflict]:
+    """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+
+    A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
+    again, or that somebody else knows the secret.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        memory_bytes: limit of the memory for one step.
+        scope: the periods that are looked at. Periods that were forgotten have no records any more.
+        rosters: the fleet lists.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    given = (folder, campaign, manifest, memory_bytes, scope)
+    counted = [records.id for records in stored_records(*given, everything=False)]
+    kept = np.sort(np.concatenate([np.empty(0, np.uint64), *counted]))
+    ids, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    strata = np.array([question.stratum for question in campaign.questions], np.int64)
+    for records in stored_records(*given, everything=True):
+        left = ~np.isin(records.id, kept)
+        ids.append(records.id[left])
+        places.append(_place(records, strata, campaign.answers)[left])
+    torn, place = np.concatenate(ids), np.concatenate(places)
+    devices = {one.secret: one for roster in rosters for one in roster.provisionings()}
+    maker = IdMaker(devices)
+    found = []
+    for period, stratum in sorted({divmod(one, campaign.answers) for one in place.tolist()}):
+        unsettled, records_each = np.unique(torn[place == period * campaign.answers + stratum], return_counts=True)
+        times = dict(zip(unsettled.tolist(), records_each.tolist(), strict=True))
+        for device, name in zip(devices.values(), maker.ids(campaign.id, period, stratum).tolist(), strict=True):
+            if name in times:
+                found.append(Conflict(device.fleet, device.device, period, times[name]))
+    return sorted(found)
 
 
 class _Fleet:

@@ -1,4 +1,4 @@
-"""``hearsay fleet``: make the secrets of a closed fleet, and compute its report ids."""
+"""``hearsay fleet``: the secrets of a closed fleet, its report ids, and whose reports are in conflict."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from aggregator.cli.options import (
     output_option,
     passphrase_option,
     periods_option,
+    store_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, progress, working
-from aggregator.cli.passphrase import new_passphrase
-from aggregator.periods import of_campaign, shown_range
+from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
+from aggregator.cli.passphrase import existing_passphrase, new_passphrase
+from aggregator.periods import of_campaign, shown, shown_range
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def fleet() -> None:
       hearsay fleet new names.txt -o orchard
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
       hearsay ingest c.hsc inbox/*.hsr --store store --enrolled ids.hsi
+      hearsay fleet conflicts --store store --fleet orchard/fleet.hsf
+      hearsay fleet replace orchard/fleet.hsf "gate 7" -o orchard-2
     """  # noqa: D301
 
 
@@ -94,6 +97,118 @@ def _device_names(raw: bytes) -> list[str]:
     except UnicodeDecodeError as error:
         raise InputError("not_utf8", f"the list of names is not UTF-8 at byte {error.start}") from None
     return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+@fleet.command()
+@click.argument("listed", type=PATH, metavar="LIST.hsf")
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@output_option
+@force_option
+@passphrase_option
+@json_option
+def revoke(
+    listed: Path, names: tuple[str, ...], output: Path, passphrase_file: Path | None, *, force: bool, as_json: bool
+) -> None:
+    """Write a list without some devices: their reports no longer count, and everybody else's go on.
+
+    Give the new list in place of the old one from now on, and make the files of ids again: as long as a command is
+    given the old list, the devices count. Reports that a store has taken stay. The new list has the passphrase of the
+    old one.
+
+    \b
+    Example:
+      hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
+    """  # noqa: D301
+    from aggregator.files import PRIVATE, check_outputs, write_output
+    from aggregator.fleet.roster import list_bytes, open_roster
+
+    check_outputs([output], force=force, inputs=[listed])
+    roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
+    rest = roster.without(names)
+    with working("encrypting the list"):
+        write_output(output, list_bytes(rest, passphrase), force=force, mode=PRIVATE)
+    facts = {"fleet": rest.fleet, "devices": len(rest.devices), "revoked": len(roster.devices) - len(rest.devices)}
+    if as_json:
+        print_json({**facts, "list": str(output)})
+    else:
+        print_facts({**facts, "list": str(output)})
+    note(f"use '{output}' in place of '{listed}' from now on, and make files of enrolled ids again")
+
+
+@fleet.command()
+@click.argument("listed", type=PATH, metavar="LIST.hsf")
+@click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
+@click.option("-o", "--output", "out", type=PATH, required=True, help="Folder to make.")
+@passphrase_option
+@json_option
+def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+    """Give devices new secrets: after a loss, a reset, a repair, or because two devices had one secret.
+
+    The new folder holds the whole list, with the other devices' secrets unchanged, and a provisioning file for each
+    device that is replaced. Reports under the old secrets no longer count, also late ones: ingest what has arrived
+    first. A device that has answered in the present period answers it again under its new secret, if it takes the new
+    one before the period ends and forgot the old one.
+
+    \b
+    Example:
+      hearsay fleet replace orchard/fleet.hsf "gate 7" -o orchard-2
+      hearsay-edge --state state enable --enrolment "gate 7.hsp"     # on the device, after disable or a reset
+    """  # noqa: D301
+    from aggregator.fleet.roster import DEVICES, LIST_FILE, open_roster, write_roster
+
+    roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
+    renewed = roster.renewed(names)
+    with working("writing provisioning files"):
+        write_roster(out, renewed, passphrase, devices=set(names))
+    facts = {"fleet": renewed.fleet, "devices": len(renewed.devices), "replaced": len(set(names))}
+    if as_json:
+        print_json({**facts, "list": str(out / LIST_FILE), "provisioning": str(out / DEVICES)})
+    else:
+        print_facts({**facts, "list": str(out / LIST_FILE), "provisioning files": str(out / DEVICES)})
+    note(f"use '{out / LIST_FILE}' in place of '{listed}' from now on, and make files of enrolled ids again")
+
+
+@fleet.command()
+@store_option
+@click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
+              help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
+@periods_option()
+@passphrase_option
+@json_option
+def conflicts(
+    store: Path, lists: tuple[Path, ...], periods: Span | None, passphrase_file: Path | None, *, as_json: bool
+) -> None:
+    """Name the devices whose reports are in conflict: different answers under one id, of which none counts.
+
+    A conflict means that a device was copied with its secret (an image, a backup), that it lost its memory and answered
+    again, or that somebody else has its secret. fleet replace gives it a new one.
+
+    \b
+    Example:
+      hearsay fleet conflicts --store store --fleet orchard/fleet.hsf
+    """  # noqa: D301
+    from aggregator.store.returning import conflicts as conflicting
+    from aggregator.store.store import open_store
+    from aggregator.tally.scope import EVERYTHING
+
+    reports = open_store(store)
+    rosters = rosters_of(lists, passphrase_file)
+    precision = reports.campaign.time_precision
+    scope = EVERYTHING
+    if periods is not None:
+        wanted = periods.of(precision)
+        scope = scope._replace(first=wanted[0], last=wanted[-1])
+    found = reports.at_rest(
+        lambda manifest: conflicting(reports.path, reports.campaign, manifest, reports.memory_bytes, scope, rosters)
+    )
+    if as_json:
+        print_json({"conflicts": [one._asdict() for one in found]})
+        return
+    rows = [(one.device, one.fleet, shown(one.period, precision), one.records) for one in found]
+    if rows:
+        print_table(["device", "fleet", "period", "reports"], rows, ["reports"])
+    else:
+        note("no device of these lists has reports in conflict")
 
 
 @fleet.command()

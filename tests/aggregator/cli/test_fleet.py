@@ -1,9 +1,10 @@
-"""``hearsay fleet new`` and ``hearsay fleet ids`` on the command line."""
+"""``hearsay fleet`` on the command line."""
 
 import json
 import os
 import pty
 import stat
+from operator import ne
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from nacl.pwhash import argon2id
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch, opened
+from support.reports import batch, digest, opened
 
 from aggregator import sealing
 from aggregator.cli import passphrase
@@ -19,8 +20,11 @@ from aggregator.cli.app import hearsay
 from aggregator.fleet import ids as ids_module
 from aggregator.fleet import roster as rosters
 from aggregator.fleet.ids import IdReader
+from aggregator.fleet.roster import read_roster
+from aggregator.intake.enrolment import enrolled_from_rosters
 from aggregator.periods import begins
-from protocol.batches.report import report_id
+from aggregator.store.store import create_store
+from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import InputError
 
@@ -32,7 +36,8 @@ PERIOD = CAMPAIGN.period_at(NOW)
 @pytest.fixture(autouse=True)
 def _cheap(monkeypatch):
     cheap = sealing.Cost(1, argon2id.MEMLIMIT_MIN)
-    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": cheap})
+    for function in (rosters.write_roster, rosters.list_bytes):
+        monkeypatch.setattr(function, "__kwdefaults__", {**function.__kwdefaults__, "cost": cheap})
     monkeypatch.delenv("HEARSAY_PASSPHRASE_FILE", raising=False)
 
 
@@ -76,6 +81,89 @@ def test_a_fleet_is_made_and_its_ids_are_those_its_devices_have(work):
             given = [report_id(one.secret, CAMPAIGN.id, period, index) for one in given_out]
             ids = np.array([int.from_bytes(identifier) for identifier in given], np.uint64)
             assert sorted(reader.known_as(period, index, ids).tolist()) == held.tolist()
+
+
+def secrets_of(folder):
+    found = [parse_provisioning(path.read_bytes()) for path in (folder / "devices").iterdir()]
+    return {one.device: one.secret for one in found}
+
+
+def reports_of(secret, value, period=PERIOD):
+    """Both reports of a device: a copy of the device has the same ids, and other answers to another record."""
+    made = []
+    for index in range(2):
+        identifier = report_id(secret, CAMPAIGN.id, period, index)
+        number = CAMPAIGN.assignment.question_for(identifier, index)
+        mechanism = CAMPAIGN.questions[number].mechanism
+        answer = mechanism.perturb(value % mechanism.size, digest("seed", value, index))
+        made.append(
+            encode_report(
+                CAMPAIGN.layout, identifier, period, number, encode_answer(mechanism, answer, CAMPAIGN.layout)
+            )
+        )
+    return made
+
+
+def test_a_copied_device_is_named_and_replaced_and_a_sold_one_revoked(work):
+    """Before, nothing told which of the devices were in conflict, and a list could not be changed."""
+    new(work)
+    secret_file = ("--passphrase-file", work / "secret.txt")
+    first, lists = secrets_of(work / "out"), work / "out" / "fleet.hsf"
+    original = {name: reports_of(secret, 0) for name, secret in first.items()}
+    copy = next(
+        given for value in range(1, 50) if all(map(ne, given := reports_of(first["gate 7"], value), original["gate 7"]))
+    )
+    store = create_store(work / "store", RAW)
+    names = {}
+    for name, records in {**original, "copy": copy, "again": original["barn"]}.items():
+        names[name] = work / f"{name}.hsr"
+        names[name].write_bytes(batch(CAMPAIGN, records))
+    store.ingest(
+        names.values(), now=NOW, enrolled=enrolled_from_rosters(CAMPAIGN, [read_roster(lists, b"correct horse")])
+    )
+    found = json.loads(run("conflicts", "--store", work / "store", "--fleet", lists, *secret_file, "--json").stdout)
+    assert found == {"conflicts": 2 * [{"fleet": "names", "device": "gate 7", "period": PERIOD, "records": 2}]}
+    assert "gate 7" in run("conflicts", "--store", work / "store", "--fleet", lists, *secret_file).stdout
+    later = run("conflicts", "--store", work / "store", "--fleet", lists, "--periods", f"{PERIOD + 1}..", *secret_file)
+    assert "no device" in later.stderr
+
+    made = json.loads(run("replace", lists, "gate 7", "-o", work / "next", *secret_file, "--json").stdout)
+    assert (made["devices"], made["replaced"]) == (3, 1)
+    renewed = read_roster(work / "next" / "fleet.hsf", b"correct horse")
+    now = dict(zip(renewed.devices, renewed.each_secret(), strict=True))
+    assert secrets_of(work / "next") == {"gate 7": now["gate 7"]}
+    assert {name for name in now if now[name] != first[name]} == {"gate 7"}
+
+    made = json.loads(
+        run("revoke", work / "next" / "fleet.hsf", "barn", "-o", work / "last.hsf", *secret_file, "--json").stdout
+    )
+    assert (made["devices"], made["revoked"]) == (2, 1)
+    assert stat.S_IMODE((work / "last.hsf").stat().st_mode) == 0o600
+    left = read_roster(work / "last.hsf", b"correct horse")
+    assert dict(zip(left.devices, left.each_secret(), strict=True)) == {name: now[name] for name in ("gate 7", "Tür")}
+    fresh = create_store(work / "fresh", RAW)
+    taken = fresh.ingest(names.values(), now=NOW, enrolled=enrolled_from_rosters(CAMPAIGN, [left]))
+    assert (taken.accepted, taken.rejected) == (
+        2,
+        {"id_not_enrolled": 6},
+    )  # only Tür's; the second file of barn repeats
+
+
+@pytest.mark.parametrize("command", ["revoke", "replace"])
+def test_an_unknown_device_changes_nothing(work, command):
+    new(work)
+    refused = run(command, work / "out" / "fleet.hsf", "gate 8", "-o", work / "x", "--passphrase-file",
+                  work / "secret.txt", status=1)  # fmt: skip
+    assert refused.stderr.startswith("device_unknown: the fleet 'names' has no device 'gate 8'")
+    assert not (work / "x").exists()
+
+
+def test_a_list_does_not_become_empty_and_is_not_written_over_itself(work):
+    new(work)
+    given = (work / "out" / "fleet.hsf", "gate 7", "barn", "Tür", "--passphrase-file", work / "secret.txt")
+    assert run("revoke", *given, "-o", work / "x", status=1).stderr.startswith("fleet_empty")
+    itself = run("revoke", *given, "-o", work / "out" / "fleet.hsf", "--force", status=1)
+    assert itself.stderr.startswith("output_invalid")
 
 
 def test_open_ends_and_dates_are_the_campaigns_periods(work):
