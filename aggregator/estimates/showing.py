@@ -40,8 +40,8 @@ def parameter_rows(
     table: list[tuple[object, ...]] = []
     for one in found:
         values = None if published is None else published.get(one.subject)
-        numbers = [""] * len(one.raw) if values is None else [f"{value:.3f}" for value in values.tolist()]
-        raw = ["" if isnan(value) else f"{value:.3f}" for value in one.raw.tolist()]
+        numbers = [""] * len(one.raw) if values is None else [f"{value:z.3f}" for value in values.tolist()]
+        raw = ["" if isnan(value) else f"{value:z.3f}" for value in one.raw.tolist()]
         names = parameter_names(one.subject, schema)
         ends = (clipped_ranges(one.devices, one.n), clipped_ranges(one.population, one.n))
         table += list(zip(names, raw, numbers, *ends, strict=True))
@@ -51,12 +51,12 @@ def parameter_rows(
 def clipped_ranges(found: Ratio, n: int) -> list[str]:
     """Intervals as text; blank without answers."""
     ends = zip(found.low.tolist(), found.high.tolist(), found.determined.tolist(), strict=True)
-    return [(f"{low:.3f} to {high:.3f}" if known else NOT_DETERMINED) if n else "" for low, high, known in ends]
+    return [(f"{low:z.3f} to {high:z.3f}" if known else NOT_DETERMINED) if n else "" for low, high, known in ends]
 
 
 def as_share(share: float) -> str:
     """An unbiased share as a percentage, clipped to [0, 1]; noise can move an estimate out of this range."""
-    return f"{min(max(share, 0.0), 1.0):.1%}"
+    return f"{min(max(share, 0.0), 1.0):z.1%}"
 
 
 def as_range(low: float, high: float) -> str:
@@ -68,7 +68,7 @@ def _rows(found: QuestionEstimate, schema: Schema) -> list[tuple[object, ...]]:
     n = found.n
     intervals = (found.devices_interval, found.interval)
     ends = [_ranges(interval, *found.possible) if n else [""] * len(found.estimate) for interval in intervals]
-    estimates = [f"{number:.1f}" if n else "" for number in found.estimate.tolist()]
+    estimates = [f"{number:z.1f}" if n else "" for number in found.estimate.tolist()]
     name = question_name(found.subject, schema)
     named = zip(cell_names(found.subject, schema), estimates, *ends, strict=True)
     return [(name, cell, found.stated_n, estimate, *both) for cell, estimate, *both in named]
@@ -78,6 +78,6 @@ def _ranges(interval: Interval, least: float, most: float) -> list[str]:
     clipped = interval.between(least, most)
     pairs = zip(*(ends.tolist() for ends in (*interval, *clipped)), strict=True)
     return [
-        f"{low:.1f} to {high:.1f}" if isfinite(first) or isfinite(last) else NOT_DETERMINED
+        f"{low:z.1f} to {high:z.1f}" if isfinite(first) or isfinite(last) else NOT_DETERMINED
         for first, last, low, high in pairs
     ]

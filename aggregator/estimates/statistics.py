@@ -142,7 +142,8 @@ class Statistics:
         ``question`` and ``cell`` name the estimate in words; ``kind``, ``feature``, ``power``, ``value`` and ``class``
         name it for programs (``value`` is an outcome's predicted class). ``sd``, ``low`` and ``high`` are about the
         population; ``devices_sd``, ``devices_low`` and ``devices_high`` are about these devices
-        (:class:`QuestionEstimate`). These six are NaN if the question has no answers; the estimate is then 0.
+        (:class:`QuestionEstimate`). These six are NaN if the question has no answers, when the estimate is 0, and where
+        no interval may be stated, as under a robust rule.
 
         ``parameter`` is the ratio of estimates that a model is about: P(class), P(value | class), or a mean given the
         class. ``parameter_low`` to ``devices_parameter_high`` are the ends of its intervals, NaN if not determined
@@ -155,10 +156,11 @@ class Statistics:
         tables = []
         for place, question in enumerate(self.questions):
             own = question.devices_interval
-            numbers = {"sd": question.sd, "low": question.low, "high": question.high}
-            numbers |= {"devices_sd": question.devices_sd, "devices_low": own.low, "devices_high": own.high}
+            numbers = {"sd": _stated(question, question.sd), "low": question.low, "high": question.high}
+            numbers |= {"devices_sd": _stated(question, question.devices_sd)}
+            numbers |= {"devices_low": own.low, "devices_high": own.high}
             numbers = {name: _known(column) for name, column in numbers.items()}
-            columns = self._named(question.subject, question.stated_n, question.estimate) | numbers
+            columns = self._named(question.subject, question.stated_n, question.estimate + 0.0) | numbers
             tables.append(pd.DataFrame(columns | _parameters(found.get(place), published, len(question.estimate))))
         if None in found:
             prior = found[None]
@@ -199,7 +201,8 @@ class Statistics:
     def to_json(self, published: Published | None = None) -> dict[str, Any]:
         """Output of ``hearsay estimate --json``, for one source or several.
 
-        For a question without answers the estimates are 0, and variances and interval ends are null.
+        For a question without answers the estimates are 0, and variances and interval ends are null. They are null too
+        where no interval may be stated, as under a robust rule.
 
         Statistics of one source hold ``counts`` in every question. Joined statistics hold the list ``sources``.
         ``parameters`` has the parameters of a model (:mod:`aggregator.estimates.conditional`), with null for the ends
@@ -252,10 +255,10 @@ class Statistics:
             "n": found.stated_n,
             **counts,
             "estimates": _finite(found.estimate),
-            "variances": _finite(found.variance),
+            "variances": _finite(_stated(found, found.variance)),
             "low": _finite(found.low),
             "high": _finite(found.high),
-            "devices_variances": _finite(found.devices_variance),
+            "devices_variances": _finite(_stated(found, found.devices_variance)),
             "devices_low": _finite(found.devices_interval.low),
             "devices_high": _finite(found.devices_interval.high),
         }
@@ -278,11 +281,16 @@ def _parameters(found: Conditional | None, published: Published | None, size: in
     }
 
 
+def _stated(found: QuestionEstimate, deviations: Floats) -> Floats:
+    """Standard deviations or variances as they may be stated: NaN where no interval may be. Float64 of one shape."""
+    return deviations if found.has_interval else np.full_like(deviations, np.nan)
+
+
 def _known(values: Floats) -> Floats:
-    """The values with NaN, which tables show as a blank, for every infinite value. Float64 of one shape."""
-    return np.where(np.isfinite(values), values, np.nan)
+    """The values with NaN, which tables show as a blank, for every infinite value, and no −0. Float64 of one shape."""
+    return np.where(np.isfinite(values), values + 0.0, np.nan)
 
 
 def _finite(values: Floats) -> list[float | None]:
-    """Float64 values, shape (K,), as a list with None (null in JSON) for every value that is not finite."""
-    return [value if isfinite(value) else None for value in values.tolist()]
+    """Float64 values, shape (K,), as a list with None (null in JSON) for every value that is not finite, and no −0."""
+    return [value + 0.0 if isfinite(value) else None for value in values.tolist()]

@@ -104,7 +104,7 @@ class Plan(NamedTuple):
                 str(one.questions),
                 f"{one.forecast.accuracy:.1%}",
                 f"{one.forecast.low:.1%} to {one.forecast.high:.1%}",
-                "" if one is self.ranked[0] else f"{one.behind:.1%} ± {1.96 * one.behind_error:.1%}",
+                "" if one is self.ranked[0] else f"{one.behind:z.1%} ± {1.96 * one.behind_error:.1%}",
                 f"{one.plain:.1%}",
                 f"{one.error:.3g}",
             )

@@ -244,7 +244,7 @@ def _range(campaign: Campaign, tally: Tally, statistics: Statistics) -> list[Tes
             continue
         cells = cell_names(question.subject, campaign.schema)
         for place, value in enumerate((estimate.estimate / n).tolist()):
-            text = f"{cells[place]}: the estimate is {value:.4f}"
+            text = f"{cells[place]}: the estimate is {value:z.4f}"
             found.append((f"{text}, below {estimate.least}", float(low[place])))
             found.append((f"{text}, above 1", float(high[place])))
     return _shared("range", found)

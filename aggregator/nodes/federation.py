@@ -20,13 +20,13 @@ import numpy as np
 
 from aggregator.estimates.source import Source
 from aggregator.estimates.sums import NoisySum, of_sums
+from aggregator.nodes.status import adjacency_of
 from protocol import SCALE
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
 from protocol.questions import MOMENT
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -145,7 +145,7 @@ class Federation(Source):
         is_smooth = terms.sensitivity == SMOOTH
         return {
             "trust": "federated",
-            "adjacency": CHANGE_FEATURES if is_smooth else ADD_REMOVE,
+            "adjacency": adjacency_of(campaign),
             "sensitivity": terms.sensitivity,
             "epsilon_total": format_micro(campaign.epsilon_micro),
             "epsilon_smallest": format_micro(stated[0]) if stated else "none",
@@ -167,6 +167,7 @@ class Federation(Source):
             "reports": self.stated_reports,
             "nodes": self.nodes,
             "summaries": self.summaries,
+            "adjacency": adjacency_of(self.campaign),
             "epsilons": {format_micro(epsilon): count for epsilon, count in sorted(self.total.summaries.items())},
             "rejected": dict(self.rejected),
             "periods": self.periods,

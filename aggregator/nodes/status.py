@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.nodes.database import CONFLICT_REASON
 from aggregator.nodes.writing import NOT_LISTED_REASON
 from protocol.epsilon import format_micro
+from protocol.nodes.terms import SMOOTH, terms_of
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from aggregator.nodes.envelope_store import EnvelopeStore
+    from protocol.documents.campaign import Campaign
+
+
+def adjacency_of(campaign: Campaign) -> str:
+    """The kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
+    return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
 class PeriodCount(NamedTuple):
@@ -42,6 +50,7 @@ class NodeStatus(NamedTuple):
         list_name, list_version: of the newest list of nodes.
         listed: number of nodes on the list.
         nodes: number of nodes with a summary that counts, over all periods.
+        adjacency: the kind of neighbours that every ε is for.
         summaries: ε in millionths → number of summaries that count.
         epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
         min_batch_size: number of nodes before which the campaign promises to publish nothing.
@@ -56,6 +65,7 @@ class NodeStatus(NamedTuple):
     list_version: int
     listed: int
     nodes: int
+    adjacency: str
     summaries: dict[int, int]
     epsilon_nodes: dict[int, tuple[str, ...]]
     min_batch_size: int
@@ -106,6 +116,7 @@ def status(store: EnvelopeStore) -> NodeStatus:
         listed.header.version,
         len(listed.nodes),
         len(heard),
+        adjacency_of(campaign),
         dict(sorted(summaries.items())),
         {epsilon: tuple(sorted(ids)) for epsilon, ids in sorted(stating.items())},
         campaign.min_batch_size,

@@ -141,7 +141,7 @@ def _row(one: Ranked) -> tuple[str, ...]:
 def _points(difference: float) -> str:
     """A difference of two shares in percent, with its sign, clipped to [−1, 1]: ``-3.1%``, ``0.0%``, ``+1.2%``."""
     clipped = round(min(max(difference, -1.0), 1.0), 3) + 0.0
-    return f"{clipped:+.1%}" if clipped else "0.0%"
+    return f"{clipped:+z.1%}" if clipped else "0.0%"
 
 
 def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = False) -> Ranking:

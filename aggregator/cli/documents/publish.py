@@ -218,6 +218,7 @@ def _publish_model(
         "reports": made.card["reports"],
         "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics),
         "epsilon_total": made.card["epsilon_total"],
+        **({"adjacency": made.card["adjacency"]} if "adjacency" in made.card else {}),
         "postprocess": made.card["postprocess"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
         "largest_class": expected.largest_class if as_json else expected.largest_shown,

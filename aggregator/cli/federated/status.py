@@ -8,6 +8,7 @@ import click
 
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table
 from aggregator.periods import shown
+from aggregator.publishing.nodes.words import in_words
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def print_node_status(store: Path, *, as_json: bool) -> None:
     if as_json:
         print_json({**found.to_json(), **({} if sums is None else {"sums": sums})})
         return
-    _print(found, opened.what)
+    _print(found, opened.what, in_words(opened.campaign)[found.adjacency])
     if sums:
         click.echo()
         rows = [["" if value is None else value for value in each.values()] for each in sums]
@@ -63,7 +64,8 @@ def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
     ]
 
 
-def _print(found: NodeStatus, what: str) -> None:
+def _print(found: NodeStatus, what: str, neighbours: str) -> None:
+    """Print the facts and the periods; ``neighbours`` are the kind that every ε is for, in words."""
     reached = "reached" if found.enough else "not reached"
     print_facts(
         {
@@ -73,7 +75,7 @@ def _print(found: NodeStatus, what: str) -> None:
             what: sum(found.summaries.values()),
             "smallest batch": f"{counted(found.min_batch_size, 'node')}, {reached}",
         }
-        | {f"of them with ε = {format_micro(each)}": _stated(found, each) for each in found.summaries}
+        | {f"of them with ε = {format_micro(each)} for {neighbours}": _stated(found, each) for each in found.summaries}
         | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
     )
     if not found.periods:

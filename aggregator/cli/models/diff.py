@@ -121,6 +121,6 @@ def _alike(old: Model, new: Model, data: Path, missing: tuple[str, ...]) -> str:
 
 
 def _row(row: Change) -> tuple[str, ...]:
-    ends = "" if row.low is None or row.high is None else f"{row.low:+.3f} to {row.high:+.3f}"
+    ends = "" if row.low is None or row.high is None else f"{row.low:+z.3f} to {row.high:+z.3f}"
     p = "" if row.p is None else f"{row.p:.2g}{' *' if row.significant else ''}"
-    return row.parameter, f"{row.old:.3f}", f"{row.new:.3f}", f"{row.new - row.old:+.3f}", ends, p
+    return row.parameter, f"{row.old:z.3f}", f"{row.new:z.3f}", f"{row.new - row.old:+z.3f}", ends, p

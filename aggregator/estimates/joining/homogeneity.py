@@ -108,7 +108,7 @@ class Homogeneity(NamedTuple):
         found = f"{len(self.compared)} numbers compared, p = {self.chance:.2g}"
         lines = [f"homogeneity of {self.sources} sources: {found}; {verdict}"]
         for one in self.compared[: _SHOWN if self.differs else 0]:
-            shares = ", ".join(f"{share:.3f}" for share in one.estimates)
+            shares = ", ".join(f"{share:z.3f}" for share in one.estimates)
             lines.append(f"  {one.question}: {one.cell}: {shares} (alone p = {one.chance:.2g})")
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import mapping, rows_of
 from aggregator.page.reasons import meaning
 from aggregator.periods import shown
+from aggregator.publishing.nodes.words import in_words
 from aggregator.store.status import Status, date_of
 from aggregator.unmasking.store import MaskedStore
 from protocol.epsilon import format_micro
@@ -108,7 +109,10 @@ def _of_nodes(store: AnyStore, found: NodeStatus) -> list[Block]:
         "messages" if masked else "summaries": sum(found.summaries.values()),
         "smallest batch": f"{found.min_batch_size} nodes, {reached}",
     }
-    pairs |= {f"of them with ε = {format_micro(micro)}": number for micro, number in found.summaries.items()}
+    neighbours = in_words(store.campaign)[found.adjacency]
+    pairs |= {
+        f"of them with ε = {format_micro(micro)} for {neighbours}": number for micro, number in found.summaries.items()
+    }
     last = found.periods[-_PERIODS:]
     rows = [
         (

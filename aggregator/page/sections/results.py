@@ -94,7 +94,7 @@ def of_model(subject: ModelSubject, influence: Mapping[str, float]) -> Section:
         for name, share, found in zip(label.classes, shares, ends, strict=True)
     ]
     rows = [
-        (name, f"{share:.3f}", in_words(classes_stated[name]) if name in classes_stated else "not stated")
+        (name, f"{share:z.3f}", in_words(classes_stated[name]) if name in classes_stated else "not stated")
         for name, share in zip(label.classes, shares, strict=True)
     ]
     columns = ("class", "published", "95 % interval, as the card says")
@@ -221,7 +221,7 @@ def _of_normal(name: str, term: Normal, classes: Sequence[str]) -> _Drawn:
     """Mean and standard deviation of one number of a model, scaled to [−1, 1], in each class."""
     bars = [Bar(clipped(one, MOST_CELL), mean) for one, mean in zip(classes, term.mean, strict=True)]
     rows = [
-        (one, f"{mean:.3f}", f"{sqrt(max(variance, 0.0)):.3f}")
+        (one, f"{mean:z.3f}", f"{sqrt(max(variance, 0.0)):.3f}")
         for one, mean, variance in zip(classes, term.mean, term.variance, strict=True)
     ]
     columns = ("class", "mean, scaled to −1 … 1", "standard deviation")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import exp, inf, lgamma, log
@@ -14,8 +15,10 @@ from support.reports import Row, made
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Z95, debias, marginal
+from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import Sample, Vote
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.showing import rows
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
@@ -214,6 +217,19 @@ def test_variance_is_noise_plus_sampling_and_the_estimate_lies_in_its_interval()
         assert question["estimates"] == found.estimate.tolist()
         assert question["variances"] == found.variance.tolist()
         assert len(question["cells"]) == len(question["counts"])
+
+
+def test_no_number_is_shown_as_minus_zero():
+    campaign = made(min_batch_size=1)
+    found = estimate(campaign, tally_of(campaign, (9, 0, 0), ((4, 5), (0,) * 8, (0,) * 4)))
+    first = replace(
+        found.questions[0], estimate=np.array([-0.0, -0.04]), interval=Interval(*np.array([[-0.04] * 2] * 2))
+    )
+    found = replace(found, questions=(first, *found.questions[1:]))
+    shown = [str(cell) for row in rows(found.questions, found.schema) for cell in row]
+    assert not [cell for cell in shown if cell.startswith(("-0.0", "-0 "))]
+    assert "-0.0" not in json.dumps(found.to_json()["questions"][0]["estimates"][:1])
+    assert "-0.0," not in found.frame().to_csv()
 
 
 def test_too_few_reports_may_not_be_shown():

@@ -61,8 +61,12 @@ def test_no_table_and_no_json_has_an_interval_but_every_ratio(rule):
     body = json.loads(json.dumps(found.to_json(published(found)), allow_nan=False))
     for one in [*body["questions"], *body["parameters"]]:
         assert all(number is None for end in ends for number in one[end])
-        assert None not in one.get("variances", [])
+        for name in ("variances", "devices_variances"):  # They were stated, and so half of every interval.
+            assert all(number is None for number in one.get(name, []))
         assert None not in one.get("raw", [])
+    assert found.frame(published(found))[["sd", "devices_sd"]].isna().all(axis=None)
+    assert np.isfinite(plain.frame()["sd"][:-2]).all()
+    assert body["adjacency"] == "add-remove"
     assert "what lying nodes did is not known" in body["intervals"]
     assert "what lying nodes did is not known" in found.populations["assumes"]
     plainly = plain.to_json(published(plain))

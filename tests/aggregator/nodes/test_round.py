@@ -97,8 +97,8 @@ def test_status_names_the_node_that_states_another_epsilon(tmp_path):
     made.summaries[3].write_bytes(summaries_of(made.document, [liar], epsilon_micro=999_999)[0])
     store = taken(made, tmp_path)
     shown = run("status", "--store", store)
-    assert f"of them with ε = 0.999999  1: {name}\n" in shown
-    assert "of them with ε = 1         7\n" in shown
+    assert f"of them with ε = 0.999999 for one record more or less  1: {name}\n" in shown
+    assert "of them with ε = 1 for one record more or less         7\n" in shown
     found = json.loads(run("status", "--store", store, "--json"))["epsilon_nodes"]
     assert (found["0.999999"], len(found["1"])) == ([name], 7)
     assert "left out by the rule  1\n" in run("estimate", "--store", store, "--robust", "median")
