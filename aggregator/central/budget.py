@@ -6,8 +6,10 @@ of records about these people (:mod:`aggregator.central.data_digest`), and all q
 Every query is durable in the file before its result is computed. Two processes may use one file; one waits for the
 other.
 
-What the file can not know: another copy of itself, another budget for the same people, and changes by a program that
-computes seals anew. Whoever holds the file is its owner, and is trusted with the records anyway.
+A copy of the file, and an older one that was restored, can be read but pay for nothing (``budget_copied``), until the
+owner adopts it. What the file can not know: another budget for the same people, an older state of the whole disk, and
+changes by a program that computes seals anew. Whoever holds the file is its owner, and is trusted with the records
+anyway.
 """
 
 from __future__ import annotations
@@ -77,6 +79,7 @@ class BudgetState(NamedTuple):
         made_at: seconds since 1970.
         data: the assigned sets of records.
         queries: all paid queries, oldest first.
+        closed_at: when the whole total was counted as spent, in seconds since 1970; 0 if it never was.
     """
 
     name: str
@@ -85,6 +88,7 @@ class BudgetState(NamedTuple):
     made_at: int
     data: tuple[Data, ...]
     queries: tuple[Query, ...]
+    closed_at: int = 0
 
     @property
     def spent(self) -> Spending:
@@ -97,7 +101,11 @@ class BudgetState(NamedTuple):
     @property
     def left(self) -> Left:
         """What one further query may cost."""
-        return self.total.left(self.spent)
+        return Left(0, Fraction(0), Fraction(0)) if self.closed_at else self.total.left(self.spent)
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether one further query may cost this."""
+        return not self.closed_at and self.total.covers(self.spent.plus(cost))
 
 
 class BudgetFile:
@@ -161,6 +169,31 @@ class BudgetFile:
         opened = cls(BudgetStore(Path(path)), clock)
         try:
             opened.state()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    @classmethod
+    def adopt(cls, path: str | Path, *, nothing_since: bool = False, clock: Callable[[], float] = time.time) -> Self:
+        """``hearsay budget adopt``: go on with a copy, or with a file that was moved or restored, and open it.
+
+        Another copy may have paid for queries that this one does not know, and nobody but the owner can say. So the
+        whole total counts as spent, unless the owner says that nothing was spent since.
+
+        Args:
+            path: of the file. No other copy of it is used from now on.
+            nothing_since: the owner knows that no query was paid since this copy was made.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError, StorageError: the reasons of :meth:`open`, and of a file that can not be written.
+        """
+        opened = cls.open(path, clock=clock)
+        try:
+            with opened._store.transaction(adopting=True):  # noqa: SLF001  # own class
+                if not nothing_since:
+                    opened._store.close_total(int(clock()))  # noqa: SLF001  # own class
         except BaseException:
             opened.close()
             raise
@@ -231,7 +264,6 @@ class BudgetFile:
             raise InputError("argument_invalid", "a digest is 32 bytes")
         with self._store.transaction():
             if any(data.digest == digest for data in self.state().data):
-                self._store.rewrite()
                 return False
             self._store.add("data", (digest, note, int(self._clock())))
         return True
@@ -250,6 +282,7 @@ class BudgetFile:
             The running number of the query, from 1.
 
         Raises:
+            StorageError: ``budget_copied``: this is a copy, or was restored; nothing is spent.
             PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
                 would exceed the total. Nothing is then spent.
             InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
@@ -266,7 +299,7 @@ class BudgetFile:
                     f"these records are not assigned to the budget '{state.name}'; if they are about its people, its "
                     "owner assigns them: hearsay budget assign",
                 )
-            if not state.total.covers(state.spent.plus(cost)):
+            if not state.covers(cost):
                 raise PolicyError("budget_exceeded", _refusal(state, cost))
             delta, rho = decimal_text(cost.delta), None if cost.rho is None else decimal_text(cost.rho)
             paid = (known.index(digest) + 1, query, cost.epsilon_micro, delta, rho, int(self._clock()))
@@ -275,6 +308,8 @@ class BudgetFile:
 
 
 def _refusal(state: BudgetState, cost: Cost) -> str:
+    if state.closed_at:
+        return f"the whole total of the budget '{state.name}' was counted as spent when a copy was adopted"
     left, reserved = state.left, ""
     if cost.delta > left.delta and state.total.concentrated_delta:
         reserved = f"; δ = {float(state.total.concentrated_delta):g} is reserved for concentrated accounting"
@@ -291,7 +326,7 @@ def _state(rows: Any) -> tuple[BudgetState, bytes]:
         whole = total(epsilon_micro, read_decimal(delta), read_decimal(concentrated))
         data = tuple(Data(*row) for row in rows.data)
         queries = tuple(Query(*_parsed(row)) for row in rows.queries)
-        state = BudgetState(name, adjacency, whole, made_at, data, queries)
+        state = BudgetState(name, adjacency, whole, made_at, data, queries, rows.closed_at)
     except (HearsayError, ValueError, TypeError):
         state = None
     if state is None or not _plausible(state, key):
@@ -307,7 +342,12 @@ def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
 
 
 def _plausible(state: BudgetState, key: object) -> bool:
-    times = [state.made_at, *(each.assigned_at for each in state.data), *(each.spent_at for each in state.queries)]
+    times = [
+        state.made_at,
+        state.closed_at,
+        *(each.assigned_at for each in state.data),
+        *(each.spent_at for each in state.queries),
+    ]
     return (
         state.adjacency in ADJACENCIES
         and is_text(state.name)

@@ -3,7 +3,10 @@
 A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
 has a seal, a digest of its values and of the seal before it; the table ``counts`` has the number of rows. So accidents
 are found: a changed bit, a missing last row. Forgery is not: a program that can write the file can compute seals.
-Layout: docs/formats.md, section 10.
+
+Beside the file is its mark (:mod:`aggregator.storage.mark`), which every change replaces. A copy of the file, and an
+older one that was restored into its place, have no mark that fits: they can be read, and pay for nothing
+(``budget_copied``). Layout: docs/formats.md, section 10.
 """
 
 from __future__ import annotations
@@ -13,9 +16,22 @@ import sqlite3
 import stat
 from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import BUDGET_MARK, PRIVATE, write_output
+from aggregator.files import BUDGET_MARK, PRIVATE, check_output, storage_errors, write_output
+from aggregator.storage.mark import (
+    Mark,
+    as_mark,
+    is_there,
+    make_durable,
+    marks_beside,
+    new_mark,
+    no_mark,
+    path_of,
+    remove_marks,
+    superfluous_marks,
+)
 from aggregator.storage.sqlite_errors import Failures, sqlite_errors
 from protocol import canonical
 from protocol.errors import InputError, StorageError
@@ -23,10 +39,10 @@ from protocol.errors import InputError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
 APPLICATION_ID = BUDGET_MARK
-VERSION = 1
+VERSION = 2
+"""Version 1 had no table of the mark. It gets one with its next change."""
 SYNCHRONOUS = "EXTRA"
 JOURNAL = "TRUNCATE"
 MAX_FILE_BYTES = 64 << 20
@@ -38,6 +54,7 @@ _TABLES = {
     "budget": ("name", "epsilon_micro", "delta", "concentrated_delta", "adjacency", "made_at", "key"),
     "counts": ("data", "queries"),
     "data": ("digest", "note", "assigned_at"),
+    "mark": ("nonce", "inode", "changed", "closed_at"),
     "queries": ("data", "query", "epsilon_micro", "delta", "rho", "spent_at"),
 }
 _CREATED = {
@@ -53,11 +70,13 @@ class Rows(NamedTuple):
         budget: the only row of the table ``budget``.
         data: the rows of assigned digests.
         queries: the rows of queries.
+        closed_at: when the whole total was counted as spent, in seconds since 1970; 0 if it never was.
     """
 
     budget: tuple[Any, ...]
     data: tuple[tuple[Any, ...], ...]
     queries: tuple[tuple[Any, ...], ...]
+    closed_at: int
 
 
 def damaged() -> StorageError:
@@ -79,15 +98,26 @@ def create_file(path: Path, budget: Sequence[object]) -> None:
         InputError: ``output_exists``, ``output_invalid``.
         StorageError: ``disk_full``, ``io_failed``.
     """
+    check_output(path, force=False)
+    real = Path(os.path.realpath(path))
+    with storage_errors(f"'{path}' could not be written"):
+        mark = new_mark(real)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         for statement in _CREATED.values():
             connection.execute(statement)
         _insert(connection, "budget", 1, budget, b"")
         _insert(connection, "counts", 1, (0, 0), b"")
+        _insert(connection, "mark", 1, (*mark, 0), b"")
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {VERSION}")
         content = connection.serialize()
-    write_output(path, content, mode=PRIVATE)
+    try:
+        write_output(path, content, mode=PRIVATE)
+    except BaseException:
+        if not path.exists():  # It may be there though the flush of its folder failed.
+            with suppress(OSError):
+                remove_marks(real, [path_of(real, mark.nonce)])
+        raise
 
 
 class BudgetStore:
@@ -103,6 +133,7 @@ class BudgetStore:
         """
         self._path = path
         _check_file(path)
+        self._real = Path(os.path.realpath(path))
         self._place = _place(path)
         self.read_only = not os.access(path, os.W_OK)
         with _errors():
@@ -121,27 +152,36 @@ class BudgetStore:
             self._run(f"PRAGMA journal_mode = {JOURNAL}")
         self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
         ((application,),) = self._run("PRAGMA application_id")
-        ((version,),) = self._run("PRAGMA user_version")
-        if application != APPLICATION_ID or version < 1:
+        if application != APPLICATION_ID or self._version() < 1:
             raise damaged()
-        if version > VERSION:
+        if self._version() > VERSION:
             raise StorageError("budget_newer", "newer software wrote the budget file; update this software")
-        if self._run("SELECT sql FROM sqlite_master ORDER BY name") != [(each,) for each in _CREATED.values()]:
+        expected = [(each,) for name, each in _CREATED.items() if name != "mark" or self._version() > 1]
+        if self._run("SELECT sql FROM sqlite_master ORDER BY name") != expected:
             raise damaged()
+
+    def _version(self) -> int:
+        version: int = self._run("PRAGMA user_version")[0][0]
+        return version
 
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         self._connection.close()
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self, *, adopting: bool = False) -> Iterator[None]:
         """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
 
-        Only if the last flush of the commit fails, the changes may stay although an error is raised.
+        Only if the last flush of the commit fails, or the old mark can not be removed, the changes may stay although
+        an error is raised. Every transaction writes to the file, so it makes earlier commits durable, too: a process
+        that was killed in a commit may have left rows that every reader sees and that a power cut would undo.
+
+        Args:
+            adopting: this file is the only one from now on, whatever mark it names.
 
         Raises:
-            StorageError: ``budget_lost``: the file was removed or replaced since it was opened; ``io_failed``: also for
-                a file that can only be read.
+            StorageError: ``budget_copied``: this is a copy, or an older file that was restored; ``budget_lost``: the
+                file was removed or replaced since it was opened; ``io_failed``: also for a file that can only be read.
         """
         if self.read_only:
             raise StorageError("io_failed", "the budget file can only be read, so nothing can be spent or assigned")
@@ -150,12 +190,62 @@ class BudgetStore:
             try:
                 if _place(self._path) != self._place:
                     raise StorageError("budget_lost", "the budget file was removed or replaced while it was in use")
+                named, closed_at = self._mark()
+                if not adopting:
+                    self._check_original(named)
                 yield
+                self._name(new_mark(self._real), self._mark()[1] or closed_at)
                 self._run("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
                     self._run("ROLLBACK")
                 raise
+            if named is not None:
+                remove_marks(self._real, [path_of(self._real, named.nonce)])
+
+    def _check_original(self, named: Mark | None) -> None:
+        """Refuse a copy, and remove the marks that killed changes of the original left.
+
+        Raises:
+            StorageError: ``budget_copied``.
+        """
+        if named is None:
+            original, left = not marks_beside(self._real), []
+        else:
+            original, left = is_there(self._real, named), superfluous_marks(self._real, named)
+        if not original:
+            raise StorageError(
+                "budget_copied",
+                "the budget file is a copy, was restored or was moved to another place, so it may not know what was "
+                "spent since; use the original, or see hearsay budget adopt",
+            )
+        if left:
+            make_durable(self._real)
+            remove_marks(self._real, left)
+
+    def _mark(self) -> tuple[Mark | None, int]:
+        """The mark that the file names, None before version 2; and when the total was counted as spent, or 0."""
+        found = self._checked("mark") if self._version() > 1 else ((b"", 0, 0, 0),)
+        if len(found) != 1:
+            raise damaged()
+        named, closed_at = as_mark(found[0][:3]), found[0][3]
+        if named is None and self._version() > 1:
+            raise damaged()
+        return named, closed_at
+
+    def _name(self, mark: Mark, closed_at: int) -> None:
+        """Let the file name a mark. Called inside a transaction."""
+        if self._version() == 1:
+            self._run(_CREATED["mark"])
+            self._run(f"PRAGMA user_version = {VERSION}")
+        self._run("DELETE FROM mark")
+        _insert(self._connection, "mark", 1, (*mark, closed_at), b"")
+
+    def close_total(self, now: int) -> None:
+        """Count the whole total as spent, at ``now`` in seconds since 1970. Called inside a transaction."""
+        with _errors():
+            named, closed_at = self._mark()
+            self._name(named or no_mark(), closed_at or now)
 
     def read(self) -> Rows:
         """Read and check everything. Outside of a transaction the file is as one moment left it."""
@@ -166,21 +256,13 @@ class BudgetStore:
             try:
                 budget, counts = self._checked("budget"), self._checked("counts")
                 data, queries = self._checked("data"), self._checked("queries")
+                closed_at = self._mark()[1]
             finally:
                 if own:
                     self._run("COMMIT")
         if len(budget) != 1 or counts != ((len(data), len(queries)),):
             raise damaged()
-        return Rows(budget[0], data, queries)
-
-    def rewrite(self) -> None:
-        """Write a value that the file has already. Called inside a transaction that changes nothing else.
-
-        Its commit makes earlier commits durable. A process that was killed in a commit, or whose last flush failed, may
-        have left rows that every reader sees and that a power cut would undo.
-        """
-        with _errors():
-            self._run(f"PRAGMA user_version = {VERSION}")
+        return Rows(budget[0], data, queries, closed_at)
 
     def add(self, table: str, values: Sequence[object]) -> None:
         """Add a row to the table ``data`` or ``queries``. Called inside a transaction.

@@ -19,11 +19,13 @@ from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from aggregator.files import DEALER_MARK, PRIVATE, sync_folder, write_output
+from aggregator.files import DEALER_MARK, PRIVATE, write_output
 from aggregator.masked.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from aggregator.storage.mark import (
     Mark,
+    as_mark,
     is_there,
+    make_durable,
     marks_beside,
     new_mark,
     no_mark,
@@ -237,30 +239,19 @@ class Journal:
         """Remove the marks that killed processes left, so that only this journal fits. Called inside a transaction."""
         left = self._superfluous_marks()
         if left:
-            self._make_durable()
+            make_durable(self._path)
             remove_marks(self._path, left)
 
     def _superfluous_marks(self) -> list[Path]:
         """All marks but the one that the journal names."""
         return [*superfluous_marks(self._path, self._mark()), *self._old_mark()]
 
-    def _make_durable(self) -> None:
-        """Make the commit of a process that was killed durable, before the mark of the journal before it is removed.
-
-        Such a process may have ended its commit for all readers by cutting SQLite's own journal, without flushing
-        that. A power cut would then undo the commit, and bring back a journal whose mark is gone.
-        """
-        with suppress(FileNotFoundError):
-            descriptor = os.open(f"{self._path}-journal", os.O_RDWR | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-        sync_folder(self._path.parent)
-
     def _mark(self) -> Mark:
         """The mark that the journal names."""
-        return Mark(*self._only("mark", "number = 1", ())[1:])
+        named = as_mark(self._only("mark", "number = 1", ())[1:])
+        if named is None:
+            raise damaged()
+        return named
 
     def _name(self, mark: Mark) -> None:
         """Let the journal name a mark. Called inside a transaction."""

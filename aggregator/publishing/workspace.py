@@ -8,10 +8,10 @@
     published/       a copy of every document, by digest, written before the document is handed out
     lock             locked by every process that changes the workspace
 
-A version is recorded before its document is handed out. A crash may leave out a number, but two documents never have
-one version, which devices refuse as ``equivocation``. An old copy of a workspace breaks this. A root is in force once
-its file is in roots/. The consequences (root.hst, retired keys) are applied again each time the workspace is locked, so
-a crash in between does no harm.
+A document is signed once its copy is in published/, and is handed out after its version is recorded. Two documents
+never have one version, which devices refuse as ``equivocation``. An old copy of the whole workspace breaks this. A root
+is in force once its file is in roots/. The consequences (entries of the history, root.hst, retired keys) are applied
+again each time the workspace is locked, so a crash in between, or an old history that is restored alone, does no harm.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_wo
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, check_signatures, draft, standing, successor, to_bytes
 from protocol import canonical
-from protocol.document import DAY_SECONDS, is_text
+from protocol.document import DAY_SECONDS, is_text, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIGNERS, SIZE_LIMITS, SigningKey, read_envelope, seal
 from protocol.errors import DocumentError, InputError, StorageError
@@ -260,9 +260,32 @@ class Workspace(NamedTuple):
             fcntl.flock(handle, fcntl.LOCK_EX)
             current = open_workspace(self.path, self.passphrase)
             current.apply_newest_root()
+            current.complete_history()
             yield current
         finally:
             os.close(handle)
+
+    def complete_history(self) -> None:
+        """Enter the documents that the history lacks, from their copies. Call it only inside :meth:`locked`.
+
+        A process was killed after it wrote a copy, or an older history was restored alone. Of several copies of one
+        version, as older software left them after a kill, the one that was made last is entered.
+
+        Raises:
+            StorageError: ``workspace_damaged``, ``workspace_newer``, ``disk_full``, ``io_failed``.
+        """
+        known = self.history()
+        digests = {item.digest.hex() for item in known}
+        newest = {(item.role, item.name): item.version for item in latest_of_each(known)}
+        with storage_errors(f"'{self.path}' could not be read"):
+            strange = [each for each in (self.path / "published").iterdir() if each.stem not in digests]
+        lacking: dict[tuple[str, str, int], Published] = {}
+        for item in sorted(filter(None, map(_copied_document, strange)), key=lambda item: item.issued_at):
+            if item.version > newest.get((item.role, item.name), 0):
+                lacking[item.role, item.name, item.version] = item
+        if lacking:
+            items = sorted(lacking.values(), key=lambda item: (item.issued_at, item.role, item.name, item.version))
+            write_output(self.path / "history.json", history_bytes([*known, *items]), force=True)
 
     def apply_newest_root(self) -> None:
         """Bring the workspace in line with its newest root. Call it only inside :meth:`locked`.
@@ -302,6 +325,18 @@ class Workspace(NamedTuple):
                 (self.path / "keys" / "retired").mkdir(mode=0o700, exist_ok=True)
                 path.replace(self.path / "keys" / "retired" / f"{found.role}-{found.id}.key")
         sync_folder(self.path / "keys")
+
+
+def _copied_document(path: Path) -> Published | None:
+    """The entry of a document whose copy is in published/; None if the file is not what this software writes there."""
+    role = next((role for role, extension in EXTENSIONS.items() if extension == path.suffix), None)
+    with suppress(InputError, DocumentError):
+        if role in _UNDERSTOOD:
+            payload = read_envelope(read_file(path, SIZE_LIMITS[role]), role).payload
+            digest, (_, header) = sha256(payload).digest(), read_payload(payload)
+            if digest.hex() == path.stem:
+                return Published(role, header.name, header.version, digest, header.issued_at)
+    return None
 
 
 def create_workspace(

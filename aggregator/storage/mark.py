@@ -21,14 +21,18 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import PRIVATE, sync_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 NONCE_BYTES = 16
+_LARGEST = (1 << 63) - 1
+"""An inode number of 64 bits is cut to what an SQLite integer holds."""
 _NAME = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}\\.mark")
 
 
@@ -44,6 +48,14 @@ class Mark(NamedTuple):
     nonce: bytes
     inode: int
     changed: int
+
+
+def as_mark(values: Sequence[object]) -> Mark | None:
+    """A mark of the values that a ledger holds; None if no mark has such values."""
+    match values:
+        case bytes(nonce), int(inode), int(changed) if len(nonce) == NONCE_BYTES:
+            return Mark(nonce, inode, changed)
+    return None
 
 
 def no_mark() -> Mark:
@@ -65,7 +77,7 @@ def new_mark(ledger: Path) -> Mark:
     finally:
         os.close(descriptor)
     sync_folder(ledger.parent)
-    return Mark(nonce, found.st_ino, found.st_ctime_ns)
+    return Mark(nonce, found.st_ino & _LARGEST, found.st_ctime_ns)
 
 
 def is_there(ledger: Path, named: Mark) -> bool:
@@ -78,7 +90,7 @@ def is_there(ledger: Path, named: Mark) -> bool:
         found = os.lstat(path_of(ledger, named.nonce))
     except FileNotFoundError:
         return False
-    return (found.st_ino, found.st_ctime_ns) == named[1:]
+    return (found.st_ino & _LARGEST, found.st_ctime_ns) == named[1:]
 
 
 def marks_beside(ledger: Path) -> list[Path]:
@@ -112,6 +124,24 @@ def remove_marks(ledger: Path, marks: list[Path]) -> None:
     """
     for each in marks:
         each.unlink(missing_ok=True)
+    sync_folder(ledger.parent)
+
+
+def make_durable(ledger: Path) -> None:
+    """Make the commit of a process that was killed durable, before the mark of the ledger before it is removed.
+
+    Such a process may have ended its commit for all readers by cutting SQLite's own journal, without flushing that. A
+    power cut would then undo the commit, and bring back a ledger whose mark is gone.
+
+    Raises:
+        OSError: the journal can not be flushed.
+    """
+    with suppress(FileNotFoundError):
+        descriptor = os.open(f"{ledger}-journal", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     sync_folder(ledger.parent)
 
 

@@ -27,8 +27,9 @@ def budget() -> None:
     from any of them adds up: hearsay fit refuses what would exceed the total. Records that were never assigned are
     refused, so one more row buys nothing.
 
-    Keep the file where only you can read it, keep one copy, and make one budget for the same people only: the file can
-    not know of another.
+    Keep the file where only you can read it, and make one budget for the same people only: the file can not know of
+    another. The empty file BUDGET.hsb.*.mark beside it belongs to it. A copy, or an older file that was restored, can
+    be shown, and pays for nothing until it is adopted.
 
     \b
     Example:
@@ -122,6 +123,27 @@ def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
 
 @budget.command()
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
+@click.option("--nothing-since", is_flag=True, help="You know that nothing was paid since this copy was made.")
+@json_option
+def adopt(file: Path, *, nothing_since: bool, as_json: bool) -> None:
+    """Go on with a budget file that was copied, moved to another place or restored. No other copy may be used any more.
+
+    Other copies may have paid for queries that this one does not know. So its whole total counts as spent, unless you
+    say that nothing was paid since, for example after a move to another disk.
+
+    \b
+    Example:
+      hearsay budget adopt moved/ward.hsb --nothing-since
+      hearsay budget adopt restored/ward.hsb
+    """  # noqa: D301
+    from aggregator.central.budget import BudgetFile
+
+    with BudgetFile.adopt(file, nothing_since=nothing_since) as opened:
+        _print(file, opened.state(), as_json=as_json)
+
+
+@budget.command()
+@click.argument("file", type=PATH, metavar="BUDGET.hsb")
 @json_option
 def show(file: Path, *, as_json: bool) -> None:
     """Show the total, every query, and what is left. No record can be told from it, and no key is shown.
@@ -151,6 +173,8 @@ def _print(file: Path, state: BudgetState, *, as_json: bool) -> None:
         facts["concentrated"] = (
             f"ε = {concentrated:.6g} by ρ = {float(spent.rho):.6g}, δ = {_shown(total.concentrated_delta)}"
         )
+    if state.closed_at:
+        facts["adopted"] = f"{when(state.closed_at)}: the whole total counts as spent"
     facts["left"] = f"ε = {format_micro(left.epsilon_micro)}, δ = {_shown(left.delta)} for one more query"
     facts["records"] = counted(len(state.data), "assigned set")
     print_facts(facts)
@@ -186,6 +210,7 @@ def _json(state: BudgetState) -> dict[str, Any]:
         "name": state.name,
         "adjacency": state.adjacency,
         "made_at": state.made_at,
+        "closed_at": state.closed_at,
         "epsilon": format_micro(total.epsilon_micro),
         "delta": float(total.delta),
         "concentrated_delta": float(total.concentrated_delta),

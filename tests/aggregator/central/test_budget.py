@@ -203,6 +203,8 @@ def changed(path, *statements):
         "DELETE FROM data",
         "DELETE FROM budget",
         "DELETE FROM counts",
+        "DELETE FROM mark",
+        "UPDATE mark SET closed_at = 1",
         "UPDATE queries SET number = 3 WHERE number = 2",
         "UPDATE data SET digest = x'00'",
         "INSERT INTO budget (number, name) VALUES (2, 'more')",
@@ -241,6 +243,7 @@ SEALED = {
     "budget": ("w", 1_000_000, "0.1", "0.05", "change", NOW, b"k" * 32),
     "counts": (1, 1),
     "data": (b"d" * 32, "note", NOW),
+    "mark": (b"n" * 16, 5, NOW * 10**9, 0),
     "queries": (1, "q", 5, "0", "0.5", NOW),
 }
 """One row of every table of a budget file, without number and seal."""
@@ -300,7 +303,7 @@ def _insert_sealed(connection, table, values):
 
 def test_a_file_of_newer_software_is_refused(tmp_path, budget):
     budget.close()
-    changed(tmp_path / "a.budget", "PRAGMA user_version = 2")
+    changed(tmp_path / "a.budget", "PRAGMA user_version = 3")
     assert reason(BudgetFile.open, tmp_path / "a.budget") == "budget_newer"
 
 

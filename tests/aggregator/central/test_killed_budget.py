@@ -38,7 +38,6 @@ CAUGHT_BY = {
     "budget without journal": ("budget spend", "kill"),
     "budget paid too late": ("budget spend", "kill"),
     "budget file in place": ("budget new", "kill"),
-    "budget assigned without a write": ("budget assign", "EIO"),
 }
 
 

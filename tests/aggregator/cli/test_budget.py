@@ -72,5 +72,20 @@ def test_a_file_that_others_can_read_is_warned_of(files):
 def test_refusals_have_a_reason_and_change_nothing(files, monkeypatch, arguments, reason):
     monkeypatch.chdir(files)
     assert run("budget", *arguments, status=1).stderr.startswith(f"{reason}: ")
-    assert sorted(path.name for path in files.iterdir()) == ["a.csv", "w.hsb"]
+    assert sorted(path.name for path in files.iterdir() if path.suffix != ".mark") == ["a.csv", "w.hsb"]
+    assert len([path for path in files.iterdir() if path.suffix == ".mark"]) == 1
     assert shown("w.hsb")["data"] == []
+
+
+def test_a_copy_is_shown_and_pays_for_nothing_until_it_is_adopted(files):
+    copy = files / "copy.hsb"
+    copy.touch(mode=0o600)
+    copy.write_bytes((files / "w.hsb").read_bytes())
+    assert shown(copy)["epsilon_left"] == "1.5"
+    assert run("budget", "assign", copy, files / "a.csv", status=1).stderr.startswith("budget_copied: ")
+    assert "adopted" not in run("budget", "adopt", copy, "--nothing-since").stdout
+    run("budget", "assign", copy, files / "a.csv")
+    assert shown(copy)["epsilon_left"] == "1.5"
+    assert "the whole total counts as spent" in run("budget", "adopt", copy).stdout
+    assert shown(copy)["epsilon_left"] == "0"
+    assert shown(copy)["closed_at"] > 0

@@ -422,3 +422,21 @@ def test_a_rotation_that_is_in_force_says_so_when_the_disk_is_full(work, monkeyp
     resign(again(work), NOW)
     assert (work.path / "root.hst").read_bytes() == (work.path / "roots" / "2.hst").read_bytes()
     assert len(again(work).key_files("root")) == 1
+
+
+@pytest.mark.parametrize("lacking", [1, 2, 3])
+def test_an_old_history_that_is_restored_alone_gives_no_version_twice(tmp_path, lacking):
+    """The copies in published/ say which documents were signed."""
+    work = create_workspace(tmp_path / "work", name="workspace", now=NOW)
+    publish(work, now=NOW)
+    old = (work.path / "history.json").read_bytes()
+    left = {number: publish(work, now=NOW + number) for number in range(2, 2 + lacking)}
+    whole = again(work).history()
+    (work.path / "history.json").write_bytes(old)
+    (work.path / "published" / "notes.txt").write_text("of the publisher")
+    (work.path / "published" / f"{'0' * 64}.hsc").write_bytes(left[2])
+    last = publish(work, now=NOW + 1 + lacking)
+    header = campaign.parse_campaign(read_envelope(last, "campaign").payload).header
+    assert header.version == 2 + lacking
+    assert again(work).history()[:-1] == whole
+    assert {item.version: again(work).copy(item) for item in whole[1:]} == left

@@ -171,7 +171,7 @@ def test_a_lost_history_is_not_a_new_beginning(tmp_path):
     assert reason_of(publish, made) == "workspace_damaged"
 
 
-def test_a_crash_before_the_record_uses_up_no_version(tmp_path, monkeypatch):
+def test_a_crash_before_the_record_leaves_a_document_that_the_next_lock_records(tmp_path, monkeypatch):
     made = make(tmp_path / "work")
 
     def crash(*_, **__):
@@ -182,7 +182,9 @@ def test_a_crash_before_the_record_uses_up_no_version(tmp_path, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             publish(made)
     assert made.history() == []
-    assert header_of(publish(made, now=NOW + 1)).version == 1
+    assert header_of(publish(made, now=NOW + 1)).version == 2
+    assert [item.version for item in made.history()] == [1, 2]
+    assert header_of(made.copy(made.history()[0])).version == 1
 
 
 def test_a_workspace_that_can_not_be_written(tmp_path):
