@@ -1,4 +1,7 @@
-"""The console script ``hearsay``. It prints one line if the aggregator's libraries are not installed."""
+"""The console script ``hearsay``.
+
+It prints one line if the aggregator's libraries are not installed, or if it is interrupted while modules are loaded.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,11 @@ def main() -> None:
         names = ", ".join(missing)
         sys.stderr.write(f"{missing_extra(f'{names} not installed', 'aggregator')}\n")
         sys.exit(1)
-    from aggregator.cli.app import hearsay
-
+    try:
+        from aggregator.cli.app import hearsay
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted: nothing was written\n")
+        sys.exit(130)
     hearsay(prog_name="hearsay")
 
 

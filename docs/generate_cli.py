@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
-DISTRIBUTION = "hearsay"
+PROGRAM = "hearsay"
+PACKAGE = "simulation."
+"""Of the commands in other packages, those of this one are of this tree."""
 VERBATIM = "\b"
 """Click's mark of a paragraph whose lines stay as they are."""
 
@@ -33,14 +35,15 @@ INTRODUCTION = f"""\
 
 All commands, with every argument and option. Generated from the programs by `make docs`; a test compares it with them.
 
-Exit status 0: done. 1: refused; the one line on standard error begins with a stable reason ([reasons.md](reasons.md)).
-2: wrong usage, with the reason `usage`. 130: interrupted. `--help` of a command prints what is said here.
+Exit status 0: done, or nothing to do. 1, 3, 4, 5: refused; the one line on standard error begins with a stable reason
+([reasons.md](reasons.md)). 2: wrong usage, with the reason `usage`. 130: interrupted. The statuses and the keys of
+`--json`: [output.md](output.md). `--help` of a command prints what is said here.
 
 A document, schema, key or list may come through a pipe, for example `hearsay verify m.hsm --trust <(cat root.hst)`, or
 `hearsay show /dev/stdin`. As for other programs, the command then waits for the pipe's writer. It reads no more than a
 file of that kind may hold. Report files and tables must be regular files: a pipe among many files would stop an ingest.
 
-- [`{DISTRIBUTION}`](#hearsay): campaigns, reports, models; where reports are gathered
+- [`{PROGRAM}`](#hearsay): campaigns, reports, models; where reports are gathered
 - [`{edge.PROGRAM}`](#hearsay-edge): one device
 """
 
@@ -53,15 +56,15 @@ def page() -> str:
 
 def _aggregator() -> Iterator[str]:
     """``hearsay``: the commands of the table, then the commands of ``simulation``."""
-    own = sorted(point.name for point in entry_points(group=PLUGINS) if point.dist and point.dist.name == DISTRIBUTION)
-    group = Commands(DISTRIBUTION, table=COMMANDS)
-    context = click.Context(group, info_name=DISTRIBUTION)
+    own = sorted(point.name for point in entry_points(group=PLUGINS) if point.value.startswith(PACKAGE))
+    group = Commands(PROGRAM, table=COMMANDS)
+    context = click.Context(group, info_name=PROGRAM)
     found = {name: group.get_command(context, name) for name in [*COMMANDS, *own]}
-    yield f"# {DISTRIBUTION}"
+    yield f"# {PROGRAM}"
     yield described(hearsay)
-    yield _table(("command", ""), [(_link(DISTRIBUTION, name), _summary(command)) for name, command in found.items()])
+    yield _table(("command", ""), [(_link(PROGRAM, name), _summary(command)) for name, command in found.items()])
     for name, command in found.items():
-        yield from command_section(command, [DISTRIBUTION, name])
+        yield from command_section(command, [PROGRAM, name])
 
 
 def command_section(command: click.Command, words: list[str]) -> Iterator[str]:

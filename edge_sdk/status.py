@@ -9,11 +9,13 @@ from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.policy.series import refusal
 from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.timekeeping.periods import SLACK_SECONDS
+from protocol.dates import expiry_warning
 from protocol.documents import campaign as campaigns
 from protocol.documents.evaluation import missing_models
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,6 +29,11 @@ if TYPE_CHECKING:
     from edge_sdk.timekeeping.steps import Track
     from edge_sdk.timekeeping.timekeeper import Timekeeper
     from protocol.documents.campaign import Campaign
+
+
+_ROOT_ENDS = "without a newer one, which its publisher signs, this device accepts no document any more"
+_CAMPAIGN_ENDS = "without a newer version, which its publisher signs, this device answers it no more"
+_MODEL_ENDS = "without a newer version, which its publisher signs, this device classifies with an old one"
 
 
 class CampaignStatus(NamedTuple):
@@ -43,6 +50,7 @@ class CampaignStatus(NamedTuple):
         series: name of the campaign's series, in which a device answers once; None if it is of none.
         silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
             Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series.refusal`).
+        expires: when the campaign's time is over, in seconds since 1970.
         missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
             campaign that compares models, by the first digits of the digest in one that evaluates a single model.
             Empty for all other campaigns.
@@ -57,14 +65,16 @@ class CampaignStatus(NamedTuple):
     series: str | None = None
     silent: str = ""
     missing_models: tuple[str, ...] = ()
+    expires: int = 0
 
 
 class ModelStatus(NamedTuple):
-    """An installed model."""
+    """An installed model; ``expires`` is in seconds since 1970."""
 
     name: str
     version: int
     expired: bool
+    expires: int = 0
 
 
 class Clock(NamedTuple):
@@ -111,6 +121,7 @@ class Status(NamedTuple):
         models: the installed models, sorted by name.
         root_version: version of the trusted root; 0 if there is none.
         root_expired: whether that root has expired, or there is none.
+        root_expires: when that root's time is over, in seconds since 1970; 0 if there is none.
         clock: what the device concludes from its clocks.
         unsigned: names of campaigns that ended because the keys of a new root had not signed them. They return when
             their publisher signs them again.
@@ -152,6 +163,21 @@ class Status(NamedTuple):
     delta_spent_pico: int = 0
     delta_left_pico: int = 0
     keys: Mapping[str, int] = MappingProxyType({})
+    root_expires: int = 0
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is about to expire within seven days, or has expired, in sentences; also what it means."""
+        now = self.clock.now
+        ends = [("the trusted root", self.root_expires, _ROOT_ENDS)] if self.root_expires else []
+        ends += [
+            (f"the campaign {quoted(each.name)}", each.expires, _CAMPAIGN_ENDS)
+            for each in self.campaigns
+            if each.state in ("open", "expired")
+        ]
+        ends += [(f"the model {quoted(each.name)}", each.expires, _MODEL_ENDS) for each in self.models]
+        said = (expiry_warning(what, expires, now, then) for what, expires, then in ends)
+        return tuple(text for text in said if text)
 
     @property
     def spooled(self) -> int:
@@ -175,6 +201,7 @@ class Status(NamedTuple):
             "models": [model._asdict() for model in self.models],
             "root_version": self.root_version,
             "root_expired": self.root_expired,
+            "root_expires": self.root_expires,
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
             "closed_fleet": self.closed_fleet,
@@ -185,6 +212,7 @@ class Status(NamedTuple):
             "disk_may_forget": self.disk_may_forget,
             "policy": self.policy,
             "unread": [each._asdict() for each in self.unread],
+            "warnings": list(self.warnings),
         }
 
     def _masked(self) -> dict[str, Any]:
@@ -266,6 +294,7 @@ def gather(
         delta_spent_pico=delta,
         delta_left_pico=max(0, policy.lifetime[1] - delta),
         keys=documents.key_books(),
+        root_expires=0 if trusted is None else trusted.root.header.expires,
         disk_may_forget=None if folder is None else disk_may_forget(folder),
     )
 
@@ -318,6 +347,7 @@ def _campaign(
         None if campaign.series is None else campaign.series.name,
         "" if refused is None else str(refused),
         missing_models(campaign, lambda digest: documents.payload("model", digest)),
+        header.expires,
     )
 
 
@@ -339,4 +369,4 @@ def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered
 
 def _model(payload: bytes, now: int) -> ModelStatus:
     header = parse_model(payload).header
-    return ModelStatus(header.name, header.version, now >= header.expires)
+    return ModelStatus(header.name, header.version, now >= header.expires, header.expires)

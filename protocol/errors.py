@@ -19,7 +19,10 @@ class HearsayError(Exception):
     Attributes:
         reason: a stable identifier in lower case; ``docs/reference/reasons.md`` lists all of them.
         detail: one sentence for a person. It says what to do next if that is known.
+        status: exit status of a program that ends with this error (docs/reference/output.md).
     """
+
+    status = 1
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(reason, detail)
@@ -37,10 +40,16 @@ class InputError(HearsayError, ValueError):
 class DocumentError(HearsayError):
     """A signed document is malformed, not signed by trusted keys, out of date, or has values beyond a limit."""
 
+    status = 3
+
 
 class PolicyError(HearsayError):
     """The owner's local policy or the remaining privacy budget does not allow the request."""
 
+    status = 4
+
 
 class StorageError(HearsayError):
     """A state, store, workspace or source is missing, busy, damaged, out of reach or made by newer software."""
+
+    status = 5

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from support.units import UNITS, entries
+from support.publisher import DAY, Publisher
+from support.units import UNITS, command_line, entries
 
+from edge_sdk import Device
+from edge_sdk.cli.records import run_program
 from edge_sdk.cli.table import build_parser
+from protocol.errors import InputError
 
 GUIDE = UNITS.parent / "how-to" / "raspberry-pi.md"
 SERVICES = sorted(UNITS.glob("*.service"))
@@ -77,6 +83,67 @@ def test_the_sandbox_is_closed_but_for_what_a_device_needs(path):
     assert found["ProtectSystem"] == ["strict"]
     assert found["CapabilityBoundingSet"] == [""]
     assert "ProcSubset" not in found  # the boot's id is read from /proc/sys
+
+
+@pytest.fixture
+def enrolled(tmp_path):
+    """A provisioned state that is enrolled in the campaign ``pumps``."""
+    publisher = Publisher(now=int(time.time()) - DAY)
+    (tmp_path / "root.hst").write_bytes(publisher.root())
+    with Device.open(tmp_path / "state", trust=publisher.root()) as device:
+        device.enrol(publisher.campaign(name="pumps"))
+    return tmp_path
+
+
+def report(folder, program):
+    """What the report unit runs, on a state of this test, with a measuring program of its own."""
+    (folder / "measure").write_text(program, "utf-8")
+    (folder / "measure").chmod(0o755)
+    words = command_line(UNITS / "hearsay-report@.service", {}, "pumps")
+    places = {
+        PROGRAM: [sys.executable, "-m", "edge_sdk.cli.main"],
+        "/var/lib/hearsay": [folder / "state"],
+        "/etc/hearsay/measure": [folder / "measure"],
+    }
+    command = [part for word in words for part in places.get(word, [word])]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, cwd=folder)
+    with Device.open(folder / "state") as device:
+        return done, device.status().spooled
+
+
+BROKEN = {
+    "crashes": "#!/bin/sh\nexit 3\n",
+    "crashes in the middle": '#!/bin/sh\nprintf \'{"odor": "n", \'\nexit 1\n',
+    "crashes after a record": '#!/bin/sh\necho \'{"odor": "SECRET"}\'\nexit 1\n',
+    "prints no record": "#!/bin/sh\necho sensor: SECRET\n",
+    "is no program": "SECRET",
+    "is ended": "#!/bin/sh\nkill -9 $$\n",
+}
+
+
+@pytest.mark.parametrize("program", BROKEN.values(), ids=BROKEN)
+def test_a_measuring_program_that_fails_is_a_report_of_the_empty_record(enrolled, program):
+    done, waiting = report(enrolled, program)
+    assert (waiting, done.returncode) == (1, 1)
+    assert done.stderr.startswith("measure_failed: measure: ")
+    assert "SECRET" not in done.stdout + done.stderr
+    assert json.loads(done.stdout)["answered_before"] is False
+
+
+def test_a_measuring_program_that_works_is_reported_once(enrolled):
+    works = '#!/bin/sh\necho \'{"odor": "n", "width": 2, "label": "e"}\'\n'
+    done, waiting = report(enrolled, works)
+    assert (waiting, done.returncode, done.stderr) == (1, 0, "")
+    assert report(enrolled, works)[1] == 1
+
+
+def test_a_program_that_hangs_or_never_ends_printing_is_ended(tmp_path):
+    place = tmp_path / "measure"
+    for script in ("sleep 60 & sleep 60", "exec yes"):
+        place.write_text(f"#!/bin/sh\n{script}\n", "utf-8")
+        place.chmod(0o755)
+        with pytest.raises(InputError, match="measure_failed"):
+            run_program(str(place), 1000, seconds=0.3)
 
 
 def test_only_the_service_that_sees_no_record_has_a_network():

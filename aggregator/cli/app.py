@@ -1,9 +1,10 @@
 """The group of all commands, plugins of other packages, and the handling of failures: one line and a status.
 
-Exit status: 0 success; 1 a refusal, ``reason: detail`` on standard error; 2 wrong usage, the same line with the
-reason ``usage``, or the whole help if there is no argument; 130 interrupted. An internal error is one line with its
-type and place, without its message, which may hold a value of a record. With ``HEARSAY_DEBUG=1`` the traceback is
-printed instead, with the message.
+Exit status: 0 success; 1, 3, 4 or 5 a refusal by the class of the error (:class:`protocol.errors.HearsayError`),
+``reason: detail`` on standard error, and with ``--json`` one object on standard output as well; 2 wrong usage, the line
+with the reason ``usage``, or the whole help if there is no argument; 130 interrupted. An internal error, status 1, is
+one line with its type and place, without its message, which may hold a value of a record. With ``HEARSAY_DEBUG=1`` the
+traceback is printed instead, with the message.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.output import complain
+from aggregator.cli.output import RESULT_PRINTED, complain, print_json
 from aggregator.cli.streams import discard_output
 from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
@@ -149,37 +151,66 @@ class Commands(click.Group):
     def _guarded(
         self, args: Sequence[str] | None, prog_name: str | None, complete_var: str | None, extra: dict[str, Any]
     ) -> int:
-        """Run a command line and print a failure as one line. Returns the exit status.
+        """Run a command line and print a failure as one line, with ``--json`` also as an object. Returns the status.
 
         If the reader of standard output has closed it, the status is 1 without a line.
         """
+        RESULT_PRINTED.set(False)
         try:
             status = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
             sys.stdout.flush()
-        except HearsayError as error:
-            complain(error.reason, error.detail)
-        except click.UsageError as error:
-            context = error.ctx
-            where = f"; see {context.command_path} --help" if context is not None else ""
-            complain("usage", f"{error.format_message().rstrip('.')}{where}")
-            return error.exit_code
-        except click.ClickException as error:
-            complain("io_failed", error.format_message())
         except (click.Abort, KeyboardInterrupt):
             complain("interrupted", "nothing more was written")
             return INTERRUPTED
         except BrokenPipeError:
             discard_output()
-        except MemoryError:
-            complain("memory_short", "give fewer records, a smaller --memory where there is one, or a larger machine")
-        except OSError as error:
-            reason, problem = failure_of(error)
-            complain(reason, problem)
+            return HearsayError.status
         except Exception as error:  # noqa: BLE001 - any unexpected exception is printed as one line
-            _report_bug(error)
-        else:
-            return status if isinstance(status, int) else 0
-        return 1
+            as_json = "--json" in (sys.argv[1:] if args is None else args)
+            return _told(error, as_json=as_json)
+        return status if isinstance(status, int) else 0
+
+
+def _told(error: Exception, *, as_json: bool) -> int:
+    """Print why a command has failed, in one line and, ``as_json``, as one object. Returns the exit status.
+
+    With ``HEARSAY_DEBUG=1`` print the traceback of an internal error instead.
+    """
+    failure = _failure(error)
+    if failure.reason == "internal_error" and os.environ.get("HEARSAY_DEBUG") == "1":
+        traceback.print_exception(error)
+        return failure.status
+    complain(failure.reason, failure.detail)
+    if as_json and not RESULT_PRINTED.get() and failure.reason not in ("usage", "output_failed"):
+        with suppress(OSError, HearsayError):  # standard error has it
+            print_json({"reason": failure.reason, "detail": failure.detail, "status": failure.status})
+            sys.stdout.flush()
+    return failure.status
+
+
+def _failure(error: Exception) -> HearsayError:
+    """Why a command has failed, with the exit status.
+
+    Of an internal error the type and place are told. Its message may hold a value of a record and is left out.
+    """
+    if isinstance(error, HearsayError):
+        return error
+    if isinstance(error, click.UsageError):
+        where = f"; see {error.ctx.command_path} --help" if error.ctx is not None else ""
+        wrong = HearsayError("usage", f"{error.format_message().rstrip('.')}{where}")
+        wrong.status = error.exit_code
+        return wrong
+    if isinstance(error, click.ClickException):
+        return StorageError("io_failed", error.format_message())
+    if isinstance(error, MemoryError):
+        advice = "give fewer records, a smaller --memory where there is one, or a larger machine"
+        return StorageError("memory_short", advice)
+    if isinstance(error, OSError):
+        reason, problem = failure_of(error)
+        return StorageError(reason, problem)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else "unknown"
+    return HearsayError("internal_error", f"{type(error).__name__} at {place}; HEARSAY_DEBUG=1 shows more")
 
 
 def _load(plugin: EntryPoint) -> click.Command:
@@ -209,19 +240,6 @@ def _broken(plugin: EntryPoint, problem: str) -> click.Command:
         short_help="(can not be loaded)",
         context_settings={"ignore_unknown_options": True, "help_option_names": []},
     )
-
-
-def _report_bug(error: BaseException) -> None:
-    """Print type and place of an internal error. Its message may hold a value of a record and is left out.
-
-    With ``HEARSAY_DEBUG=1`` print the traceback instead, with the message.
-    """
-    if os.environ.get("HEARSAY_DEBUG") == "1":
-        traceback.print_exception(error)
-        return
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f"{'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else "unknown"
-    complain("internal_error", f"{type(error).__name__} at {place}; HEARSAY_DEBUG=1 shows more")
 
 
 @click.group(

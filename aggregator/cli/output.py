@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from aggregator.publishing.signatures import Standing
     from protocol.documents.campaign import Campaign
 
+RESULT_PRINTED: ContextVar[bool] = ContextVar("RESULT_PRINTED", default=False)
+"""Whether this run has printed its JSON. A command that is refused after that prints no second object."""
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
 
 
@@ -48,6 +51,7 @@ def printable(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print ``value`` as standard JSON: bytes become hexadecimal text, infinities and NaN become null."""
+    RESULT_PRINTED.set(True)
     click.echo(json.dumps(_plain(value), indent=1, allow_nan=False))
 
 

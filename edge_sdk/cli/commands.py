@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli import node
 from edge_sdk.cli.files import PROVISIONING, read_document, read_file
-from edge_sdk.cli.records import read_record
+from edge_sdk.cli.records import read_record, run_program
 from edge_sdk.device import Device
 from protocol.documents.envelope import role_of
 from protocol.epsilon import format_micro, format_pico
@@ -89,11 +89,31 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     """Answer about one record, read from ``options.record``. Return the reports, the period, and when the next begins.
 
     In a period that was answered before, the same reports are returned again. With ``options.check`` nothing is
-    answered: only tell which features count as missing or unlisted.
+    answered: only tell which features count as missing or unlisted. With ``options.measure`` the record is what that
+    program prints. If it fails, the empty record is reported, since whether there is a report must not depend on the
+    record; the failure is then a refusal beside the report.
+
+    Raises:
+        InputError: ``argument_invalid``: a record and a program are given; ``measure_failed``: with ``options.check``
+            the program has failed.
     """
+    if options.measure is not None and options.record != "-":
+        raise InputError("argument_invalid", "--measure takes the place of the record's file; leave that out")
+    failed: list[dict[str, Any]] = []
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
-        record, repeated = _read_record(options.record)
+        if options.measure is None:
+            record, repeated = _read_record(options.record)
+        else:
+            try:
+                record, repeated = _parsed(run_program(options.measure, MAX_RECORD_BYTES))
+            except InputError:
+                problem = "the program failed, ran too long, or printed no JSON object of features"
+                if options.check:
+                    raise InputError("measure_failed", problem) from None
+                record, repeated = {}, 0
+                error = InputError("measure_failed", f"{problem}; the empty record is reported")
+                failed.append(_refusal("measure", error))
         label = FROM_RECORD if options.label is None else options.label
         found = device.check(campaign.id, record, label=label)
         if options.check:
@@ -107,16 +127,27 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         "period": said.period,
         "answered_before": said.repeated,
         "next_period_at": said.next_at,
+        **({"refusals": failed} if failed else {}),
     }
 
 
 def _shown_check(found: Check, repeated: int) -> dict[str, Any]:
+    """What a check has found. Its problems are refusals too; keys that are no features are none."""
+    hints = [*found.hints, *([_REPEATED.format(repeated)] if repeated else [])]
+    numbers = {"missing": len(found.missing), "unlisted": len(found.unlisted), "with a hint": len(hints)}
+    problems = ", ".join(f"{number} {what}" for what, number in numbers.items() if number)
     return {
         "missing": list(found.missing),
         "unlisted": list(found.unlisted),
         "ignored": found.ignored,
-        "hints": [*found.hints, *([_REPEATED.format(repeated)] if repeated else [])],
+        "hints": hints,
+        "refusals": [_refusal("check", InputError("record_doubtful", problems))] if problems else [],
     }
+
+
+def _refusal(step: str, error: InputError) -> dict[str, Any]:
+    """A step of a command that was not done as asked, as ``sync`` lists its steps."""
+    return {"step": step, "reason": error.reason, "detail": error.detail, "status": error.status}
 
 
 def _note_ignored(count: int) -> None:
@@ -336,6 +367,15 @@ def _read_record(source: str) -> tuple[dict[str, Any], int]:
         )
     if raw is None:
         raise InputError("file_unreadable", "the record file can not be read; use - to give a record on standard input")
+    return _parsed(raw)
+
+
+def _parsed(raw: bytes) -> tuple[dict[str, Any], int]:
+    """A record from its JSON text, and the number of keys that it has more than once.
+
+    Raises:
+        InputError: ``record_invalid``: it is no JSON object, or larger than 16 MiB.
+    """
     record: Any = None
     repeated: set[str] = set()
     try:

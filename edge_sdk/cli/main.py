@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_sdk.cli.table import build_parser
 from protocol.errors import HearsayError, StorageError
 from protocol.shown import quoted, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
 _TIMES = frozenset(
     (
@@ -47,40 +46,81 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the words after the program's name; None for those of this process.
 
     Returns:
-        The exit status: 0: done; 1: refused, with the reasons on standard error, or the reader of the output has ended;
-        130: interrupted.
+        The exit status: 0: done, or nothing is to be done now; 1, 3, 4, 5: refused, by the class of the error
+        (:attr:`protocol.errors.HearsayError.status`), with the reasons on standard error, of several that of the first;
+        1: an unexpected error, or the reader of the output has ended; 130: interrupted. With ``--json`` a refusal is
+        one JSON object on standard output as well.
 
     Raises:
-        SystemExit: status 2 for wrong usage; 0 after ``--help`` and ``--version``; 1 if the version is not known.
+        SystemExit: status 2 for wrong usage; 0 after ``--help`` and ``--version``.
         Exception: an unexpected error, only if the environment variable ``HEARSAY_DEBUG`` is set. Otherwise the error
             is printed as the refusal ``internal_error``.
     """
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run one command, as :func:`main`, but for interruptions."""
+    from edge_sdk.cli.table import build_parser  # here, so that an interruption while it is loaded is none of a program
+
     _open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         # An old terminal's encoding may lack ε. A replacement is then printed.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     options = build_parser().parse_args(arguments)
-    refusal = ""
     try:
-        result = options.run(options)
-        _print(result, as_json=options.json)
-        refusal = "\n".join(shown("{reason}: {step}: {detail}".format(**each)) for each in result.get("refusals", ()))
-    except HearsayError as error:
-        refusal = shown(str(error))
+        try:
+            result = options.run(options)
+        except HearsayError as error:
+            result = _refused(error, options.idle)
+        except (BrokenPipeError, KeyboardInterrupt):
+            raise
+        except Exception as error:  # a traceback could show a record, so none is printed
+            if os.environ.get("HEARSAY_DEBUG"):
+                raise
+            result = _refused(HearsayError("internal_error", f"{_where(error)}; please report this"))
+        return _told(result, as_json=options.json, idle=options.idle)
+    except StorageError as error:
+        print(shown(str(error)), file=sys.stderr)  # noqa: T201
+        return error.status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:  # a traceback could show a record, so none is printed
-        if os.environ.get("HEARSAY_DEBUG"):
-            raise
-        refusal = f"internal_error: {_where(error)}; please report this"
-    if refusal:
-        print(refusal, file=sys.stderr)  # noqa: T201
-        return 1
-    return 0
+
+
+def _refused(error: HearsayError, idle: Container[str] = ()) -> dict[str, Any]:
+    """The result of a command that was refused; with a reason in ``idle``, of one that had nothing to do."""
+    if error.reason in idle:
+        return {"nothing_to_do": error.reason, "detail": error.detail}
+    return {"reason": error.reason, "detail": error.detail, "status": error.status}
+
+
+def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int:
+    """Print a result, and on standard error its refusals and warnings. Return the exit status.
+
+    Args:
+        result: of a command. ``refusals`` are steps that were not done; with a ``reason`` all of it was refused.
+        as_json: print one JSON object.
+        idle: reasons of steps that had nothing to do.
+
+    Raises:
+        StorageError, BrokenPipeError: as :func:`_print`.
+    """
+    refusals = result.get("refusals", ())
+    if as_json or "reason" not in result:
+        _print(result, as_json=as_json)
+    if "reason" in result:
+        print(shown(f"{result['reason']}: {result['detail']}"), file=sys.stderr)  # noqa: T201
+        return int(result["status"])
+    for each in result.get("warnings", ()):
+        print(shown(f"warning: {each}"), file=sys.stderr)  # noqa: T201
+    for each in refusals:
+        print(shown("{reason}: {step}: {detail}".format(**each)), file=sys.stderr)  # noqa: T201
+    return next((int(each["status"]) for each in refusals if each["reason"] not in idle), 0)
 
 
 def _open_closed_streams() -> None:
@@ -131,7 +171,7 @@ def _show(result: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(result))  # noqa: T201
         return
-    result = {key: value for key, value in result.items() if key != "refusals"}
+    result = {key: value for key, value in result.items() if key not in ("refusals", "warnings")}
     answers = result.pop("answers", None)
     if answers is not None:
         _show_table(answers)

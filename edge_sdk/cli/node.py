@@ -335,7 +335,10 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
             }
             for each in totals(found.summaries, campaign)
         ]
-    unread = [{"reason": each.reason, "step": quoted(each.path), "detail": each.detail} for each in found.unread]
+    unread = [
+        {"step": quoted(each.path), "reason": each.reason, "detail": each.detail, "status": InputError.status}
+        for each in found.unread
+    ]
     return {**shown, "refusals": unread} if unread else shown
 
 

@@ -59,4 +59,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         is_device = device.status().kind == DEVICE
     # A state without a campaign may take its first one in this run, and it may be for nodes.
     with (open_device if is_device else open_node)(options) as device:
-        return sync(device, transport, campaigns=options.campaign, models=options.model).to_json()
+        done = sync(device, transport, campaigns=options.campaign, models=options.model).to_json()
+        status = device.status()
+    for each in done["refusals"]:
+        # A document of yesterday at the source is its publisher's: the device takes the next one. Under a root whose
+        # time is over the device takes nothing more.
+        if each["reason"] == "expired" and not status.root_expired:
+            each["status"] = 0
+    return {**done, "warnings": list(status.warnings)}

@@ -28,6 +28,7 @@ class Command(NamedTuple):
         summary: one line of help.
         add_arguments: adds the command's own arguments to its parser.
         examples: complete shell lines, at least one.
+        idle: reasons with which the command has nothing to do now, which is no failure.
     """
 
     name: str
@@ -35,6 +36,14 @@ class Command(NamedTuple):
     summary: str
     add_arguments: Callable[[argparse.ArgumentParser], None]
     examples: tuple[str, ...]
+    idle: frozenset[str] = frozenset()
+
+
+NO_ANSWER_DUE = frozenset((
+    "period_answered", "series_answered", "series_begun", "series_not_member", "expired", "not_yet_valid",
+    "campaign_ended", "budget_paused", "disabled",
+))  # fmt: skip
+"""Refusals of an answer that are nobody's mistake: none is due now, and there is nothing to mend."""
 
 
 def _folder(text: str) -> Path:
@@ -93,7 +102,14 @@ def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     parser.add_argument("--label", help="class of the record; default: the record's own label field")
     parser.add_argument(
-        "--check", action="store_true", help="report nothing: name the features that count as missing or unlisted"
+        "--check",
+        action="store_true",
+        help="report nothing: name the features that count as missing or unlisted; status 1 if there are any",
+    )
+    parser.add_argument(
+        "--measure",
+        metavar="PROGRAM",
+        help="run this program and report the JSON object that it prints; if it fails, the empty record",
     )
     _record(parser)
 
@@ -101,7 +117,9 @@ def _report(parser: argparse.ArgumentParser) -> None:
 def _predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="name, if several are installed")
     parser.add_argument(
-        "--check", action="store_true", help="classify nothing: name the features that count as missing or unlisted"
+        "--check",
+        action="store_true",
+        help="classify nothing: name the features that count as missing or unlisted; status 1 if there are any",
     )
     _record(parser)
 
@@ -152,7 +170,9 @@ COMMANDS = (
         (
             f"""echo '{{"odor": "n", "label": "e"}}' | {_ON_DEVICE} report --campaign mushrooms""",
             f"""echo '{{"odor": "?"}}' | {_ON_DEVICE} report --campaign mushrooms --check""",
+            f"{_ON_DEVICE} report --campaign mushrooms --measure /etc/hearsay/measure",
         ),
+        NO_ANSWER_DUE,
     ),
     Command(
         "drain",
@@ -218,6 +238,7 @@ COMMANDS = (
             f"{_ON_NODE} node summarise --campaign hospital patients.csv",
             f"{_ON_NODE} node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
         ),
+        NO_ANSWER_DUE,
     ),
     Command(
         "node encrypt",
@@ -228,6 +249,7 @@ COMMANDS = (
             f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk patients.csv",
             f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
         ),
+        NO_ANSWER_DUE,
     ),
     Command(
         "node exchange",
@@ -326,7 +348,7 @@ def build_parser() -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         own.add_argument("--json", action="store_true", help="print one JSON object")
-        own.set_defaults(run=command.run)
+        own.set_defaults(run=command.run, idle=command.idle)
         command.add_arguments(own)
     return parser
 

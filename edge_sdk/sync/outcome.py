@@ -12,11 +12,13 @@ class Refusal(NamedTuple):
         step: the place of the document; ``outbox`` for sealing, sending and acknowledging; ``policy`` for reading it.
         reason: the stable reason (docs/reference/reasons.md).
         detail: one sentence.
+        status: exit status of a program that ends with the step's error (docs/reference/output.md).
     """
 
     step: str
     reason: str
     detail: str
+    status: int = 1
 
 
 class Taken(NamedTuple):

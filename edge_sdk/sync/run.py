@@ -171,7 +171,7 @@ class _Run:
 
     def _refuse(self, step: str, error: HearsayError) -> None:
         note(WARNING, "sync: %s: %s", step, error)
-        self._refusals.append(Refusal(step, error.reason, error.detail))
+        self._refusals.append(Refusal(step, error.reason, error.detail, error.status))
 
     # Steps that fetch documents -------------------------------------------------------------------
 

@@ -6,17 +6,21 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
-from support.publisher import Publisher
+from support.commands import REFUSED
+from support.publisher import DAY, Publisher
 
 from edge_sdk import Device, DocumentError
 from edge_sdk.cli.main import main
 from protocol.batches.framing import Header, write_batch
 from protocol.documents.provisioning import Provisioning, build_provisioning
+from protocol.documents.series import Series
 
 FOREVER = 1 << 33
 
@@ -106,7 +110,7 @@ def test_a_refusal_is_one_line_with_its_reason(files, arguments, reason):
     if reason is None:  # nothing to drain: nothing is written and nothing refused
         assert result.returncode == 0
         return
-    assert result.returncode == 1
+    assert result.returncode in REFUSED
     assert result.stderr.startswith(f"{reason}: ")
     assert result.stderr.count("\n") == 1
     assert result.stdout == ""
@@ -114,7 +118,7 @@ def test_a_refusal_is_one_line_with_its_reason(files, arguments, reason):
 
 def test_before_provisioning_every_command_says_what_to_do(files):
     result = edge_process(files, "status")
-    assert result.returncode == 1
+    assert result.returncode == 5
     assert result.stderr.startswith("not_provisioned: ")
     assert not (files / "state").exists()
 
@@ -190,7 +194,7 @@ def test_the_owner_looks_back_and_opts_out(reported):
     assert table[1].startswith("'mushrooms'")
     assert asked(reported, "disable") == {"disabled": True, "epsilon_spent": "1"}
     refused = edge(reported, "report", "--campaign", "mushrooms", text="{}")
-    assert (refused.returncode, refused.stderr.split(":")[0]) == (1, "disabled")
+    assert (refused.returncode, refused.stdout.split()[:4]) == (0, ["nothing", "to", "do", "disabled"])
     status = asked(reported, "status")
     assert (status["disabled"], status["dropped"], status["epsilon_spent"]) == (True, {"disabled": 1}, "1")
     times = {"wall", "now", "confirmed", "time_floor", "earliest", "limit_time"}
@@ -201,7 +205,7 @@ def test_the_owner_looks_back_and_opts_out(reported):
 def test_a_lost_state_is_reset_knowingly(reported):
     (reported / "state" / "state.db").unlink()
     lost = edge(reported, "status")
-    assert (lost.returncode, lost.stderr.split(":")[0]) == (1, "state_lost")
+    assert (lost.returncode, lost.stderr.split(":")[0]) == (5, "state_lost")
     assert edge(reported, "provision", "root.hst").stderr.startswith("state_lost: ")
     assert edge(reported, "reset", "root.hst").stderr.startswith("reset_unconfirmed: ")
     assert asked(reported, "reset", "root.hst", "--count-budget-as-spent")["epsilon_counted_as_spent"] == "100"
@@ -304,7 +308,7 @@ def test_a_file_of_the_wrong_kind_is_named_and_leaves_nothing(files, monkeypatch
     (files / "p.hsp").write_bytes(build_provisioning(Provisioning("orchard", "one", bytes(32))))
     (files / "r.hsr").write_bytes(write_batch(Header(bytes(32), 1, 18), []))
     monkeypatch.chdir(files)
-    assert main(["--state", "state", *arguments]) == 1
+    assert main(["--state", "state", *arguments]) == DocumentError.status == 3
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.startswith(f"{reason}: {said}")
@@ -327,7 +331,7 @@ def test_output_that_can_not_be_written_is_no_error_of_the_program(reported):
     command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", str(reported / "state"), "status"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (1, "output_failed", 1)
+    assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (5, "output_failed", 1)
 
 
 @pytest.mark.parametrize(
@@ -352,3 +356,91 @@ def test_no_state_is_not_this_folder(files, monkeypatch):
     command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "", "provision", "root.hst"]
     assert subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 2
     assert sorted(files.iterdir()) == before
+
+
+SERIES = Series("pilot", 1)
+NOTHING_DUE = {
+    "period_answered": {"name": "mushrooms", "version": 2},
+    "series_not_member": {"name": "other", "series": Series("another", 1, high=1)},
+    "series_answered": {"name": "other", "series": SERIES},
+    "expired": {"name": "other", "lifetime": 5 * DAY},
+}
+
+
+@pytest.mark.parametrize("why", NOTHING_DUE)
+def test_where_no_answer_is_due_a_report_has_not_failed(tmp_path, why):
+    """A roll-out to 1 % of the devices is no failure of the others, and neither is a campaign that is over."""
+    publisher = Publisher(now=int(time.time()) - 10 * DAY)
+    offered = NOTHING_DUE[why]
+    with Device.open(tmp_path / "state", trust=publisher.root(), clock=lambda: publisher.now + DAY) as device:
+        first = device.enrol(publisher.campaign(series=SERIES if why == "series_answered" else None))
+        second = None if why == "period_answered" else device.enrol(publisher.campaign(**offered))
+    if why != "expired":
+        assert edge(tmp_path, "report", "--campaign", first.id.hex(), text="{}").returncode == 0
+    with Device.open(tmp_path / "state") as device:
+        second = second or device.enrol(publisher.campaign(**offered))
+    done = edge(tmp_path, "report", "--campaign", second.id.hex(), "--json", text="{}")
+    said = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert said["nothing_to_do"] == why
+    assert said["detail"]
+    assert "nothing to do" in edge(tmp_path, "report", "--campaign", second.id.hex(), text="{}").stdout
+
+
+def test_a_refusal_has_the_status_of_its_class_and_is_json_where_that_is_asked(files):
+    refused = {
+        ("enrol", "none.hsc"): ("file_unreadable", 1),
+        ("enrol", "m.hsm"): ("wrong_role", 3),
+        ("enrol", "lie.hsc"): ("epsilon_understated", 3),
+        ("drain", "out.hsr"): ("not_provisioned", 5),
+    }
+    assert edge(files, "drain", "out.hsr").returncode == 5
+    for command, (reason, status) in refused.items():
+        if command[0] == "enrol":
+            edge(files, "provision", "root.hst")
+        else:
+            shutil.rmtree(files / "state")
+        done = edge(files, *command, "--json")
+        found = json.loads(done.stdout)
+        assert (done.returncode, found["reason"], found["status"]) == (status, reason, status)
+        assert done.stderr == f"{reason}: {found['detail']}\n"
+    edge(files, "provision", "root.hst")
+    (files / "state" / "policy.toml").write_text('epsilon_per_period = "0.1"\n')
+    assert edge(files, "enrol", "c.hsc").returncode == 4
+
+
+def test_a_check_fails_where_it_finds_something(files):
+    edge(files, "provision", "root.hst")
+    edge(files, "enrol", "c.hsc")
+    good, bad = json.dumps({"odor": "n", "width": 2, "label": "e", "extra": 1}), '{"odor": "n ", "label": "e"}'
+    command = ("report", "--campaign", "mushrooms", "--check")
+    assert edge(files, *command, text=good).returncode == 0
+    done = edge(files, *command, "--json", text=bad)
+    assert (done.returncode, done.stderr.split(":")[:2]) == (1, ["record_doubtful", " check"])
+    assert json.loads(done.stdout)["unlisted"] == ["odor"]
+    edge(files, "install", "m.hsm")
+    assert edge(files, "predict", "--check", text=good).returncode == 0
+    assert edge(files, "predict", "--check", text=bad).returncode == 1
+    assert json.loads(edge(files, "status", "--json").stdout)["epsilon_spent"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("module", "program"),
+    [("edge_sdk.cli.table", "edge_sdk.cli.main"), ("aggregator.cli.app", "aggregator.entry")],
+)
+def test_an_interruption_while_modules_are_loaded_prints_no_traceback(module, program):
+    """Ctrl-C in the first moments: the module that takes longest to load is interrupted."""
+    code = f"""
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from {program} import main
+sys.argv = ["program", "status"]
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr

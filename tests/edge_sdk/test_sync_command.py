@@ -10,6 +10,7 @@ from support.publisher import DAY, Publisher
 from support.servers import reply, scripted, tree_server
 
 from edge_sdk.cli.main import main
+from protocol.errors import DocumentError
 
 RECORD = '{"odor": "n", "label": "e"}'
 
@@ -66,11 +67,11 @@ def test_a_whole_life_over_the_web(state, tree, tmp_path, capsys):
     assert len(list((tree / "reports").iterdir())) == 1
 
 
-def test_refusals_are_listed_and_the_status_is_one(state, tree, capsys):
+def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree, capsys):
     (tree / "campaigns" / "mushrooms.hsc").write_bytes(b"damaged")
     arguments = ("--state", state, "sync", tree, "--campaign", "mushrooms", "--campaign", "nowhere")
     status, out, err = run(capsys, *arguments, "--json")
-    assert status == 1
+    assert status == DocumentError.status == 3
     assert [line.split(":")[:2] for line in err.splitlines()] == [
         ["malformed", " campaigns/mushrooms.hsc"],
         ["not_published", " campaigns/nowhere.hsc"],
@@ -78,12 +79,12 @@ def test_refusals_are_listed_and_the_status_is_one(state, tree, capsys):
     assert [each["reason"] for each in json.loads(out)["refusals"]] == ["malformed", "not_published"]
     assert json.loads(out)["root_version"] == 2
     status, out, err = run(capsys, *arguments)
-    assert (status, "refusals" in out, len(err.splitlines())) == (1, False, 2)
+    assert (status, "refusals" in out, len(err.splitlines())) == (3, False, 2)
 
 
 def test_a_stick_that_is_not_there(state, tmp_path, capsys):
     status, _, err = run(capsys, "--state", state, "sync", tmp_path / "stick")
-    assert status == 1
+    assert status == 5
     assert {line.split(":")[0] for line in err.splitlines()} == {"unreachable"}
 
 
@@ -117,7 +118,7 @@ def test_a_slow_server_ends_when_the_command_says(state, capsys):
     with scripted(lambda connection, _: connection.recv(1)) as server:
         began = time.monotonic()
         status, _, err = run(capsys, "--state", state, "sync", server.url, "--seconds", "0.3")
-        assert (status, err.split(":")[0]) == (1, "unreachable")
+        assert (status, err.split(":")[0]) == (5, "unreachable")
         assert time.monotonic() - began < 9  # the server waits for 10
 
 

@@ -6,6 +6,7 @@ import json
 import sqlite3
 
 import pytest
+from support.commands import REFUSED
 
 from edge_sdk import Node
 from edge_sdk.cli.main import main
@@ -37,7 +38,7 @@ def test_the_key_is_a_public_key_file(run, tmp_path):
         assert (tmp_path / "clinic.key.pub").read_bytes() == b"hearsay-key-1 node %b\n" % node.public_key.hex().encode()
         assert json.loads(out)["node"] == node.node_id.hex()
     status, _, error = run("node", "key", "clinic.key.pub")
-    assert (status, error.split(":")[0]) == (1, "file_exists")
+    assert (status in REFUSED, error.split(":")[0]) == (True, "file_exists")
 
 
 def test_a_summary_from_a_file(run, tmp_path):
@@ -90,7 +91,7 @@ def test_a_summary_from_a_database(run):
 def test_what_is_refused_costs_nothing(run, words, expected):
     run("enrol", "c.hsc")
     status, _, error = run("node", "summarise", "--campaign", "clinics", *words)
-    assert (status, error.split(":")[0]) == (1, expected)
+    assert (status in REFUSED, error.split(":")[0]) == (True, expected)
     assert "epsilon spent               0\n" in run("status")[1] or '"epsilon_spent": "0"' in run("status", "--json")[1]
 
 
@@ -101,7 +102,7 @@ def test_a_file_without_a_column_for_a_feature_or_the_label_costs_nothing(run, t
     for wrong, named in ((header.replace("odor", "oder"), "'odor'"), (header.replace("label", "class"), "'label'")):
         (tmp_path / "wrong.csv").write_text("\n".join([wrong, *rows]))
         status, _, error = run("node", "summarise", "--campaign", "clinics", "wrong.csv")
-        assert (status, error.split(":")[0]) == (1, "columns_missing")
+        assert (status in REFUSED, error.split(":")[0]) == (True, "columns_missing")
         assert f"no column is named {named}; " in error
     assert run("node", "summarise", "--campaign", "clinics", "wrong.csv", "--missing-columns")[0] == 1
     assert run("node", "summarise", "--campaign", "clinics", "wrong.csv", "--label", "e")[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.commands import REFUSED
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import key
@@ -91,13 +92,13 @@ def test_a_check_reads_the_records_and_spends_nothing(run):
 )
 def test_what_is_refused_costs_nothing(run, words, expected):
     status, _, error = run("node", "encrypt", "--campaign", "wards", *words)
-    assert (status, error.split(":")[0]) == (1, expected)
+    assert (status in REFUSED, error.split(":")[0]) == (True, expected)
     assert json.loads(run("status", "--json")[1])["epsilon_spent"] == "0"
 
 
 def test_a_summary_in_the_clear_is_refused(run):
     status, _, error = run("node", "summarise", "--campaign", "wards", "people.csv")
-    assert (status, error.split(":")[0]) == (1, "campaign_masked")
+    assert (status in REFUSED, error.split(":")[0]) == (True, "campaign_masked")
     assert "node encrypt" in error
 
 
