@@ -159,7 +159,7 @@ def test_a_report_goes_from_the_units_to_an_operator_who_is_not_root(site):
     begun, _ = site.sync()
     assert begun["campaigns"] == [{"name": "pumps", "version": 1}]
     site.unit("hearsay-report@.service", "pumps")
-    refused, err = site.sync(status=1)
+    refused, err = site.sync(status=5)
     assert (refused["sent"], [each["step"] for each in refused["refusals"]]) == (0, ["outbox"])
     assert re.fullmatch(r"refused_by_server: outbox: .*status 401.*--token FILE.*\n", err)
     assert "`refused_by_server: outbox: … 401`" in GUIDE

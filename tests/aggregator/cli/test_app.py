@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from support.commands import REFUSED
 from support.publisher import Publisher
 
 from aggregator import cli, entry
@@ -37,9 +38,9 @@ def fail(error):
     raise error
 
 
-def test_a_refusal_is_one_line_and_status_1():
+def test_a_refusal_is_one_line_and_the_status_of_its_class():
     result = ending(lambda: fail(PolicyError("policy_refused", "not\nnow\x1b[2J")))
-    assert (result.exit_code, result.stderr, result.stdout) == (1, "policy_refused: not now\ufffd[2J\n", "")
+    assert (result.exit_code, result.stderr, result.stdout) == (4, "policy_refused: not now\ufffd[2J\n", "")
 
 
 def test_a_bug_names_type_and_place_and_no_value():
@@ -62,14 +63,14 @@ def test_an_interruption_is_130():
 
 def test_memory_that_ends_is_a_reason_that_says_what_to_do():
     result = ending(lambda: fail(MemoryError("SECRET")))
-    assert (result.exit_code, result.stderr.split(": ")[0]) == (1, "memory_short")
+    assert (result.exit_code, result.stderr.split(": ")[0]) == (5, "memory_short")
     assert "give fewer records" in result.stderr
     assert "SECRET" not in result.output
 
 
 def test_a_failing_disk_is_a_reason():
     result = ending(lambda: fail(OSError(28, "No space left on device", "/somewhere")))
-    assert (result.exit_code, result.stderr) == (1, "disk_full: there is no space left\n")
+    assert (result.exit_code, result.stderr) == (5, "disk_full: there is no space left\n")
 
 
 def test_a_reader_that_has_gone_is_no_error(tmp_path):
@@ -99,7 +100,7 @@ def test_a_plugin_joins_and_a_broken_one_leaves_the_others_alone():
     assert "absent (can not be loaded)" in " ".join(help_text.split())
     for name, why in (("absent", "ModuleNotFoundError"), ("number", "it is not a command")):
         result = run(hearsay, [name, "--any", "option"])
-        assert result.exit_code == 1
+        assert result.exit_code in REFUSED
         assert result.stderr.startswith("plugin_broken: ")
         assert why in result.stderr
     assert "Example:\n    hearsay show c.hsc" in run(hearsay, ["show", "--help"]).stdout
@@ -168,7 +169,7 @@ def test_a_plugin_that_fails_when_imported_is_listed_and_refused(tmp_path, monke
     group = Commands("hearsay", plugins=lambda: [EntryPoint("late", "failing_plugin:late", PLUGINS)])
     assert "late  Fail." in CliRunner().invoke(group, ["--help"]).stdout
     result = CliRunner().invoke(group, ["late"])
-    assert (result.exit_code, result.stderr.split(": ")[0]) == (1, "plugin_broken")
+    assert (result.exit_code, result.stderr.split(": ")[0]) == (5, "plugin_broken")
     assert "SECRET" not in result.output
 
 

@@ -136,7 +136,7 @@ def resigned(changes, answers):
 @pytest.mark.parametrize("answers", [1, 3])
 def test_a_campaign_that_lies_about_epsilon_is_refused_whatever_its_signature(tmp_path, options, answers):
     result = verify(tmp_path, lying(answers), *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert len(result.stderr.splitlines()) == 1
     assert result.stderr.startswith("epsilon_understated: ")
     if options == ("--privacy",):
@@ -161,14 +161,14 @@ def test_only_campaigns_have_a_privacy_sheet(tmp_path):
     publisher = Publisher(now=int(time.time()))
     for raw in (publisher.model(), publisher.root()):
         result = verify(tmp_path, raw, "--privacy")
-        assert result.exit_code == 1
+        assert result.exit_code == 3
         assert result.stderr.startswith("not_a_campaign: ")
 
 
 def test_a_date_that_has_passed_is_refused(tmp_path):
     old = Publisher(now=int(time.time()) - 100 * 86_400).campaign(lifetime=50 * 86_400)
     result = verify(tmp_path, old)
-    assert (result.exit_code, result.stderr.split(":")[0]) == (1, "expired")
+    assert (result.exit_code, result.stderr.split(":")[0]) == (3, "expired")
 
 
 def test_an_older_root_is_not_called_verified(tmp_path):
@@ -179,7 +179,7 @@ def test_an_older_root_is_not_called_verified(tmp_path):
     forward = run(hearsay, ["verify", str(tmp_path / "new.hst"), "--trust", str(tmp_path / "old.hst")])
     assert forward.stdout.startswith("verified: root 'workspace', version 2")
     back = run(hearsay, ["verify", str(tmp_path / "old.hst"), "--trust", str(tmp_path / "new.hst")])
-    assert (back.exit_code, back.stderr.split(":")[0], back.stdout) == (1, "rollback", "")
+    assert (back.exit_code, back.stderr.split(":")[0], back.stdout) == (3, "rollback", "")
 
 
 def test_epsilon_is_rounded_up_in_its_last_digit():

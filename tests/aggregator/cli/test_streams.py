@@ -75,7 +75,7 @@ def test_no_file_gets_the_number_of_a_closed_stream(folder):
 class TestFull:
     def test_what_was_done_is_said_when_the_output_can_not_be_written(self, folder):
         done = hearsay(folder, "ingest c.hsc a.hsr --store s > /dev/full")
-        assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (1, "output_failed", 1)
+        assert (done.returncode, done.stderr.split(":")[0], done.stderr.count("\n")) == (5, "output_failed", 1)
         assert "what the command did before is not undone" in done.stderr
         assert reports(folder) == REPORTS
 
