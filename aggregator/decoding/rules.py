@@ -80,6 +80,8 @@ class Rules:
         self._integers = range(0)
         if layout.kind == INTEGERS:
             self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
+        # Most mechanisms can give every answer that the layout holds; only the others are asked.
+        self._asked = [(place, each) for place, each in enumerate(mechanisms) if _excludes(each)]
         self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
         # A report is too early if (period + 1)·precision ≤ not_before, and too late if period·precision ≥ expires.
         # Both limits are stored as numbers of periods, because these products could overflow.
@@ -149,7 +151,8 @@ class Rules:
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
         """Masks of wrong answers, each (N,) bool.
 
-        Wrong are bits that must be zero, values at or above their limit, and integers out of bounds.
+        Wrong are bits that must be zero, values at or above their limit, integers out of bounds, and answers that the
+        mechanism says are impossible.
 
         Args:
             fields: of N records.
@@ -163,7 +166,21 @@ class Rules:
             wrong.append(fields.values() >= np.take(self._limit, question, mode="clip"))
         if self._integers:
             wrong.append(self._out_of_bounds(fields, question))
+        if self._asked:
+            wrong.append(self._impossible(fields, question, wrong))
         return wrong
+
+    def _impossible(
+        self, fields: Fields, question: NDArray[np.int64], wrong: list[NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """(N,) bool: whether an answer is one that no device gives. ``wrong`` ones are not asked."""
+        found = np.zeros(len(question), np.bool_)
+        left = ~np.any(wrong, axis=0) if wrong else ~found
+        for place, mechanism in self._asked:
+            rows = np.flatnonzero(left & (question == place))
+            if rows.size:
+                found[rows] = mechanism.impossible(_answers(fields, rows, mechanism))
+        return found
 
     def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(N,) bool: whether an integer of the answer is outside its mechanism's bounds."""
@@ -174,6 +191,22 @@ class Rules:
             part = fields.rows.field(offset, ">i4").astype(np.int64)
             wrong |= (part < least) | (part > most)
         return wrong
+
+
+def _excludes(mechanism: Mechanism) -> bool:
+    """Whether the layout holds answers that no device gives."""
+    shape = (0,) if mechanism.layout == SINGLE else (0, mechanism.answers)
+    return mechanism.impossible(np.empty(shape, np.int64)) is not None
+
+
+def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> NDArray[np.int64]:
+    """The answers of some records, as :meth:`Mechanism.impossible` takes them: (N,) or (N, A) int64."""
+    if mechanism.layout == SINGLE:
+        return fields.values()[rows]
+    answers = fields.rows.answers()[rows]
+    if mechanism.layout == BITS:
+        return np.unpackbits(answers, axis=1, count=mechanism.answers).astype(np.int64)
+    return answers.view(">i4")[:, : mechanism.answers].astype(np.int64)
 
 
 def _limit(mechanism: Mechanism, kind: int) -> int:

@@ -6,16 +6,16 @@ divide only once, at the end, so rounding adds no bias.
 Devices scale numbers to integers from −S to S, with S = :data:`protocol.SCALE`. "In units of S" means divided by S.
 
 A new family registers an estimator with :data:`debias`. A family with estimates of shares of values also registers
-with :data:`noise_law`; a family with estimates of groups of values also registers with :data:`marginal`.
+with :data:`noise_law`, :data:`pairs_of` and :data:`marginal`.
 docs/how-to/extending.md lists the other parts of a family.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import lru_cache, singledispatch
+from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, overload
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from protocol.epsilon import exp_below
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
 from protocol.mechanisms.bit import Bit
+from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
@@ -60,14 +61,64 @@ class Debiased(NamedTuple):
     holds_sampling: bool = False
 
 
-@singledispatch
+@overload
+def support_counts(mechanism: Mechanism, counts: Sequence[int]) -> Sequence[int]: ...
+@overload
+def support_counts(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[np.int64]: ...
+def support_counts(
+    mechanism: Mechanism, counts: Sequence[int] | NDArray[np.int64]
+) -> Sequence[int] | NDArray[np.int64]:
+    """What the estimators of a question count, from its sums in the tally.
+
+    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`):
+    K integers. They are the tally's own sums unless the mechanism defines other sets. The same holds for all other
+    mechanisms.
+
+    Args:
+        mechanism: the mechanism of the answers.
+        counts: the question's sums in the tally, one for each of ``mechanism.answers``; or an array of rows of them.
+
+    Returns:
+        A sequence of K integers; for an array an array with K columns.
+    """
+    table = _support_table(mechanism)
+    if table is None:
+        return counts
+    if isinstance(counts, np.ndarray):
+        return np.asarray(counts @ table, np.int64)
+    found: list[int] = (np.asarray(counts) @ table).tolist()
+    return found
+
+
+def supports_by_set(mechanism: Mechanism) -> bool:
+    """Whether single answers of a pure protocol support sets of values of their own, and not one value each."""
+    return (
+        isinstance(mechanism, FrequencyMechanism)
+        and mechanism.layout == SINGLE
+        and type(mechanism).supports is not FrequencyMechanism.supports
+    )
+
+
+@lru_cache(maxsize=64)
+def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
+    """(answers, K) int64: 1 where an answer supports a value. None if single answer i supports value i alone."""
+    if not supports_by_set(mechanism):
+        return None
+    assert isinstance(mechanism, FrequencyMechanism)
+    rows = [
+        [mechanism.supports(answer, value) for value in range(mechanism.size)] for answer in range(mechanism.answers)
+    ]
+    return np.array(rows, np.int64)
+
+
+@ByFamily
 def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
     """Unbiased estimates from one question's counts. Run by the aggregator.
 
     Args:
         mechanism: the mechanism of the answers.
         n: number of answers, m in the formulas.
-        counts: K integers, the question's sums in the tally.
+        counts: K integers, :func:`support_counts` of the question's sums in the tally.
 
     Returns:
         Estimates and variances. Without answers (n = 0) every estimate is 0 with infinite variance.
@@ -130,7 +181,7 @@ class Law(NamedTuple):
         return np.asarray(self.at_zero + share * (self.at_one - self.at_zero), np.float64)
 
 
-@singledispatch
+@ByFamily
 def noise_law(mechanism: Mechanism) -> Law | None:
     """Noise variance that one answer gives to the estimate of a value's share, as a function of the true share.
 
@@ -211,6 +262,44 @@ def noise_variance(mechanism: SummedHistogram) -> float:
     return float(spread / gain**2)
 
 
+class Pairs(NamedTuple):
+    """Noise covariance of one answer's estimates of the shares of two different values.
+
+    Attributes:
+        at_zero: the covariance if the device holds neither value.
+        at_one: the covariance if the device holds one of the two values.
+    """
+
+    at_zero: float
+    at_one: float
+
+
+@ByFamily
+def pairs_of(mechanism: Mechanism) -> Pairs | None:
+    """Covariances of one answer's noise.
+
+    None if the covariance of two values depends on which third value a device holds, or if the family has registered
+    none. Without covariances, conditional probabilities have no intervals.
+    """
+    del mechanism
+    return None
+
+
+@pairs_of.register(UnaryMechanism)
+@pairs_of.register(SummedHistogram)
+def independent_pairs(mechanism: Mechanism) -> Pairs:
+    """Unary encodings and ``she``: the noises of two components are independent."""
+    del mechanism
+    return Pairs(0.0, 0.0)
+
+
+@pairs_of.register(Direct)
+def direct_pairs(mechanism: Direct) -> Pairs:
+    """``direct``: one answer supports one value, so −q²/(p − q)² and −pq/(p − q)² by the multinomial distribution."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
+
+
 class Marginal(NamedTuple):
     """Estimated number of the asked devices that hold a value of each group.
 
@@ -223,7 +312,7 @@ class Marginal(NamedTuple):
     law: Law
 
 
-@singledispatch
+@ByFamily
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Estimates for groups of values: group g holds the values a·``groups`` + g, a = 0, 1, …. Run by the aggregator.
 
@@ -232,7 +321,7 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
     Args:
         mechanism: the mechanism of the answers.
         n: number of answers, at least 1.
-        counts: K integers, the question's sums in the tally.
+        counts: K integers, :func:`support_counts` of the question's sums in the tally.
         groups: number of groups; divides K.
 
     Returns:
@@ -242,18 +331,30 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
     return None
 
 
-@marginal.register(UnaryMechanism)
-def marginal_unary(mechanism: UnaryMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal:
-    """:func:`marginal` for unary encodings, with s = K/``groups`` values in a group.
+@marginal.register(FrequencyMechanism)
+def marginal_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
+    """:func:`marginal` for pure protocols, with s = K/``groups`` values in a group, by :func:`pairs_of`.
 
-    The bits are independent given the true value, so estimates and noise variances of the s values add up. The
-    variance of each value is linear in its share, so the sum depends only on the group's share. Other pure protocols
-    with bits as answers need a function of their own, because their bits may depend on each other.
+        at share 0: s φ₀ + s(s − 1) γ₀        at share 1: φ₁ + (s − 1) φ₀ + 2(s − 1) γ₁ + (s − 1)(s − 2) γ₀
+
+    φ₀ and φ₁ are the variances of one value (:func:`noise_law`), γ₀ and γ₁ the covariances of two. The variance of each
+    value is linear in its share, so the sum depends only on the group's share. None without covariances: then the
+    mechanism needs a function of its own.
     """
+    pairs = pairs_of(mechanism)
+    if pairs is None:
+        return None
     members = len(counts) // groups
     cells = debias_pure(mechanism, n, counts).estimate.reshape(members, groups)
     at_zero, at_one = Law.pure(mechanism.p, mechanism.q)
-    return Marginal(cells.sum(axis=0), Law(members * at_zero, members * at_zero + at_one - at_zero))
+    apart = members - 1
+    return Marginal(
+        cells.sum(axis=0),
+        Law(
+            members * at_zero + members * apart * pairs.at_zero,
+            members * at_zero + at_one - at_zero + 2 * apart * pairs.at_one + apart * (apart - 1) * pairs.at_zero,
+        ),
+    )
 
 
 @marginal.register(Direct)

@@ -9,7 +9,6 @@ random choice of the asked devices. ``aggregator.estimates.recurrence`` defines 
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from aggregator.estimates.debias import Z95, Law, noise_law, sign_size
 from protocol.errors import InputError
 from protocol.mechanisms import FrequencyMechanism, Mechanism
+from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
 
@@ -49,7 +49,7 @@ def normal_interval(estimate: Floats, sd: Floats) -> Interval:
     return Interval(estimate - Z95 * sd, estimate + Z95 * sd)
 
 
-@singledispatch
+@ByFamily
 def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: Floats | float = 1.0) -> Interval | None:
     """Intervals from the distribution of one question's counts. Run by the aggregator.
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.debias import Z95, Law
+from aggregator.estimates.debias import Z95, Law, Pairs
 from aggregator.estimates.intervals import Interval, score_interval
-from aggregator.estimates.ratios import Pairs, cell_variance, ratio_interval
+from aggregator.estimates.ratios import cell_variance, ratio_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

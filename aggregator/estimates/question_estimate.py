@@ -17,8 +17,7 @@ from protocol.questions import MOMENT, MOMENTS, SQUARE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aggregator.estimates.debias import Law
-    from aggregator.estimates.ratios import Pairs
+    from aggregator.estimates.debias import Law, Pairs
     from protocol.questions import Subject
 
     Floats = NDArray[np.float64]

@@ -21,62 +21,21 @@ Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.estimates.debias import Z95, Law
-from protocol.mechanisms.direct import Direct
-from protocol.mechanisms.she import SummedHistogram
-from protocol.mechanisms.unary import UnaryMechanism
+from aggregator.estimates.debias import Z95
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from protocol.mechanisms import Mechanism
+    from aggregator.estimates.debias import Law, Pairs
 
     Floats = NDArray[np.float64]
     Mask = NDArray[np.bool_]
-
-
-class Pairs(NamedTuple):
-    """Noise covariance of one answer's estimates of the shares of two different values.
-
-    Attributes:
-        at_zero: the covariance if the device holds neither value.
-        at_one: the covariance if the device holds one of the two values.
-    """
-
-    at_zero: float
-    at_one: float
-
-
-@singledispatch
-def pairs_of(mechanism: Mechanism) -> Pairs | None:
-    """Covariances of one answer's noise. None if the mechanism's family has registered none.
-
-    Without covariances, conditional probabilities have no intervals.
-    """
-    del mechanism
-    return None
-
-
-@pairs_of.register(UnaryMechanism)
-@pairs_of.register(SummedHistogram)
-def independent_pairs(mechanism: Mechanism) -> Pairs:
-    """Unary encodings and ``she``: the noises of two components are independent."""
-    del mechanism
-    return Pairs(0.0, 0.0)
-
-
-@pairs_of.register(Direct)
-def direct_pairs(mechanism: Direct) -> Pairs:
-    """``direct``: one answer supports one value, so −q²/(p − q)² and −pq/(p − q)² by the multinomial distribution."""
-    p, q = float(mechanism.p), float(mechanism.q)
-    return Pairs(-((q / (p - q)) ** 2), -p * q / (p - q) ** 2)
 
 
 class Ratio(NamedTuple):

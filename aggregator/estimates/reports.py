@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.class_shares import combined
-from aggregator.estimates.debias import Law, debias, marginal, noise_law, sign_size
+from aggregator.estimates.debias import (
+    Law,
+    debias,
+    marginal,
+    noise_law,
+    pairs_of,
+    sign_size,
+    support_counts,
+    supports_by_set,
+)
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
 from aggregator.estimates.question_estimate import (
     QuestionEstimate,
@@ -25,7 +34,6 @@ from aggregator.estimates.question_estimate import (
     is_stretched,
     relative_spread,
 )
-from aggregator.estimates.ratios import pairs_of
 from aggregator.estimates.recurrence import Recurrence, once
 from aggregator.estimates.source import Source
 from aggregator.estimates.spread import Estimated, spreads
@@ -211,7 +219,7 @@ class _Part(NamedTuple):
 
 
 def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurrence, classes: int) -> _Part:
-    stratum = question.stratum
+    stratum, counts = question.stratum, support_counts(question.mechanism, counts)
     sample = Sample(0, stratum, recurrence.answers[stratum], recurrence.concentration[stratum])
     votes = _votes(question, n, counts, sample, classes)
     right = _right(question, n, counts, classes) if n and question.kind in (OUTCOME, RIGHT) else None
@@ -279,7 +287,9 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
         _law(mechanism),
         pairs_of(mechanism),
         is_binomial=isinstance(mechanism, FrequencyMechanism | CoinMechanism),
-        adds_up=isinstance(mechanism, FrequencyMechanism) and mechanism.layout == SINGLE,
+        adds_up=isinstance(mechanism, FrequencyMechanism)
+        and mechanism.layout == SINGLE
+        and not supports_by_set(mechanism),
         samples=(Weighted(sample, 1.0),),
         classes=part.classes,
         right=part.right,

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.class_shares import combined
-from aggregator.estimates.debias import Law
+from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
 from aggregator.estimates.intervals import Interval, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, Weighted, is_share
-from aggregator.estimates.ratios import Pairs
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.spread import Estimated, spreads
 from aggregator.estimates.statistics import Statistics

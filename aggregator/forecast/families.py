@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.plan import plan
-from aggregator.planning.choice import AUTO, forms
+from aggregator.planning.choice import AUTO, is_numeric
 from aggregator.schema_file import SchemaFile
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
@@ -31,7 +31,7 @@ def only_family(schema: Schema, family: str, mechanism: str, *, class_question: 
     if family != AUTO:
         return family
     if mechanism != AUTO:
-        return GAUSSIAN if mechanism in forms() else DISCRETE
+        return GAUSSIAN if is_numeric(mechanism) else DISCRETE
     return None if schema.numeric and class_question else DISCRETE
 
 

@@ -189,7 +189,7 @@ def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) ->
 
 def _class_law(mechanism: Mechanism, classes: int) -> Law | None:
     """Noise variance of one answer to the share of a class; None without an estimator for groups of values."""
-    found = marginal(mechanism, 1, (0,) * mechanism.answers, classes)
+    found = marginal(mechanism, 1, (0,) * mechanism.size, classes)
     return None if found is None else found.law
 
 

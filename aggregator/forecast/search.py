@@ -13,7 +13,7 @@ from aggregator.forecast.designs import Design, with_bins
 from aggregator.forecast.precision import precisions, typical_error
 from aggregator.forecast.race import ROUNDS, behind, race
 from aggregator.planning.by_variance import APPROACHES
-from aggregator.planning.choice import AUTO, forms
+from aggregator.planning.choice import AUTO, forms, is_numeric, kind_of
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
 from protocol import mechanisms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
@@ -144,11 +144,11 @@ def _families(study: Study, scope: Scope) -> list[str]:
     """
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
-    if scope.mechanism != AUTO and scope.mechanism not in mechanisms.names():
-        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(mechanisms.names())}, or {AUTO}")
+    if scope.mechanism != AUTO:
+        kind_of(scope.mechanism)
     families = [scope.family] if scope.family != AUTO else [DISCRETE, GAUSSIAN]
     if scope.mechanism != AUTO:
-        fitting = GAUSSIAN if scope.mechanism in forms() else DISCRETE
+        fitting = GAUSSIAN if is_numeric(scope.mechanism) else DISCRETE
         if fitting not in families:
             raise InputError("mechanism_unknown", f"the family {scope.family} has no mechanism {scope.mechanism}")
         families = [fitting]

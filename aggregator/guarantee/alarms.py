@@ -2,7 +2,7 @@
 
 Each kind of test compares counts with a law that holds for honest devices whatever their records are:
 
-    set bits    reports of unary encodings, by number of set bits: one bit with probability p, K − 1 with q
+    set bits    rows of bits by number of ones, where its law is the same for every record, as of unary encodings
     questions   reports per question: the ids of a stratum are divided in fixed shares, and strata have equally many
     range       estimates below the least or above the largest possible value
     periods     one stretch of time against all others; also an honest change of the population raises it
@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.cells import cell_names, question_name
-from aggregator.estimates.debias import debias
+from aggregator.estimates.debias import debias, support_counts
 from aggregator.guarantee.binomial import upper_tail
 from aggregator.guarantee.manipulation import weights_of
 from aggregator.guarantee.set_bits import OneBitCount, law_p_value, one_bit_p_value, set_bits_law
 from aggregator.periods import shown
 from aggregator.tally.profile import Stretches
 from protocol.mechanisms import FrequencyMechanism
-from protocol.mechanisms.unary import UnaryMechanism
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -149,18 +148,19 @@ def _shared(kind: str, found: list[tuple[str, float]], share: float = 1.0) -> li
 def _set_bits(campaign: Campaign, profile: Profile, names: list[str]) -> list[Test]:
     pooled_counts, each = [], []
     for number, question in enumerate(campaign.questions):
-        if not isinstance(question.mechanism, UnaryMechanism):
-            continue
         law = set_bits_law(question.mechanism)
+        if law is None:
+            continue
         counts = profile.set_bits[number, : len(law)]
         if not counts.sum():
             continue
-        pooled_counts.append(OneBitCount(int(counts[1]), int(counts.sum()), float(law[1])))
+        if 0 < law[1] < 1:
+            pooled_counts.append(OneBitCount(int(counts[1]), int(counts.sum()), float(law[1])))
         p = law_p_value(counts, law)
         if p is not None:
             each.append((f"{names[number]}: the numbers of set bits do not follow their law", p))
     if not pooled_counts:
-        return []
+        return _shared("set bits", each)
     expected = sum(one.answers * one.chance for one in pooled_counts)
     about = f"{sum(one.seen for one in pooled_counts)} reports have exactly one set bit, expected {expected:.0f}"
     pooled = _shared("set bits", [(about, one_bit_p_value(pooled_counts))], _ONE_BIT if each else 1.0)
@@ -233,7 +233,7 @@ def _range(campaign: Campaign, tally: Tally, statistics: Statistics) -> list[Tes
             continue
         mechanism = question.mechanism
         if isinstance(mechanism, FrequencyMechanism):
-            counts = np.array(tally.counts[number])
+            counts = support_counts(mechanism, np.array(tally.counts[number], np.int64))
             low = upper_tail(n - counts, n, 1 - float(mechanism.q))
             high = upper_tail(counts, n, float(mechanism.p))
         elif n >= _LEAST_ANSWERS:
@@ -266,7 +266,8 @@ def _periods(campaign: Campaign, statistics: Statistics, profile: Profile, names
     starts = np.cumsum(sizes) - sizes
     found = _against_assignment(campaign, table[:, starts], names, when)
     for number, (start, size) in enumerate(zip(starts.tolist(), sizes, strict=True)):
-        counts, n = table[:, start + 1 : start + size], table[:, start]
+        mechanism, n = campaign.questions[number].mechanism, table[:, start]
+        counts = support_counts(mechanism, table[:, start + 1 : start + size])
         rows, ps = _differs(campaign, number, statistics.questions[number], n, counts)
         cells = cell_names(campaign.questions[number].subject, campaign.schema)
         for row, some in zip(rows.tolist(), ps.tolist(), strict=True):
@@ -286,7 +287,7 @@ def _differs(
         number: the question.
         whole: the question's estimates.
         n: (P,) int64, numbers of answers by stretch.
-        counts: (P, K) int64, counts by stretch.
+        counts: (P, K) int64, what the estimators count, by stretch.
 
     Returns:
         (R,) intp, the stretches that can be compared, and their p-values: (R, K) float64, one for each count of a

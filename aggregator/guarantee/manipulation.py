@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.cells import question_name
-from aggregator.estimates.debias import debias, marginal, noise_law
+from aggregator.estimates.debias import debias, marginal, noise_law, support_counts, supports_by_set
 from aggregator.estimates.question_estimate import is_share, is_stretched
 from aggregator.guarantee.binomial import least_likely, most_likely
 from protocol import SCALE
@@ -91,7 +91,8 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     """Least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
 
     Every estimator is affine in the counts and rises with the estimate's own counts, so the ends are the estimates of
-    one extreme answer each. All estimates of a question have the same ends.
+    one extreme answer each. All estimates of a question have the same ends. Rows of bits are taken as free, also where
+    intake refuses some: the ends are then no nearer than the true ones.
 
     Args:
         mechanism: the mechanism of the answer.
@@ -106,6 +107,10 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     if mechanism.answers == 1:
         ends = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
         return Contribution(*(_estimate(mechanism, [end], groups) for end in ends))
+    if supports_by_set(mechanism):
+        alone = np.eye(mechanism.answers, dtype=np.int64)
+        each = [_estimate(mechanism, row, groups) for row in support_counts(mechanism, alone).tolist()]
+        return Contribution(min(each), max(each))
     least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
     step = groups or mechanism.answers
     own = [place % step == 0 for place in range(mechanism.answers)]
@@ -229,7 +234,7 @@ def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[
         law = noise_law(question.mechanism)
         if question.kind not in (CLASS, CELL, PRESENT) or law is None:
             continue
-        empty = marginal(question.mechanism, 1, [0] * question.mechanism.answers, classes)
+        empty = marginal(question.mechanism, 1, [0] * question.mechanism.size, classes)
         if empty is None:
             continue
         telling.append(place)

@@ -1,5 +1,6 @@
 """Numbers of set bits of honest reports: their law, tests against it, and what the best test can find.
 
+Every mechanism of rows of bits states its law, or that there is none (``Mechanism.set_bits_law`` in protocol).
 An honest answer of a unary encoding has B + B' set bits, B ~ Bernoulli(p), B' ~ Bin(K − 1, q), whatever the true value
 is. A liar who speaks for one value only sets exactly one bit. Let P be the probability of one set bit in an honest
 answer. Where a share λ of the answers are such lies, the likelihood depends on the number of answers with one set bit
@@ -9,6 +10,7 @@ Source: docs/math.md, section 3; docs/decisions/0058.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import erfc, log, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,9 +18,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.joining.homogeneity import chi_square_tail
-from aggregator.guarantee.binomial import log_probability, upper_tail
+from aggregator.guarantee.binomial import upper_tail
 from aggregator.guarantee.manipulation import weights_of
-from protocol.mechanisms.unary import UnaryMechanism
+from protocol.mechanisms import BITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
 
     Integers = NDArray[np.int64]
     Floats = NDArray[np.float64]
@@ -50,14 +53,14 @@ class OneBitCount(NamedTuple):
     chance: float
 
 
-def set_bits_law(mechanism: UnaryMechanism) -> Floats:
-    """Probability of each number of set bits in an honest answer: (K + 1,) float64.
+@lru_cache(maxsize=256)
+def set_bits_law(mechanism: Mechanism) -> Floats | None:
+    """Probability of each number of set bits in an honest answer: (A + 1,) float64, A bits.
 
-    One bit is 1 with probability p, each of the K − 1 others with probability q, whatever the true value is.
+    None if the answers are no rows of bits, or if the law depends on the record (:meth:`Mechanism.set_bits_law`).
     """
-    p, q, others = float(mechanism.p), float(mechanism.q), mechanism.size - 1
-    law = np.exp(log_probability(np.arange(others + 1), others, q))
-    return np.asarray(np.append(law * (1 - p), 0.0) + np.append(0.0, law * p), np.float64)
+    law = mechanism.set_bits_law() if mechanism.layout == BITS else None
+    return None if law is None else np.array(law, np.float64)
 
 
 def one_bit_p_value(found: Iterable[OneBitCount]) -> float:
@@ -113,13 +116,14 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
         false_alarms: share of honest campaigns in which the test may raise.
 
     Returns:
-        None if no question of the campaign has a unary encoding.
+        None if no question's answers are rows of bits with a law of their own, as those of unary encodings.
     """
     strata = campaign.answers
+    laws = [set_bits_law(question.mechanism) for question in campaign.questions]
     planned = [
-        OneBitCount(0, reports / strata * weight, float(set_bits_law(question.mechanism)[1]))
-        for question, weight in zip(campaign.questions, weights_of(campaign), strict=True)
-        if isinstance(question.mechanism, UnaryMechanism)
+        OneBitCount(0, reports / strata * weight, float(law[1]))
+        for law, weight in zip(laws, weights_of(campaign), strict=True)
+        if law is not None and 0 < law[1] < 1
     ]
     if not planned:
         return None

@@ -42,8 +42,8 @@ MEANINGS: Final = {
     ),
     "value_out_of_domain": (
         "An input is not one the mechanism can perturb. In a node's summary: too many or too few numbers, or "
-        "a number outside its range. In a report: an answer that its question does not have, an integer "
-        "beyond its mechanism's bounds, or padding that is not zero."
+        "a number outside its range. In a report: an answer that its question does not have or that no device gives, "
+        "an integer beyond its mechanism's bounds, or padding that is not zero."
     ),
     "stale_key": (
         "A masked message is encrypted with a key that is not in the newest key book: the node used an older "

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from protocol import mechanisms
-from protocol.epsilon import exp_below
 from protocol.errors import InputError
+from protocol.mechanisms import FrequencyMechanism
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SINGLE_NUMBER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from fractions import Fraction
 
     from protocol.mechanisms import Mechanism
     from protocol.questions import Subject
 
 AUTO = "auto"
+CANDIDATES = ("direct", "oue")
+"""Mechanisms of one value that :data:`AUTO` compares; of equally good ones the first. A mechanism of another package
+is none: a campaign names it, since each device needs its package."""
+
+
+def kind_of(name: str) -> type[Mechanism]:
+    """The class of a mechanism that an analyst named, also of another package.
+
+    Raises:
+        InputError: ``mechanism_unknown``, which also says that there is ``auto``; ``mechanism_incomplete``.
+    """
+    try:
+        return mechanisms.kind(name)
+    except InputError as error:
+        if error.reason != "mechanism_unknown":
+            raise
+        told = f"{error.detail}; or {AUTO}"
+    raise InputError("mechanism_unknown", told)
 
 
 def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
     """The mechanism of one question. Run by the analyst, before any device answers.
 
-    ``auto`` means ``direct`` if K < 3e^ε + 2, else ``oue``. This is the mechanism with the smaller variance per
-    answer for a value that no device holds: (K − 2 + e^ε)/(e^ε − 1)² for ``direct``, 4e^ε/(e^ε − 1)² for ``oue``.
+    ``auto`` means the one of :data:`CANDIDATES` with the smallest variance per answer for a value that no device holds,
+    q(1 − q)/(p − q)². That is (K − 2 + e^ε)/(e^ε − 1)² for ``direct`` and 4e^ε/(e^ε − 1)² for ``oue``: ``direct`` if
+    K < 3e^ε + 2.
 
     Args:
         name: a mechanism, or :data:`AUTO`.
@@ -43,22 +63,35 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
     if name == AUTO:
         if options:
             raise InputError("option_unknown", f"{AUTO} chooses direct or oue, which have no option '{min(options)}'")
-        name = "direct" if size - 2 < 3 * exp_below(epsilon_micro) else "oue"
-    if name not in mechanisms.names():
-        raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(mechanisms.names())}, or {AUTO}")
-    return mechanisms.from_micro(name, epsilon_micro, size, **options)
+        return min((mechanisms.from_micro(each, epsilon_micro, size) for each in CANDIDATES), key=_noise_of_nothing)
+    return mechanisms.from_micro(kind_of(name).name, epsilon_micro, size, **options)
+
+
+def _noise_of_nothing(mechanism: Mechanism) -> Fraction:
+    """q(1 − q)/(p − q)²: the variance of one answer about a value that no device holds."""
+    assert isinstance(mechanism, FrequencyMechanism)
+    return mechanism.q * (1 - mechanism.q) / (mechanism.p - mechanism.q) ** 2
 
 
 @cache
 def forms() -> Mapping[str, str]:
     """For each numeric mechanism, by name: the default form of its questions about moments.
 
-    A form says how many numbers one question asks for: a single one, one per class, or all at once.
+    A form says how many numbers one question asks for: a single one, one per class, or all at once. These are the
+    mechanisms of the table; :func:`form_of` also knows one of another package.
     """
     kinds = {name: mechanisms.kind(name) for name in mechanisms.names()}
     return MappingProxyType(
         {name: _own_form(kind) for name, kind in kinds.items() if issubclass(kind, NumericMechanism)}
     )
+
+
+def is_numeric(name: str) -> bool:
+    """Whether a mechanism is about numbers. An unknown name is none."""
+    try:
+        return issubclass(mechanisms.kind(name), NumericMechanism)
+    except InputError:
+        return False
 
 
 def _own_form(kind: type[NumericMechanism]) -> str:
@@ -80,10 +113,10 @@ def form_of(name: str, approach: int | None = None) -> str:
         InputError: ``mechanism_unknown``, the mechanism is not numeric; ``approach_invalid``, the approach is neither
             1 nor 3, or the mechanism is not ``laplace``.
     """
-    if name not in forms():
+    if not is_numeric(name):
         raise InputError("mechanism_unknown", f"a Gaussian campaign takes {', '.join(forms())}")
     if approach is None or (name, approach) == ("laplace", 3):
-        return forms()[name]
+        return _own_form(cast("type[NumericMechanism]", mechanisms.kind(name)))
     if (name, approach) == ("laplace", 1):
         return ALL_AT_ONCE
     raise InputError("approach_invalid", "an approach is 1 or 3, and of laplace alone")

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.estimates.debias import debias, marginal, noise_law
+from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.planning.draws import draw
 from protocol.errors import InputError
-from protocol.mechanisms import ValueMechanism
+from protocol.mechanisms import BITS, Mechanism, ValueMechanism
 from protocol.shown import is_seen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from functools import _SingleDispatchCallable
 
-    from protocol.mechanisms import Mechanism
+    from protocol.mechanisms.by_family import ByFamily
     from protocol.questions import Question
 
-PARTS: Mapping[str, _SingleDispatchCallable[Any]] = {
+PARTS: Mapping[str, ByFamily[Any]] = {
     "estimator": debias,
     "interval": count_interval,
     "vectorised draw": draw,
 }
 """Parts that a family of mechanisms needs: name → function with one registered implementation per family."""
-PARTS_OF_VALUES: Mapping[str, _SingleDispatchCallable[Any]] = {"noise law": noise_law, "group estimator": marginal}
+PARTS_OF_VALUES: Mapping[str, ByFamily[Any]] = {
+    "noise law": noise_law,
+    "covariances": pairs_of,
+    "group estimator": marginal,
+}
 """Further parts of a mechanism about one value. Without them its answers would say nothing of the classes' shares."""
 MAX_DESCRIPTION = 200
 """Longest description of a mechanism, in characters. ``explain`` prints the description in one line."""
@@ -37,8 +40,9 @@ MAX_DESCRIPTION = 200
 def check_complete(questions: Iterable[Question]) -> None:
     """Refuse questions whose mechanism can not be described to owners or not be estimated. Run before signing.
 
-    A mechanism needs a description, an estimator, an interval and a vectorised draw (:data:`PARTS`); a mechanism about
-    one value also needs the parts in :data:`PARTS_OF_VALUES`.
+    A mechanism needs a description, an estimator, an interval and a vectorised draw (:data:`PARTS`), and the check of
+    answers that no device gives (``Mechanism.impossible``). A mechanism about one value also needs the parts in
+    :data:`PARTS_OF_VALUES`, one whose answers are rows of bits the law of set bits (``Mechanism.set_bits_law``).
 
     Raises:
         InputError: ``mechanism_incomplete``, for one such mechanism; the error names all parts that it lacks.
@@ -59,7 +63,18 @@ def missing_parts(mechanism: Mechanism) -> list[str]:
     The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
     """
     parts = dict(PARTS) | (dict(PARTS_OF_VALUES) if isinstance(mechanism, ValueMechanism) else {})
-    missing = [name for name, part in parts.items() if part.dispatch(type(mechanism)) is part.dispatch(object)]
+    kind = type(mechanism)
+    missing = [name for name, part in parts.items() if not part.has(kind)]
+    if (
+        isinstance(mechanism, ValueMechanism)
+        and not missing
+        and marginal(mechanism, 1, [0] * mechanism.size, 1) is None
+    ):
+        missing.append("group estimator")
+    if kind.impossible is Mechanism.impossible:
+        missing.append("check of impossible answers")
+    if mechanism.layout == BITS and kind.set_bits_law is Mechanism.set_bits_law:
+        missing.append("law of set bits")
     described = mechanism.describe()
     if not described.strip() or len(described) > MAX_DESCRIPTION or not is_seen(described):
         missing.insert(0, "description")

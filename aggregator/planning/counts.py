@@ -9,7 +9,6 @@ A family of mechanisms without a law of its own uses its vectorised draw, whose 
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,6 +18,7 @@ from protocol import SCALE
 from protocol.mechanisms import INTEGERS, SINGLE, FrequencyMechanism
 from protocol.mechanisms.base import ONE, Mechanism
 from protocol.mechanisms.bit import Bit
+from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.hybrid import Hybrid
 from protocol.mechanisms.laplace import Laplace
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
             """Counts of ``n`` random answers, as a tally has them: shape (A,) int64, with A = ``mechanism.answers``."""
 
 
-@singledispatch
+@ByFamily
 def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLaw:
     """The distribution of the counts of one question in a population.
 

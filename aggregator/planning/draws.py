@@ -10,7 +10,6 @@ A new family registers its function with :data:`draw`. A campaign is not signed 
 
 from __future__ import annotations
 
-from functools import singledispatch
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from protocol.errors import InputError
 from protocol.mechanisms.base import ONE, Mechanism
 from protocol.mechanisms.bit import Bit
 from protocol.mechanisms.bits import Bits
+from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.duchi import Duchi
 from protocol.mechanisms.hybrid import Hybrid
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 
-@singledispatch
+@ByFamily
 def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> NDArray[Any]:
     """Independent random answers of N devices.
 

@@ -117,10 +117,10 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
 
 
 def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
-    """Decode ``field``, the answer field of a report; None if it holds no possible answer of ``mechanism``.
+    """Decode ``field``, the answer field of a report; None if ``layout``, that of the campaign, can not hold it.
 
-    ``layout`` is that of the campaign. This is the inverse of :func:`encode_answer`. Tests compare the aggregator's
-    array code with it.
+    Answers that the layout holds and no device gives are found by :meth:`Mechanism.impossible`. This is the inverse of
+    :func:`encode_answer`. Tests compare the aggregator's array code with it.
     """
     if mechanism.layout == SINGLE:
         width = 4 if layout.kind == INTEGERS else 2

@@ -2,6 +2,9 @@
 
 Device and aggregator derive the same integers from the same ε. So a device can check a campaign, and the
 aggregator removes bias with exactly the probabilities that the device used.
+
+A mechanism of another package is found by its name through the entry-point group :data:`GROUP`, on a device and on
+the aggregator. Each side needs the package installed.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BITS",
+    "GROUP",
     "INTEGERS",
     "SINGLE",
     "FrequencyMechanism",
     "Mechanism",
     "ValueMechanism",
+    "add",
+    "foreign",
     "from_dict",
     "from_epsilon",
     "from_micro",
@@ -49,22 +55,87 @@ _CLASSES = {
 A module is loaded at the first use of its mechanism, because a device needs only one or two mechanisms.
 """
 
+GROUP = "hearsay.mechanisms"
+"""Entry-point group by which another package adds a mechanism: name → class."""
+_MAX_NAME = 32
+_foreign: dict[str, type[Mechanism]] = {}
+
 
 def names() -> tuple[str, ...]:
-    """The names of all mechanisms."""
+    """The names of the mechanisms of the table. ``auto`` and plans choose among these alone."""
     return tuple(_CLASSES)
 
 
-def kind(name: object) -> type[Mechanism]:
-    """The class of the mechanism called ``name``.
+def foreign() -> tuple[str, ...]:
+    """The names of the mechanisms of other packages: installed ones, and those of :func:`add`."""
+    from importlib.metadata import entry_points
+
+    return tuple(sorted({*_foreign, *(entry.name for entry in entry_points(group=GROUP))} - set(_CLASSES)))
+
+
+def add(kind_of_mechanism: type[Mechanism]) -> None:
+    """Make a mechanism of another package known to this process, by its ``name``, without an entry point.
+
+    For notebooks and tests. A later call for the same name replaces the class.
 
     Raises:
-        InputError: ``mechanism_unknown``: there is no such mechanism; ``mechanism_incomplete``: its class lacks a
-            method that :class:`Mechanism` demands.
+        InputError: ``mechanism_unknown``: the name is one of the table, or no name; ``mechanism_incomplete``: this is
+            no class of a mechanism.
     """
-    if not isinstance(name, str) or name not in _CLASSES:
+    name = getattr(kind_of_mechanism, "name", None)
+    if not _is_name(name) or name in _CLASSES:
+        raise InputError("mechanism_unknown", f"a mechanism's name is an identifier, and none of {', '.join(_CLASSES)}")
+    _foreign[str(name)] = _checked(str(name), kind_of_mechanism)
+    _derived.cache_clear()
+
+
+def kind(name: object) -> type[Mechanism]:
+    """The class of the mechanism called ``name``. A mechanism of another package can not replace one of the table.
+
+    Raises:
+        InputError: ``mechanism_unknown``: there is no such mechanism, or two packages bring it;
+            ``mechanism_incomplete``: its class lacks a method that :class:`Mechanism` demands, or can not be loaded.
+    """
+    if isinstance(name, str) and name in _CLASSES:
+        return _whole(name, getattr(import_module(f"{__name__}.{name}"), _CLASSES[name]))
+    if not _is_name(name):
         raise InputError("mechanism_unknown", f"the mechanisms are {', '.join(_CLASSES)}")
-    found: type[Mechanism] = getattr(import_module(f"{__name__}.{name}"), _CLASSES[name])
+    if name not in _foreign:
+        _foreign[str(name)] = _load(str(name))
+    return _whole(str(name), _foreign[str(name)])
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier() and name.isascii() and len(name) <= _MAX_NAME
+
+
+def _load(name: str) -> type[Mechanism]:
+    """Load the class of another package. Only this function reads the list of packages, which takes long."""
+    from importlib.metadata import entry_points
+
+    found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
+    if len(found) > 1:
+        raise InputError("mechanism_unknown", f"{len(found)} packages bring the mechanism {name}; leave one installed")
+    if not found:
+        told = f"the mechanisms are {', '.join(_CLASSES)}; no installed package brings another of this name"
+        raise InputError("mechanism_unknown", told)
+    try:
+        loaded = next(iter(found.values())).load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        told = f"the package of the mechanism {name} can not be loaded: {type(error).__name__}"
+    else:
+        return _checked(name, loaded)
+    raise InputError("mechanism_incomplete", told)
+
+
+def _checked(name: str, found: object) -> type[Mechanism]:
+    if not (isinstance(found, type) and issubclass(found, Mechanism) and getattr(found, "name", None) == name):
+        told = f"what a package brings as {name} is no class of a mechanism with this name"
+        raise InputError("mechanism_incomplete", told)
+    return found
+
+
+def _whole(name: str, found: type[Mechanism]) -> type[Mechanism]:
     if found.__abstractmethods__:
         missing = ", ".join(sorted(found.__abstractmethods__))
         raise InputError("mechanism_incomplete", f"the mechanism {name} lacks {missing}: see docs/how-to/extending.md")
@@ -78,7 +149,7 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
     1512633486
 
     Args:
-        name: one of :func:`names`.
+        name: one of :func:`names`, or a mechanism of another package.
         epsilon: 0.001 … 16, a multiple of 10⁻⁶.
         size: the number of values, classes or dimensions of the input.
         options: the mechanism's :attr:`~Mechanism.option_names`: ``theta`` of ``the``, ``delta`` of ``laplace``.

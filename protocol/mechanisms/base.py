@@ -39,10 +39,13 @@ class Mechanism(ABC):
         layout: :data:`SINGLE`, :data:`BITS` or :data:`INTEGERS` (docs/formats.md, section 3).
         size: number of values, classes or dimensions of the input.
         epsilon_micro: declared ε in millionths. Campaign checks refuse mechanisms with a larger privacy loss.
+        estimators: for a mechanism of another package the name of the module that registers its estimator, interval
+            and draw (:mod:`protocol.mechanisms.by_family`). The aggregator imports it; a device never does.
     """
 
     __slots__ = ("epsilon_micro", "size")
     name: ClassVar[str]
+    estimators: ClassVar[str] = ""
     layout: ClassVar[int]
     option_names: ClassVar[tuple[str, ...]] = ()
 
@@ -125,6 +128,32 @@ class Mechanism(ABC):
         """The smallest and the largest integer to which the aggregator clips before it adds; :data:`INTEGERS` only."""
         return self.bounds
 
+    def impossible(self, answers: Any) -> Any:
+        """Which of N answers no device ever gives: the aggregator refuses them as ``value_out_of_domain``.
+
+        The layout is checked before: a single value is below :attr:`answers`, and integers are within :attr:`bounds`.
+        Array operators are enough, so that no import is needed. A campaign is signed only if its mechanism's class
+        or family defines this method.
+
+        Args:
+            answers: a numpy array of integers: shape (N,) for :data:`SINGLE`, else (N, A) with A = :attr:`answers`.
+
+        Returns:
+            (N,) bool; or None, for every N, if a device may give every answer that the layout can hold.
+        """
+        del answers
+
+    def set_bits_law(self) -> Sequence[float] | None:
+        """Probability of each number of ones in an honest row of bits: A + 1 numbers, with A = :attr:`answers`.
+
+        Alarms compare the reports with it. A campaign is signed only if the class or family of a mechanism of layout
+        :data:`BITS` defines this method.
+
+        Returns:
+            The law if it is the same for every input; None if it depends on the input.
+        """
+        return None
+
     def options(self) -> dict[str, Any]:
         """The value of each option of :attr:`option_names`: the further arguments of :meth:`from_micro`, if any."""
         return {}
@@ -170,7 +199,9 @@ class ValueMechanism(Mechanism):
 class FrequencyMechanism(ValueMechanism):
     """A pure protocol: every answer stands for a set of values, which it *supports*.
 
-    An answer supports the true value with probability ``p`` and each given other value with probability ``q``.
+    An answer supports the true value with probability ``p`` and each given other value with probability ``q``. The
+    set is :meth:`supports`. For rows of bits it is always the values whose bits are 1, since the aggregator has only
+    the sums of the bits.
     Source: Wang et al., USENIX Security 2017, section 3.
     """
 
@@ -185,6 +216,14 @@ class FrequencyMechanism(ValueMechanism):
     @abstractmethod
     def q(self) -> Fraction:
         """Probability that an answer supports one given value that is not the true one."""
+
+    def supports(self, answer: Any, value: int) -> bool:
+        """Whether ``answer`` supports ``value``. A mechanism of layout :data:`SINGLE` may define another set.
+
+        Without a definition of its own, the single answer i supports the value i alone, and then there are as many
+        answers as values.
+        """
+        return bool(answer[value]) if self.layout == BITS else bool(answer == value)
 
 
 def out_of_domain(domain: str) -> InputError:

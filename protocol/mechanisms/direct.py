@@ -133,6 +133,10 @@ class Direct(FrequencyMechanism):
         p, q = self.p, self.q
         return {answer: p if answer == value else q for answer in range(self.size)}
 
+    def impossible(self, answers: Any) -> None:
+        """None: every value is a possible answer."""
+        del answers
+
     def privacy_loss(self) -> PrivacyLoss:
         """The exact privacy loss ln(p/q): an answer has probability p for the input that it equals, else q."""
         return PrivacyLoss(self.p / self.q)

@@ -72,6 +72,10 @@ class NoisyIntegers(Mechanism):
     def bounds(self) -> tuple[int, int]:
         """The smallest and the largest integer in an answer."""
 
+    def impossible(self, answers: Any) -> None:
+        """None: every row of integers within :attr:`bounds` is a possible answer."""
+        del answers
+
     def clamp(self, value: int) -> int:
         """``value``, clipped to :attr:`bounds`."""
         least, most = self.bounds

@@ -59,6 +59,10 @@ class SingleNumberMechanism(NumericMechanism):
     __slots__ = ()
     layout = SINGLE
 
+    def impossible(self, answers: Any) -> None:
+        """None: every small integer below :attr:`answers` is a possible answer."""
+        del answers
+
 
 def check_number(value: object) -> None:
     """Refuse a value that is no integer of [−S, S]. The error does not contain the value.
@@ -188,6 +192,13 @@ class CoinMechanism(NumericMechanism):
             "epsilon_micro": self.epsilon_micro,
             "threshold": self.threshold,
         }
+
+    def impossible(self, answers: Any) -> None:
+        """None: every row of bits is a possible answer."""
+        del answers
+
+    def set_bits_law(self) -> None:
+        """None: the number of ones depends on the input."""
 
     def privacy_loss(self) -> PrivacyLoss:
         """The exact privacy loss ln(T/(2^32 − T)); T/2^32 is the largest probability of the true side of a coin."""

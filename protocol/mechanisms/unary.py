@@ -5,6 +5,7 @@ Source: Wang et al., USENIX Security 2017, sections 4.2 and 4.3; docs/math.md, s
 
 from __future__ import annotations
 
+from math import exp, lgamma, log, log1p
 from typing import TYPE_CHECKING, Any, Self
 
 from protocol.epsilon import PrivacyLoss
@@ -137,6 +138,23 @@ class UnaryMechanism(FrequencyMechanism):
         if self.size > _MAX_ENUMERATED:
             raise InputError("too_many_answers", "2^size answers are too many to list; use bit_probabilities")
         return rows_of_bits(self.bit_probabilities(value))
+
+    def impossible(self, answers: Any) -> None:
+        """None: every row of bits is a possible answer."""
+        del answers
+
+    def set_bits_law(self) -> list[float]:
+        """P(b ones) = (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), for b = 0 … K, whatever the value is.
+
+        One bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
+        """
+        others, p, q = self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE
+        of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)
+        law = [
+            exp(of_all - lgamma(ones + 1) - lgamma(others - ones + 1) + ones * odds + (others - ones) * rest)
+            for ones in range(others + 1)
+        ]
+        return [(1 - p) * same + p * one_less for same, one_less in zip([*law, 0.0], [0.0, *law], strict=True)]
 
     def privacy_loss(self) -> PrivacyLoss:
         """The exact privacy loss ln(p(1 − q)/(q(1 − p))) with the probabilities :attr:`p` and :attr:`q`."""

@@ -1,7 +1,12 @@
-"""All mechanisms of the table, with inputs of the right kind, so that no test needs a list of names."""
+"""All mechanisms with inputs of the right kind, so that no test needs a list of names.
+
+The mechanisms of ``examples/mechanisms`` are those of a stranger. The contract also runs over them.
+"""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +22,22 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+sys.path.append(str(Path(__file__).parents[2] / "examples" / "mechanisms"))
+
+from more_mechanisms.hadamard import Hadamard
+from more_mechanisms.subset import Subset
+
+for stranger in (Hadamard, Subset):
+    mechanisms.add(stranger)
+
+EVERY = (*mechanisms.names(), *mechanisms.foreign())
+"""The table, and mechanisms of other packages: those that are installed, and the example."""
 NUMBERS = (-SCALE, SCALE, 0, -20_000, 777)
 
 
-def kinds(form: type[Mechanism]) -> tuple[str, ...]:
+def kinds(form: type[Mechanism], among: tuple[str, ...] = mechanisms.names()) -> tuple[str, ...]:
     """The names of the mechanisms of one kind."""
-    return tuple(name for name in mechanisms.names() if issubclass(mechanisms.kind(name), form))
+    return tuple(name for name in among if issubclass(mechanisms.kind(name), form))
 
 
 def sizes(name: str, most: int = 4) -> list[int]:
@@ -71,6 +86,11 @@ def has_whole_table(mechanism: Mechanism) -> bool:
 def is_exact(table: dict[Any, Any]) -> bool:
     """Whether a distribution holds all answers with exact probabilities."""
     return not isinstance(table, ApproximateTable)
+
+
+def groups_of(mechanism: Mechanism) -> list[int]:
+    """The numbers of groups into which the values of a mechanism can be divided."""
+    return [groups for groups in range(1, mechanism.size + 1) if mechanism.size % groups == 0]
 
 
 def sums_of(mechanism: Mechanism, answers: Iterable[Any]) -> list[int]:

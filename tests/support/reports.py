@@ -70,6 +70,10 @@ class Row(NamedTuple):
     size: int = 2
     bounds: tuple[int, int] = (-(1 << 31), (1 << 31) - 1)
     counted: tuple[int, int] = (-(1 << 31), (1 << 31) - 1)
+    estimators = ""
+
+    def impossible(self, answers):
+        """Every answer is possible."""
 
 
 def mixed(*kinds):

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.estimates.debias import Law
+from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
 from aggregator.estimates.intervals import Interval, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Weighted, relative_spread
-from aggregator.estimates.ratios import Pairs
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

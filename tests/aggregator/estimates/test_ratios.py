@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import partial
-from itertools import product
 
 import numpy as np
 import pytest
 from support.binomial import window
+from support.mechanisms import EVERY, kinds
 from support.publisher import NOW
 from support.reports import made
 
 from aggregator.estimates.conditional import PRIOR, conditionals
-from aggregator.estimates.debias import Z95, Law, noise_law
+from aggregator.estimates.debias import Z95, Law, Pairs, noise_law, pairs_of
 from aggregator.estimates.joining import join
 from aggregator.estimates.pooling import VoteSums, pooled
-from aggregator.estimates.ratios import Others, Pairs, Variance, cell_variance, own_weight, pairs_of, ratio_interval
+from aggregator.estimates.ratios import Others, Variance, cell_variance, own_weight, ratio_interval
 from aggregator.estimates.recurrence import Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
@@ -24,6 +24,7 @@ from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
+from protocol.mechanisms import FrequencyMechanism
 from protocol.questions import CELL, MOMENT, PRESENT
 from protocol.schema import Label, build_schema
 
@@ -81,14 +82,10 @@ def test_what_is_exactly_0_or_without_noise_gives_no_warning_and_no_nan():
 # --- the variance ---
 
 
-def supports(mechanism, answer):
-    """How many times an answer supports each value."""
-    if mechanism.name == "direct":
-        return [int(answer == value) for value in range(mechanism.size)]
-    return list(answer)
+FREQUENCY = [name for name in kinds(FrequencyMechanism, EVERY) if pairs_of(mechanisms.from_epsilon(name, 1, 6))]
 
 
-@pytest.mark.parametrize("name", ["direct", "oue", "sue", "the"])
+@pytest.mark.parametrize("name", FREQUENCY)
 @pytest.mark.parametrize("ratio", [0.0, 0.25, 1.0])
 @pytest.mark.parametrize("own", [0.0, 0.4, 1.0])
 def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, ratio, own):
@@ -98,13 +95,12 @@ def test_the_variance_of_one_answer_is_that_of_the_exact_distribution(name, rati
     shares = np.array([column * (1 - ratio) / 2, 0.4, column * ratio, 0.2, column * (1 - ratio) / 2, 0.1])
     weights = np.array([-own * ratio, 0, 1 - own * ratio, 0, -own * ratio, 0])
     mean = square = 0.0
-    answers = range(6) if name == "direct" else list(product((0, 1), repeat=6))
     for value, share in enumerate(shares):
-        law = mechanism.distribution(value)
-        for answer in answers:
-            form = weights @ ((np.array(supports(mechanism, answer)) - q) / (p - q))
-            mean += share * float(law[answer]) * form
-            square += share * float(law[answer]) * form**2
+        for answer, chance in mechanism.distribution(value).items():
+            supported = np.array([mechanism.supports(answer, each) for each in range(6)], float)
+            form = weights @ ((supported - q) / (p - q))
+            mean += share * float(chance) * form
+            square += share * float(chance) * form**2
     assert mean == pytest.approx((1 - own) * column * ratio, abs=1e-9), "what the other questions take away"
     found = cell_variance(np.array(column), 1, noise_law(mechanism), pairs_of(mechanism), s, 1.0, own).at(ratio)
     assert float(found) == pytest.approx(square - mean**2, rel=1e-9)

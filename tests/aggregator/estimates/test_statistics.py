@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.mechanisms import kinds
 from support.reports import Row, made
 
 from aggregator.estimates.class_shares import class_shares
@@ -22,18 +23,19 @@ from aggregator.estimates.showing import rows
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
+from protocol.mechanisms import FrequencyMechanism
 
 MECHANISMS = [
     mechanisms.from_epsilon(name, epsilon, size)
-    for name, sizes in (("direct", (2, 4, 6, 12)), ("oue", (2, 4, 6)), ("sue", (2, 4)), ("the", (2, 4)))
+    for name in kinds(FrequencyMechanism)
     for epsilon in ("0.1", "1", "4")
-    for size in sizes
+    for size in (2, 4, 6)
 ]
 
 
 def supports(mechanism, answer) -> list[int]:
     """For each value, 1 if the answer supports it, else 0."""
-    return list(answer) if isinstance(answer, tuple) else [int(answer == value) for value in range(mechanism.size)]
+    return [int(mechanism.supports(answer, value)) for value in range(mechanism.size)]
 
 
 def support_table(mechanism) -> list[list[Fraction]]:

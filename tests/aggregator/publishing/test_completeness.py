@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
-
 import pytest
+from support.mechanisms import Subset
 from support.publisher import NOW, Publisher
 
-from aggregator.estimates.debias import debias, marginal, noise_law
+from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.planning.draws import draw
 from aggregator.publishing.signatures import check_payload, draft
@@ -17,7 +15,7 @@ from protocol import mechanisms
 from protocol.documents import campaign
 from protocol.documents.envelope import PAYLOAD_TYPES
 from protocol.errors import InputError
-from protocol.mechanisms import ValueMechanism
+from protocol.mechanisms import Mechanism, ValueMechanism
 from protocol.mechanisms.direct import Direct
 
 PARTS = {
@@ -25,6 +23,7 @@ PARTS = {
     "interval": count_interval,
     "vectorised draw": draw,
     "noise law": noise_law,
+    "covariances": pairs_of,
     "group estimator": marginal,
 }
 
@@ -40,6 +39,9 @@ def newcomer(without):
         def __init__(self, own):
             super().__init__(own.epsilon_micro, own.size)
             self._own = own
+
+        def __getattr__(self, name):
+            return getattr(object.__getattribute__(self, "_own"), name)
 
         @classmethod
         def from_micro(cls, epsilon_micro, size):
@@ -70,9 +72,14 @@ def newcomer(without):
         def answers(self):
             return self.size
 
+        if without != "check of impossible answers":
+
+            def impossible(self, answers):
+                return self._own.impossible(answers)
+
     for part, function in PARTS.items():
         if part != without:
-            function.register(Odd, function.dispatch(Direct))
+            function.register(Odd)(function.of(Direct))
     return Odd
 
 
@@ -84,13 +91,10 @@ def forget():
 
 @pytest.fixture
 def install(monkeypatch):
-    """Puts a class into the table as ``odd``, as its file and its row would."""
+    """Makes a class known as ``odd``, as an installed package would."""
 
     def put(kind):
-        module = ModuleType("protocol.mechanisms.odd")
-        module.Odd = kind
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setitem(mechanisms._CLASSES, "odd", "Odd")
+        monkeypatch.setitem(mechanisms._foreign, "odd", kind)
         forget()
 
     yield put
@@ -113,10 +117,12 @@ def test_a_mechanism_with_all_parts_is_signed(install, workspace):
     assert [item.name for item in workspace.history()] == ["mushrooms"]
 
 
-@pytest.mark.parametrize("part", [*PARTS, "description", "description of one line"])
+@pytest.mark.parametrize("part", [*PARTS, "description", "description of one line", "check of impossible answers"])
 def test_a_mechanism_without_one_part_is_refused_at_signing_and_nothing_is_recorded(install, workspace, part):
     install(newcomer(without=part))
-    with pytest.raises(InputError, match=f"the mechanism odd lacks its {part.split(' of ')[0]}: see") as caught:
+    with pytest.raises(
+        InputError, match=f"the mechanism odd lacks its {part.removesuffix(' of one line')}: see"
+    ) as caught:
         sign(workspace)
     assert caught.value.reason == "mechanism_incomplete"
     assert workspace.history() == []
@@ -129,6 +135,20 @@ def test_a_further_signature_of_a_draft_is_refused_too(install, part):
     unsigned = draft(PAYLOAD_TYPES["campaign"], Publisher().campaign_payload(mechanism="odd"))
     with pytest.raises(InputError, match=rf"^mechanism_incomplete: .* {part}"):
         check_payload(unsigned, "campaign")
+
+
+def test_rows_of_bits_are_not_signed_without_their_law_of_set_bits(install, workspace):
+    class Rows(Subset):
+        __slots__ = ()
+        name = "odd"
+        set_bits_law = Mechanism.set_bits_law
+
+    install(Rows)
+    with pytest.raises(InputError, match="the mechanism odd lacks its law of set bits: see"):
+        sign(workspace)
+    del Rows.set_bits_law
+    forget()
+    assert sign(workspace)
 
 
 def test_a_class_without_describe_makes_no_campaign_and_opens_none(install):

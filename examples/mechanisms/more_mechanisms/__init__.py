@@ -1,0 +1,1 @@
+"""Subset selection and Hadamard response, in a package of their own."""

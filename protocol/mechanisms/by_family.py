@@ -1,0 +1,88 @@
+"""Functions with one implementation per family of mechanisms, also for mechanisms of other packages.
+
+The aggregator's estimators, intervals and draws need numpy, which a device does not have. So they are no methods, but
+functions that are registered for a class and hold for its subclasses. The package of another mechanism registers its
+own in a module of its own, which the mechanism's class names (``Mechanism.estimators``). That module is imported at
+the first call for the class, in every process, also where the mechanism came out of a pickle. No device calls these
+functions. Source: docs/decisions/0109.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, singledispatch, update_wrapper
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from protocol.mechanisms.base import Mechanism
+
+T = TypeVar("T")
+F = TypeVar("F", bound="Callable[..., Any]")
+
+
+class ByFamily(Generic[T]):
+    """A function whose implementation follows from the class of its first argument, a mechanism.
+
+    >>> from protocol.mechanisms.direct import Direct
+    >>> @ByFamily
+    ... def words(mechanism):
+    ...     return "a mechanism"
+    >>> words.has(Direct)
+    False
+    >>> _ = words.register(Direct)(lambda mechanism: "randomised response")
+    >>> words.has(Direct)
+    True
+
+    Args:
+        default: what is called for a mechanism of a family without an implementation.
+    """
+
+    def __init__(self, default: Callable[..., T]) -> None:
+        self._functions = singledispatch(default)
+        self._default = default
+        update_wrapper(self, default)
+
+    def __call__(self, mechanism: Mechanism, *arguments: Any, **options: Any) -> T:
+        """Call the implementation for the class of ``mechanism``.
+
+        Raises:
+            InputError: ``mechanism_incomplete``: the module that the class names can not be imported.
+        """
+        return self.of(type(mechanism))(mechanism, *arguments, **options)
+
+    def register(self, family: type[Any]) -> Callable[[F], F]:
+        """A decorator: the function below it is the implementation for ``family`` and its subclasses."""
+
+        def keep(function: F) -> F:
+            self._functions.register(family, function)
+            return function
+
+        return keep
+
+    def of(self, kind: type[Mechanism]) -> Callable[..., T]:
+        """The implementation for the class ``kind``; that of its family if it has none of its own."""
+        _import_estimators(kind)
+        return self._functions.dispatch(kind)
+
+    def has(self, kind: type[Mechanism]) -> bool:
+        """Whether the class ``kind`` or its family has an implementation."""
+        return self.of(kind) is not self._default
+
+
+@lru_cache(maxsize=256)
+def _import_estimators(kind: type[Mechanism]) -> None:
+    if not kind.estimators:
+        return
+    try:
+        import_module(kind.estimators)
+    except ImportError as error:
+        told = f"{kind.estimators} can not be imported: {type(error).__name__}"
+    else:
+        return
+    raise InputError(
+        "mechanism_incomplete", f"{told}; install the package of the mechanism {kind.name} with all that it needs"
+    )
