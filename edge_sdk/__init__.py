@@ -1,7 +1,7 @@
 """The device side: answer questions about records privately, store the reports, classify with signed models.
 
 >>> from edge_sdk import Device                                          # doctest: +SKIP
->>> Device.open("/var/lib/hearsay", trust=root_bytes).close()  # at installation # doctest: +SKIP
+>>> Device.provision("/var/lib/hearsay", root_bytes).close()  # at installation # doctest: +SKIP
 >>> device = Device.open("/var/lib/hearsay")                             # doctest: +SKIP
 >>> campaign = device.enrol(campaign_bytes)                              # doctest: +SKIP
 >>> device.report(campaign.id, {"odor": "n", "cap": None, "label": "e"}) # doctest: +SKIP

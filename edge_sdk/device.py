@@ -18,10 +18,11 @@ from edge_sdk.answering.models import Models
 from edge_sdk.answering.report_methods import ReportMethods
 from edge_sdk.answering.reporting import Reporting
 from edge_sdk.answering.sealing import Sealing
+from edge_sdk.arguments import path_of
 from edge_sdk.entropy import system_entropy
 from edge_sdk.log import logged
 from edge_sdk.storage.documents import Documents
-from edge_sdk.storage.marker import system_machine
+from edge_sdk.storage.marker import Machine
 from edge_sdk.timekeeping.timekeeper import Timekeeper
 from protocol.errors import StorageError
 
@@ -91,41 +92,113 @@ class Device(ReportMethods):
         clock: Callable[[], int] | None = None,
         uptime: Callable[[], tuple[str, int]] | None = None,
         entropy: Callable[[int], bytes] = system_entropy,
-        machine: Callable[[], bytes | None] = system_machine,
+        machine: Callable[[], bytes | None] | None = None,
     ) -> Self:
-        """Open the state in a folder, or create it if a root is given and no device was installed there.
+        """Open the state in a folder where a device was installed (:meth:`provision`), or make one in memory.
 
-        An installation gives the root, once. A program that opens the state at every start gives none: a folder that
-        is gone, or whose disk is not mounted, can not be told from a folder where no device was installed.
+        No state is made in a folder: one that is gone, or whose disk is not mounted, can not be told from a folder
+        where no device was installed. A new device there would answer, and spend, a second time.
+
+        A state that was made on another machine is opened too: its models classify, and its status can be read. What
+        would answer is refused there (``state_copied``).
 
         Args:
-            state_dir: a folder for this device alone; it is created with mode 0700. None keeps the state in memory,
-                which is for simulations: after a restart nobody knows what was spent.
-            trust: the root file (``.hst``) that the owner trusts. It is needed the first time only. Later, a root
-                that is older than the stored one is ignored, and a newer one must continue the stored one's chain.
+            state_dir: the folder of this device. None makes a state in memory, which is for simulations: after a
+                restart nobody knows what was spent.
+            trust: a root file (``.hst``) that the owner trusts. A root that is older than the stored one is ignored,
+                and a newer one must continue the stored one's chain. A state in memory needs one.
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder, again whenever
                 the file changes; without the file, the defaults of :class:`Policy` hold. If the file of an existing
                 state can not be read, or is gone, the device opens all the same. Then ``policy``, ``explain``,
                 ``enrol`` and answers for new periods are refused, and all else works.
             enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids. It is
-                given the first time. Later, the file of the present secret changes nothing, and others are refused.
+                given to :meth:`provision`, or for a state in memory. The file of the present secret changes nothing,
+                and others are refused.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock. An application that
                 gives a clock without ``uptime`` states that this clock is right.
             uptime: returns a name of the present boot and the seconds since the boot. These bound how many periods a
                 wrong clock can open. The default is the system's, if ``clock`` is the system's too.
             entropy: n → n fresh random bytes.
-            machine: returns 32 bytes that tell this machine from others, or None if that is not known.
+            machine: returns 32 bytes that tell this machine from others, or None if that is not known; the same as
+                for :meth:`provision`. The default is the file that was named there, or else the system's ids.
 
         Raises:
-            InputError: ``argument_invalid``; ``enrolment_late``: the device has another secret than the file's;
-                ``policy_invalid``: a new state is not made under a policy file that can not be read.
+            InputError: ``argument_invalid``; ``enrolment_late``: the device has another secret than the file's.
             DocumentError: the root or the provisioning file is not acceptable; ``bad_signature``: a newer root is no
                 step from the stored root.
-            StorageError: ``not_provisioned``: there is no device here, and no root is given; ``state_lost``: a device
-                was installed here, and its state is missing, damaged or an older copy; ``state_copied``: the state was
-                made on another machine; ``state_newer``, ``state_older``: software of another version wrote it;
-                ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``, ``entropy_unavailable``.
+            StorageError: ``not_provisioned``: there is no device here; ``state_lost``: a device was installed here,
+                and its state is missing, damaged or an older copy; ``state_newer``, ``state_older``: software of
+                another version wrote it; ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``,
+                ``entropy_unavailable``.
         """
+        return cls._opened(
+            state_dir, trust, makes=False, policy=policy, enrolment=enrolment, clock=clock, uptime=uptime,
+            entropy=entropy, machine=Machine(machine),
+        )  # fmt: skip
+
+    @classmethod
+    @logged("provision")
+    def provision(
+        cls,
+        state_dir: str | os.PathLike[str] | None,
+        trust: bytes,
+        *,
+        policy: Policy | None = None,
+        enrolment: bytes | None = None,
+        clock: Callable[[], int] | None = None,
+        uptime: Callable[[], tuple[str, int]] | None = None,
+        entropy: Callable[[int], bytes] = system_entropy,
+        machine: Callable[[], bytes | None] | None = None,
+        machine_id: str | os.PathLike[str] | None = None,
+    ) -> Self:
+        """Make the state of a new device in a folder, and open it. An installation calls this once.
+
+        A program that reports opens the device (:meth:`open`) and never makes one. Here a device that is there is
+        refused, so that such a program fails at its second start, and not after its folder was lost.
+
+        What tells this machine from others is stored as a digest. Without it (``Status.machine`` is ``none``) a copy
+        of the state is noticed only on a machine that has an id, so that what is provisioned in an image that is built
+        for many machines answers on none of them.
+
+        Args:
+            state_dir: a folder for this device alone; it is created with mode 0700. None as for :meth:`open`.
+            trust: the root file (``.hst``) that the owner trusts.
+            policy, clock, uptime, entropy: as for :meth:`open`. A new state is not made under a ``policy.toml`` that
+                can not be read.
+            enrolment: the bytes of a provisioning file of a closed fleet, whose secret makes this device's ids.
+            machine: returns 32 bytes that tell this machine from others, or None if that is not known. The
+                application then gives it at every opening. The default is the system's machine id and board.
+            machine_id: instead, a file whose content no other machine has and no update changes. The state names it,
+                and every opening reads it.
+
+        Raises:
+            InputError: ``already_provisioned``: there is a device here; ``machine_unknown``: the file ``machine_id`` is
+                empty or can not be read; ``policy_invalid``; ``argument_invalid``.
+            DocumentError: the root or the provisioning file is not acceptable.
+            StorageError: ``state_lost``: a device was installed here, and its state is missing or damaged;
+                ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``,
+                ``entropy_unavailable``.
+        """
+        file = None if machine_id is None else path_of(machine_id, "machine_id")
+        return cls._opened(
+            state_dir, trust, makes=True, policy=policy, enrolment=enrolment, clock=clock, uptime=uptime,
+            entropy=entropy, machine=Machine(machine, file),
+        )  # fmt: skip
+
+    @classmethod
+    def _opened(
+        cls,
+        state_dir: str | os.PathLike[str] | None,
+        trust: bytes | None,
+        *,
+        makes: bool,
+        policy: Policy | None,
+        enrolment: bytes | None,
+        clock: Callable[[], int] | None,
+        uptime: Callable[[], tuple[str, int]] | None,
+        entropy: Callable[[int], bytes],
+        machine: Machine,
+    ) -> Self:
         from edge_sdk.opening import open_state
 
         if clock is None:
@@ -133,7 +206,14 @@ class Device(ReportMethods):
 
             clock, uptime = system_clock, uptime or system_uptime
         state, allowed = open_state(
-            state_dir, trust, policy=policy, enrolment=enrolment, now=clock(), entropy=entropy, machine=machine
+            state_dir,
+            trust,
+            makes=makes,
+            policy=policy,
+            enrolment=enrolment,
+            now=clock(),
+            entropy=entropy,
+            machine=machine,
         )
         return cls(state, allowed, clock=clock, uptime=uptime, entropy=entropy)
 
@@ -148,7 +228,8 @@ class Device(ReportMethods):
         leave_fleet: bool = False,
         clock: Callable[[], int] | None = None,
         entropy: Callable[[int], bytes] = system_entropy,
-        machine: Callable[[], bytes | None] = system_machine,
+        machine: Callable[[], bytes | None] | None = None,
+        machine_id: str | os.PathLike[str] | None = None,
     ) -> int:
         """Begin again after a state was lost or copied: with a new secret, and with the old budget counted as spent.
 
@@ -167,7 +248,8 @@ class Device(ReportMethods):
             policy: the owner's limits. By default they are read from ``policy.toml`` in the folder.
             clock: returns seconds since 1970; may be wrong. The default is the system's clock.
             entropy: n → n fresh random bytes.
-            machine: returns 32 bytes that tell this machine from others, or None if that is not known.
+            machine, machine_id: as for :meth:`provision`. Without them, the file that the old state names is used, if
+                that can be read, or else the system's ids.
 
         Returns:
             The ε that counts as spent, in millionths.
@@ -175,8 +257,8 @@ class Device(ReportMethods):
         Raises:
             InputError: ``argument_invalid``; ``policy_invalid``, ``policy_missing``: the policy file can not be read,
                 or is gone; ``enrolment_missing``: the device was in a closed fleet, and neither a file nor
-                ``leave_fleet`` is given; ``enrolment_used``: the file was used on this device. The old state is then
-                untouched.
+                ``leave_fleet`` is given; ``enrolment_used``: the file was used on this device; ``machine_unknown``:
+                the file of the machine's id can not be read. The old state is then untouched.
             DocumentError: the root or the provisioning file is not acceptable. The old state is then untouched.
             StorageError: ``state_busy``: another program holds the state, which is then untouched;
                 ``state_damaged``: the install marker was damaged, so it is not known which lifetime ε was the largest
@@ -188,6 +270,7 @@ class Device(ReportMethods):
         from edge_sdk.timekeeping.clock import system_clock
 
         now = (clock or system_clock)()
+        file = None if machine_id is None else path_of(machine_id, "machine_id")
         return reset_state(
             state_dir,
             trust,
@@ -196,7 +279,7 @@ class Device(ReportMethods):
             leave_fleet=leave_fleet,
             now=now,
             entropy=entropy,
-            machine=machine,
+            machine=Machine(machine, file),
         )
 
     def close(self) -> None:
@@ -251,8 +334,9 @@ class Device(ReportMethods):
                 ``enrolment_late``: the device takes part already, under another secret than the file's, or in the
                 fleet that it is to leave: disable it first; ``argument_invalid``: both arguments are given.
             DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
-            StorageError: ``state_damaged``: the install marker is damaged, so it is not known whether the file was
-                used here; ``entropy_unavailable``; or the state or the marker can not be read or written.
+            StorageError: ``state_copied``: the state was made on another machine; ``state_damaged``: the install
+                marker is damaged, so it is not known whether the file was used here; ``entropy_unavailable``; or the
+                state or the marker can not be read or written.
         """
         from edge_sdk.storage.secret import enable_state
 
@@ -283,5 +367,5 @@ class Device(ReportMethods):
                 self._time,
                 secret=self._state.meta("secret"),
                 closed_fleet=self._state.meta("enrolled") is not None,
-                folder=self._state.folder,
+                state=self._state,
             )

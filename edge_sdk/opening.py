@@ -1,8 +1,12 @@
 """Opening a device's state, making a new one, and beginning again after a loss.
 
-A new state is made only if nothing was installed in the folder before, or if the owner resets the device. If there is
-an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what was spent. A
-damaged state without a marker is refused as ``state_damaged``.
+A new state is made only by provisioning, and only if nothing was installed in the folder before; or if the owner resets
+the device. A folder that is gone takes its marker with it. So no program that opens a device makes one: it can not tell
+a folder that is gone, or whose disk is not mounted, from one where no device was installed.
+
+If there is an install marker, a missing or damaged state is refused as ``state_lost``: a new state would forget what
+was spent. A damaged state without a marker is refused as ``state_damaged``. A state that was made on another machine is
+opened, and answers nothing (``state_copied``): its models still classify.
 """
 
 from __future__ import annotations
@@ -18,7 +22,15 @@ from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.highest import HIGHEST_FILE
 from edge_sdk.storage.ledger import Ledger
-from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, state_lost
+from edge_sdk.storage.marker import (
+    MARKER_FILE,
+    Machine,
+    Marker,
+    machine_file_of,
+    note_in_marker,
+    read_marker,
+    state_lost,
+)
 from edge_sdk.storage.outbox import clear_outboxes
 from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
 from edge_sdk.storage.spool import Spool
@@ -40,43 +52,48 @@ def open_state(
     state_dir: str | os.PathLike[str] | None,
     root: bytes | None,
     *,
+    makes: bool,
     policy: Policy | None,
     enrolment: bytes | None,
     now: int,
     entropy: Callable[[int], bytes],
-    machine: Callable[[], bytes | None],
+    machine: Machine,
 ) -> tuple[State, PolicyFile | PolicyGiven]:
-    """Open the state in a folder, or make it if a root is given and no device was installed there.
+    """Open the state in a folder; or make it (``makes``), if no device was installed there.
 
     An existing state is opened although its policy file can not be read: its owner can look at it, and opt out. A new
     state is not made under such a file.
 
     Args:
-        state_dir: the state folder; None for a state in memory.
+        state_dir: the state folder; None for a state in memory, which is always made.
         root: the bytes of the root file; None if none is given.
+        makes: make a new state, and refuse one that is there; otherwise the other way round.
         policy: the owner's limits; None to read them from ``policy.toml`` in the folder.
         enrolment: the bytes of a closed fleet's provisioning file; None if none is given.
         now: seconds since 1970; the clock may be wrong.
         entropy: n → n fresh random bytes.
-        machine: returns 32 bytes that tell this machine from others, or None if that is not known.
+        machine: what tells this machine from others.
 
     Returns:
         The provisioned state, and an object whose call returns the policy that holds now.
 
     Raises:
-        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.open` lists.
+        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.open` and
+            :meth:`edge_sdk.Device.provision` list.
     """
     if root is not None:
         check_bytes(root, "trust")
     if state_dir is None:
+        if root is None:
+            raise StorageError("not_provisioned", "a state in memory is made from a root; give trust=")
         state = State(None)
         _provision(state, root, enrolment, now, entropy, None)
         return state, PolicyGiven(policy)
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
+    begins = not _is_there(place)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
-    begins = not os.path.lexists(place)
-    _prepare_folder(folder, marker, root, enrolment, now)
+    _prepare_folder(folder, marker, root if makes else None, enrolment, now, present=not begins)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime = _lifetime_allowed(allowed, begins=begins)
     lost = False
@@ -86,9 +103,10 @@ def open_state(
             Ledger(state).check()
             state.check_highest()
             if state.read_only:
-                _check_read_only(state, root, machine(), now)
+                _check_read_only(state, root, now, makes=makes)
+                _check_machine(state, machine)
             else:
-                used = _provision(state, root, enrolment, now, entropy, machine())
+                used = _provision(state, root, enrolment, now, entropy, machine, makes=makes)
                 # A new or damaged marker may lack the secret of the provisioning file in use: note it again.
                 if marker is None or not marker.whole:
                     used = state.meta("secret") if state.meta("enrolled") is not None else used
@@ -116,44 +134,56 @@ def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> tuple[i
     return 0, 0
 
 
-def _check_read_only(state: State, root: bytes | None, machine: bytes | None, now: int) -> None:
-    """Check that a state on a read-only disk belongs to this machine, and that a given root continues its chain.
+def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool) -> None:
+    """Check that a state on a read-only disk has a root, and that a given root continues its chain.
 
     Raises:
-        StorageError: ``not_provisioned``: the state has no root; ``state_copied``: it was made on another machine.
+        StorageError: ``not_provisioned``: the state has no root.
+        InputError: ``already_provisioned``: it has one, and a new state was to be made.
         DocumentError: the root can not be read, or is no step from the stored root.
     """
     stored = Documents(state).trust()
     if stored is None:
-        raise _not_provisioned()
+        raise _unfinished()
+    if makes:
+        raise _already_provisioned()
     if root is not None:
         trust.reconcile_pinned(stored, root, now)
-    _check_machine(state, machine)
 
 
-def _check_machine(state: State, machine: bytes | None) -> None:
-    known = state.meta("machine")
-    if machine is not None and known is not None and known != machine:
-        raise StorageError(
-            "state_copied",
-            "this state was made on another machine: a copy would answer, and spend, a second time. "
-            "Its owner can reset it, which makes a new secret and counts the whole budget as spent",
+def _check_machine(state: State, machine: Machine) -> bytes:
+    """Compare this machine with the one that a state was made on, and note in ``state`` if it is another.
+
+    Returns:
+        32 bytes that tell this machine from others; none if nothing does.
+    """
+    known, found = state.meta("machine"), machine.of(state)
+    if known is not None and known != found:
+        state.copied = (
+            "this state was made where the machine had no id, as in an image that is built for many machines, and this "
+            "one has an id"
+            if not known
+            else "this state was made on another machine"
+            if found
+            else "this state was made on a machine with an id, and nothing tells this one from others"
         )
+    return found
 
 
-def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
-    """Check that a folder has a state, or that a device may begin there.
+def _prepare_folder(
+    folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int, *, present: bool
+) -> None:
+    """Check that a folder has a state (``present``), or that a device may begin there.
 
     Without a marker, make the folder if needed and flush its name; without a state as well, remove an old file
-    ``highest``.
+    ``highest``. ``root`` is None if no device may begin.
 
     Raises:
         StorageError: ``io_failed``: the folder can not be made; ``state_lost``, ``not_provisioned``.
         DocumentError: the root or the provisioning file is not acceptable.
     """
-    present = os.path.lexists(os.path.join(folder, STATE_FILE))
     if not present:
-        _check_beginning(marker, root, enrolment, now)
+        _check_beginning(folder, marker, root, enrolment, now)
     if marker is None:
         _make_folder(folder)
         if not present:
@@ -161,17 +191,17 @@ def _prepare_folder(folder: str, marker: Marker | None, root: bytes | None, enro
             remove(os.path.join(folder, HIGHEST_FILE))
 
 
-def _check_beginning(marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
+def _check_beginning(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
     """Check that a device may begin, before anything is written: the files that were given must be acceptable.
 
     Raises:
-        StorageError: ``state_lost``: a device was installed here; ``not_provisioned``: no root is given.
+        StorageError: ``state_lost``: a device was installed here; ``not_provisioned``: none may begin.
         DocumentError: the root or the provisioning file is not acceptable.
     """
     if marker is not None:
         raise state_lost()
     if root is None:
-        raise _not_provisioned()
+        raise _not_provisioned(folder)
     trust.pin(root, now)
     if enrolment is not None:
         from protocol.documents.provisioning import parse_provisioning
@@ -185,32 +215,40 @@ def _provision(
     enrolment: bytes | None,
     now: int,
     entropy: Callable[[int], bytes],
-    machine: bytes | None,
+    machine: Machine | None,
+    *,
+    makes: bool = True,
 ) -> bytes | None:
-    """Provision a new state with its first root and secret, or bring the stored root up to date.
+    """Provision a new state with its first root and secret (``makes``), or bring the stored root up to date.
+
+    ``machine`` is None for a state in memory, which no other machine can have.
 
     Returns:
         The device's secret if a provisioning file is given, else None.
 
     Raises:
-        InputError: ``enrolment_late``: the device has another secret than the file's.
+        InputError: ``enrolment_late``: the device has another secret than the file's; ``already_provisioned``: the
+            state is provisioned, and a new one was to be made.
         DocumentError: the root or the provisioning file is not acceptable.
-        StorageError: ``not_provisioned``; ``state_copied``: the state was made on another machine;
+        StorageError: ``not_provisioned``; ``machine_unknown``: the file of the machine's id can not be read;
             ``entropy_unavailable``; or the state can not be read or written.
     """
     documents = Documents(state)
     with state.transaction():
         stored = documents.trust()
         if stored is None:
-            if root is None:
-                raise _not_provisioned()
+            if root is None or not makes:
+                raise _unfinished()
             secret = secret_of(enrolment, entropy)
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
             return None if enrolment is None else secret
-        _check_machine(state, machine)
-        # The machine had no id when the state was provisioned, and has one now.
-        if machine is not None and state.meta("machine") is None:
-            state.write_meta("machine", machine)
+        if makes:
+            raise _already_provisioned()
+        if machine is not None:
+            found = _check_machine(state, machine)
+            # Older software has provisioned the state on a machine without an id.
+            if found and state.meta("machine") is None:
+                state.write_meta("machine", found)
         if root is not None:
             newer = trust.reconcile_pinned(stored, root, now)
             if newer is not stored:
@@ -220,13 +258,17 @@ def _provision(
         return check_secret(state, enrolment, entropy)
 
 
-def _begin(state: State, root: bytes, secret: bytes, now: int, machine: bytes | None, *, enrolled: bool) -> None:
-    """Write the first entries of a new state."""
+def _begin(state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, *, enrolled: bool) -> None:
+    """Write the first entries of a new state.
+
+    Raises:
+        StorageError: ``machine_unknown``: the file of the machine's id can not be read, or has none.
+    """
     state.write_meta("secret", secret)
     note_fleet(state, enrolled=enrolled)
     Documents(state).write_trust(trust.pin(root, now))
     if machine is not None:
-        state.write_meta("machine", machine)
+        machine.write(state)
 
 
 def reset_state(
@@ -238,7 +280,7 @@ def reset_state(
     leave_fleet: bool,
     now: int,
     entropy: Callable[[int], bytes],
-    machine: Callable[[], bytes | None],
+    machine: Machine,
 ) -> int:
     """Replace a lost, copied or unwanted state by a new one, with the old budget counted as spent.
 
@@ -255,7 +297,7 @@ def reset_state(
         leave_fleet: whether a device of a closed fleet may begin under a random secret.
         now: seconds since 1970; the clock may be wrong.
         entropy: n → n fresh random bytes.
-        machine: returns 32 bytes that tell this machine from others, or None if that is not known.
+        machine: what tells this machine from others.
 
     Returns:
         The ε that counts as spent, in millionths.
@@ -269,6 +311,7 @@ def reset_state(
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime_micro, delta_pico = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
+    _is_there(place)  # a folder that can not be read is refused
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
         raise StorageError(
@@ -290,7 +333,7 @@ def reset_state(
         state = State(fresh)
         try:
             with state.transaction():
-                _begin(state, root, secret, now, machine(), enrolled=enrolment is not None)
+                _begin(state, root, secret, now, machine.after(old.machine_file), enrolled=enrolment is not None)
                 series_after = max(now, pinned.time_floor, old.latest)
                 line = Ledger(state).begin_after_reset((micro, delta_pico), now, old.lines, series_after)
                 if old.track is not None:
@@ -333,6 +376,7 @@ class _Old(NamedTuple):
         latest: the latest time of an answer, or of an earlier reset, in seconds since 1970; 0 if that can not be read.
         sealed: paths of the files that the old state has sealed; none if that can not be read.
         track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
+        machine_file: path of the file that tells this machine from others; None if the state names none.
     """
 
     enrolled: bool | None = None
@@ -343,6 +387,7 @@ class _Old(NamedTuple):
     latest: int = 0
     sealed: tuple[str, ...] = ()
     track: bytes | None = None
+    machine_file: str | None = None
 
 
 def _read_old(place: str) -> _Old:
@@ -352,13 +397,13 @@ def _read_old(place: str) -> _Old:
         StorageError: ``state_busy``: another program holds the state, so it may be readable later.
     """
     old = _Old()
-    if not os.path.lexists(place):
+    if not _is_there(place):
         return old
     busy = ""
     try:
         state = State(place)
         try:
-            old = old._replace(enrolled=state.meta("enrolled") is not None)
+            old = old._replace(enrolled=state.meta("enrolled") is not None, machine_file=machine_file_of(state))
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
             old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))
@@ -389,8 +434,45 @@ def _discard(place: str) -> None:
     remove(aside)
 
 
-def _not_provisioned() -> StorageError:
-    return StorageError("not_provisioned", "this device has no trust root yet; provision it with a .hst file")
+def _is_there(place: str) -> bool:
+    """Whether there is a file, or a link, at ``place``. A folder that can not be read is no empty one.
+
+    Raises:
+        StorageError: ``io_failed``: that can not be told, as in another user's folder.
+    """
+    problem = ""
+    try:
+        os.lstat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        problem = error.strerror or "the system refused it"
+    if problem:
+        raise StorageError(
+            "io_failed",
+            f"the state folder '{os.path.dirname(place)}' can not be read: {problem}; a state is used by the user who "
+            "has provisioned it",
+        )
+    return True
+
+
+def _not_provisioned(folder: str) -> StorageError:
+    found = "no device is installed in it" if os.path.isdir(folder) else "there is no such folder"
+    return StorageError(
+        "not_provisioned",
+        f"'{folder}': {found}. If a device was installed there, mount its disk or bring its folder back, and do not "
+        "provision: that makes a new device, which answers and spends anew. Where none ever was, provision one",
+    )
+
+
+def _unfinished() -> StorageError:
+    return StorageError("not_provisioned", "the installation of this device was not finished; provision it once more")
+
+
+def _already_provisioned() -> InputError:
+    return InputError(
+        "already_provisioned", "a device is installed in this folder; a program that uses it opens it, without a root"
+    )
 
 
 def _make_folder(path: str) -> None:

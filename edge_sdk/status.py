@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.policy.series import refusal
 from edge_sdk.storage.disk import disk_may_forget
+from edge_sdk.storage.marker import machine_file_of
 from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.dates import expiry_warning
 from protocol.documents import campaign as campaigns
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from edge_sdk.answering.meanings import Meanings, Unread
     from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
+    from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool
@@ -131,6 +133,9 @@ class Status(NamedTuple):
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
             a read-only disk. After the next start the device would answer, and spend, anew.
+        machine: what tells this machine from others: ``ids`` of the system and its board, or what the application
+            gave; the path of a file; or ``none``, so that copies are not noticed everywhere.
+        copied: the state was made on another machine, and answers nothing here.
         policy: where the policy of this program is from: ``policy.toml``, ``defaults``, or ``application`` if it was
             given in code. That policy is not stored: ``hearsay-edge`` does not know it. Or the refusal, if
             the file can not be read, or is gone. Then ``left_micro`` is 0, since no new period is answered.
@@ -164,6 +169,8 @@ class Status(NamedTuple):
     delta_left_pico: int = 0
     keys: Mapping[str, int] = MappingProxyType({})
     root_expires: int = 0
+    machine: str = "none"
+    copied: bool = False
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -210,6 +217,8 @@ class Status(NamedTuple):
             **self._masked(),
             "contradictions": self.contradictions,
             "disk_may_forget": self.disk_may_forget,
+            "machine": self.machine,
+            "copied": self.copied,
             "policy": self.policy,
             "unread": [each._asdict() for each in self.unread],
             "warnings": list(self.warnings),
@@ -236,7 +245,7 @@ def gather(
     *,
     secret: bytes | None,
     closed_fleet: bool,
-    folder: str | None,
+    state: State,
 ) -> Status:
     """Gather the status, with the clocks read once.
 
@@ -247,7 +256,7 @@ def gather(
         time: the device's clocks.
         secret: of the device; None if the owner has opted out.
         closed_fleet: the device's newest secret is of a closed fleet's provisioning file.
-        folder: the state folder; None for a state in memory.
+        state: the device's state.
 
     Raises:
         StorageError: ``state_damaged``; or the state or the install marker can not be read or written.
@@ -295,8 +304,15 @@ def gather(
         delta_left_pico=max(0, policy.lifetime[1] - delta),
         keys=documents.key_books(),
         root_expires=0 if trusted is None else trusted.root.header.expires,
-        disk_may_forget=None if folder is None else disk_may_forget(folder),
+        disk_may_forget=None if state.folder is None else disk_may_forget(state.folder),
+        machine=_machine(state),
+        copied=bool(state.copied),
     )
+
+
+def _machine(state: State) -> str:
+    known, file = state.meta("machine"), machine_file_of(state)
+    return file or ("none" if not known else "ids")
 
 
 def _clock(reading: Reading, present: Present, proven: tuple[int, int], track: Track | None) -> Clock:

@@ -244,7 +244,7 @@ def _classify(
     state: Path, workspace: Workspace, model_bytes: bytes, test: pd.DataFrame, now: int
 ) -> tuple[float, dict[str, Any]]:
     """Accuracy of a device that has verified the model, and its prediction for the first test record."""
-    with Device.open(state, trust=workspace.root_bytes, clock=lambda: now) as device:
+    with Device.provision(state, trust=workspace.root_bytes, clock=lambda: now) as device:
         classifier = device.install(model_bytes)
         records = test.drop(columns="diagnosis").to_dict("records")
         predicted = [classifier.predict(record) for record in records]

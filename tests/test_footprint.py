@@ -22,7 +22,7 @@ from edge_sdk import Device
 folder = sys.argv[1]
 read = lambda name: open(f"{folder}/{name}", "rb").read()
 now = [NOW]
-with Device.open(f"{folder}/state", trust=read("root"), clock=lambda: now[0]) as device:
+with Device.provision(f"{folder}/state", trust=read("root"), clock=lambda: now[0]) as device:
     campaign = device.enrol(read("campaign"))
     for _ in range(5):
         device.report(campaign.id, {"odor": "n", "width": 3}, label="e")

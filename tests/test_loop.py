@@ -76,7 +76,7 @@ def make(modules, tmp_path, tree, clock):
     opened = []
 
     def made(measure=lambda: RECORD, transport=None, trusted=tree / "roots" / "1.hst", **options):
-        device = Device.open(tmp_path / "state", trust=trusted.read_bytes(), clock=clock.wall)
+        device = Device.provision(tmp_path / "state", trust=trusted.read_bytes(), clock=clock.wall)
         opened.append(device)
         transport = transport or open_transport(str(tree))
         options = {"campaigns": ["mushrooms"], "monotonic": clock.monotonic, **options}
@@ -218,7 +218,7 @@ def pumps(tmp_path):
     for words in (["init", "work", "--no-passphrase"], ["campaign", "schema.toml", *terms], ["publish", "--to", "www"]):
         workspace = [] if words[0] == "init" else ["--workspace", "work"]
         subprocess.run([*hearsay, *words, *workspace], cwd=tmp_path, check=True, capture_output=True)
-    with Device.open(tmp_path / "state", trust=(tmp_path / "work" / "root.hst").read_bytes()):
+    with Device.provision(tmp_path / "state", trust=(tmp_path / "work" / "root.hst").read_bytes()):
         return tmp_path
 
 

@@ -123,7 +123,7 @@ class Member:
         self.hour = 0
         self.said = []
         self._broker = broker
-        self.device = Device.open(
+        self.device = Device.provision(
             place, trust=publisher.root(), policy=Policy.of(epsilon_per_day="100"), clock=self._now
         )
 

@@ -7,6 +7,8 @@ import json
 import os
 import random
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -17,6 +19,7 @@ from support.failures import reason
 from support.publisher import NOW, Publisher
 
 from edge_sdk import Device, Policy
+from edge_sdk.cli.main import main as edge_main
 from edge_sdk.policy.policy_file import load_policy
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +39,7 @@ def test_it_is_short():
 
 def test_the_python_lines_run_once_the_device_is_provisioned(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Device.open("state", trust=Publisher(now=1).root(lifetime=1 << 33)).close()
+    Device.provision("state", trust=Publisher(now=1).root(lifetime=1 << 33)).close()
     scope = documents()
     exec(PYTHON, scope)
     with scope["device"] as device:
@@ -52,6 +55,27 @@ def test_a_start_as_the_readme_shows_it_never_begins_a_new_device(tmp_path, monk
     (tmp_path / "state").mkdir()  # the mount point
     assert reason(exec, PYTHON, documents()) == "not_provisioned"
     assert list((tmp_path / "state").iterdir()) == []
+
+
+WHEEL = (ROOT / "distribution" / "README.md").read_text("utf-8")
+
+
+def test_the_program_of_the_wheels_readme_gives_no_second_answer_where_its_folder_is_gone(tmp_path, monkeypatch):
+    """It is run, its folder removed, and run again."""
+    monkeypatch.chdir(tmp_path)
+    publisher = Publisher(now=1)
+    for name, raw in (("root.hst", publisher.root), ("c.hsc", publisher.campaign), ("m.hsm", publisher.model)):
+        (tmp_path / name).write_bytes(raw(lifetime=1 << 33))
+    program = re.search(r"```python\n(.*?)```", WHEEL, re.DOTALL)[1]
+    (line,) = re.search(r"```bash\n(.*?)```", WHEEL, re.DOTALL)[1].splitlines()
+    assert edge_main(shlex.split(line)[1:]) == 0
+    exec(program, scope := {})
+    scope["device"].close()
+    (tmp_path / "reports.hsr").rename(tmp_path / "sent.hsr")
+    shutil.rmtree("state")
+    assert reason(exec, program, {}) == "not_provisioned"
+    assert not (tmp_path / "reports.hsr").exists()
+    assert "trust=" not in program
 
 
 def shell_lines(heading):
@@ -119,7 +143,7 @@ def test_every_shell_line_runs_in_order(tmp_path):
 def test_the_explanation_of_the_guide_is_the_real_one(tmp_path):
     page = (ROOT / "docs" / "how-to" / "devices.md").read_text("utf-8")
     shown = re.search(r"^Once per day the device answers.*?2\.719\.$", page, re.DOTALL | re.MULTILINE)[0]
-    with Device.open(tmp_path, trust=Publisher().root(), clock=lambda: NOW) as device:
+    with Device.provision(tmp_path, trust=Publisher().root(), clock=lambda: NOW) as device:
         assert shown in textwrap.dedent(device.explain(Publisher().campaign()))
 
 

@@ -100,7 +100,10 @@ def files_of(tree):
 
 
 def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
-    with serving_of(tree, token="word") as (server, log), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+    with (
+        serving_of(tree, token="word") as (server, log),
+        Device.provision(tmp_path / "s", trust=publisher.root()) as device,
+    ):
         transport = open_transport(server.url, token="word")
         first = sync(device, transport, campaigns=["mushrooms", "odd/name"])
         assert ([taken.name for taken in first.campaigns], first.refusals) == (["mushrooms", "odd/name"], ())
@@ -118,7 +121,7 @@ def test_the_real_sync_there_and_back(tree, tmp_path, publisher):
 
 def test_a_node_sends_its_summaries_as_a_device_its_reports(tree, tmp_path, publisher):
     (tree / "campaigns" / "clinics.hsc").write_bytes(publisher.node_campaign())
-    with serving_of(tree) as (server, log), Node.open(tmp_path / "s", trust=publisher.root()) as node:
+    with serving_of(tree) as (server, log), Node.provision(tmp_path / "s", trust=publisher.root()) as node:
         transport = open_transport(server.url)
         sync(node, transport, campaigns=["clinics"])
         raw = node.summarise("clinics", [RECORD], "e").raw
@@ -139,7 +142,7 @@ def test_a_key_book_is_fetched_and_a_message_is_sent(tree, tmp_path, publisher):
     policy = Policy.of(allow_masked=True)
     with (
         serving_of(tree) as (server, _),
-        Node.open(tmp_path / "s", trust=publisher.root(), policy=policy) as node,
+        Node.provision(tmp_path / "s", trust=publisher.root(), policy=policy) as node,
     ):
         transport = open_transport(server.url)
         sync(node, transport, campaigns=["wards"])
@@ -156,7 +159,10 @@ def test_a_key_book_is_fetched_and_a_message_is_sent(tree, tmp_path, publisher):
 
 
 def test_a_token_is_asked_for_only_where_something_comes_in(tree, tmp_path, publisher):
-    with serving_of(tree, token="word") as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+    with (
+        serving_of(tree, token="word") as (server, _),
+        Device.provision(tmp_path / "s", trust=publisher.root()) as device,
+    ):
         sync(device, open_transport(server.url), campaigns=["mushrooms"])
         device.report(device.campaigns()[0].id, RECORD, label="e")
         for token in (None, "words", "Word", ""):
@@ -333,7 +339,7 @@ def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_
     def refuse(*_, **__):
         raise StorageError("disk_full", "there is no space left")
 
-    with serving_of(tree) as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+    with serving_of(tree) as (server, _), Device.provision(tmp_path / "s", trust=publisher.root()) as device:
         sync(device, open_transport(server.url), campaigns=["mushrooms"])
         device.report(device.campaigns()[0].id, RECORD, label="e")
         monkeypatch.setattr(uploads, "open_output", refuse)
@@ -361,7 +367,7 @@ def test_the_command_serves_until_it_is_stopped(tree, tmp_path, publisher):
             printed += process.stdout.readline()
         address = json.loads(printed)["address"]
         assert address.startswith("http://127.0.0.1:")
-        with Device.open(tmp_path / "s", trust=publisher.root()) as device:
+        with Device.provision(tmp_path / "s", trust=publisher.root()) as device:
             transport = open_transport(address, token="word")
             sync(device, transport, campaigns=["mushrooms"])
             device.report(device.campaigns()[0].id, RECORD, label="e")
@@ -387,7 +393,7 @@ def test_others_are_let_in_only_with_a_warning(tree, monkeypatch):
 def test_a_campaign_of_any_name_is_served(tree, tmp_path, publisher, name):
     raw = publisher.campaign(name=name)
     (tree / file_name("campaign", name)).write_bytes(raw)
-    with serving_of(tree) as (server, _), Device.open(tmp_path / "s", trust=publisher.root()) as device:
+    with serving_of(tree) as (server, _), Device.provision(tmp_path / "s", trust=publisher.root()) as device:
         found = sync(device, open_transport(server.url), campaigns=[name])
         assert [each.header.name for each in device.campaigns()] == [name], found.refusals
 

@@ -43,7 +43,7 @@ def commands():
 def test_there_are_the_units_that_the_guide_names():
     named = re.findall(r"`docs/systemd/([^`]+)`|systemd/(hearsay[\w@.-]+)", GUIDE.read_text("utf-8"))
     assert {a or b for a, b in named} == {path.name for path in UNITS.iterdir()}
-    assert len(SERVICES) == len(TIMERS) == 2
+    assert (len(SERVICES), len(TIMERS)) == (3, 2)
 
 
 @pytest.mark.parametrize("line", commands())
@@ -90,7 +90,7 @@ def enrolled(tmp_path):
     """A provisioned state that is enrolled in the campaign ``pumps``."""
     publisher = Publisher(now=int(time.time()) - DAY)
     (tmp_path / "root.hst").write_bytes(publisher.root())
-    with Device.open(tmp_path / "state", trust=publisher.root()) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root()) as device:
         device.enrol(publisher.campaign(name="pumps"))
     return tmp_path
 
@@ -144,6 +144,44 @@ def test_a_program_that_hangs_or_never_ends_printing_is_ended(tmp_path):
         place.chmod(0o755)
         with pytest.raises(InputError, match="measure_failed"):
             run_program(str(place), 1000, seconds=0.3)
+
+
+IMAGE = re.search(r"### Images.*?```bash\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)[1]
+
+
+def test_an_image_makes_a_device_of_its_own_at_its_first_start_and_never_again(tmp_path):
+    """The guide's lines prepare the image; the unit's commands are the first start. A lost folder is not made anew."""
+    image, state = tmp_path / "image", tmp_path / "image" / "var" / "lib" / "hearsay"
+    for folder in ("etc/systemd/system", "var/lib"):
+        (image / folder).mkdir(parents=True)
+    (tmp_path / "policy.toml").write_text("# defaults\n")
+    (tmp_path / "root.hst").write_bytes(Publisher(now=1).root(lifetime=1 << 33))
+    (tmp_path / "systemd").symlink_to(UNITS)
+    # What needs systemd or root is left out.
+    script = f"set -eu\nIMAGE={shlex.quote(str(image))}\nchroot() {{ :; }}\nsystemctl() {{ :; }}\n{IMAGE}"
+    subprocess.run(["bash", "-c", script], cwd=tmp_path, check=True)
+    found = entries(image / "etc" / "systemd" / "system" / "hearsay-provision.service")
+    (condition,), (mount,) = found["Unit", "ConditionPathExists"], found["Unit", "RequiresMountsFor"]
+    assert condition == f"{mount}/provision.hst"
+    asked, told = state / "provision.hst", []
+
+    def start():
+        if not asked.exists():
+            return
+        for line in (*found["Service", "ExecStart"], *found["Service", "ExecStartPost"]):
+            here = line.replace(PROGRAM, f"{sys.executable} -m edge_sdk.cli.main").replace(mount, str(state))
+            told.append(subprocess.run(shlex.split(here), capture_output=True, text=True, check=True).stdout)
+
+    root = asked.read_bytes()
+    start()
+    assert "new device    yes" in told[0]
+    asked.write_bytes(root)  # as if the power was cut before the file was removed
+    start()
+    assert "new device    no" in told[2]
+    shutil.rmtree(state)
+    state.mkdir()
+    start()
+    assert (len(told), list(state.iterdir())) == (4, [])
 
 
 def test_only_the_service_that_sees_no_record_has_a_network():

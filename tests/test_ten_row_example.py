@@ -76,7 +76,7 @@ def test_the_young_woman_of_medium_income_is_predicted_to_miss_a_payment(tmp_pat
         previous=None,
         card={},
     )
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
         classifier = device.install(publisher.sign("model", model.build_payload(document)))
     missed, paid = (math.exp(score) for score in classifier.scores(SHE))
     assert missed == pytest.approx(0.025, abs=5e-6)

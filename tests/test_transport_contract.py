@@ -110,7 +110,7 @@ def test_a_source_that_is_gone_is_unreachable_and_not_empty(world, batch):
 def test_a_device_takes_part_over_it(world, tmp_path):
     publisher = Publisher()
     world.put(PLACE, publisher.campaign())
-    with Device.open(tmp_path / "state", trust=publisher.root(), policy=Policy.of(), clock=lambda: NOW) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), policy=Policy.of(), clock=lambda: NOW) as device:
         assert sync(device, world.open(), campaigns=["mushrooms"]).refusals == ()
         (campaign,) = device.campaigns()
         report = device.report(campaign.id, {"odor": "n", "width": 2.0}, label="e")

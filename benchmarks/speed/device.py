@@ -95,7 +95,7 @@ def durable_reports(count: int = 200) -> list[Row]:
         folder = Path(name)
         now = [NOW]
         policy = Policy.of(epsilon_lifetime="100000")
-        with Device.open(folder / "state", trust=publisher.root(), clock=lambda: now[0], policy=policy) as device:
+        with Device.provision(folder / "state", trust=publisher.root(), clock=lambda: now[0], policy=policy) as device:
             campaign = device.enrol(publisher.campaign(lifetime=3650 * DAY))
 
             def report() -> None:

@@ -14,6 +14,7 @@ from edge_sdk.log import INFO, note
 from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
 from edge_sdk.policy.series import in_words, refusal
 from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.marker import check_own_machine
 from edge_sdk.storage.spool import Spool
 from protocol.documents import campaign as campaigns
 from protocol.errors import DocumentError, InputError, PolicyError
@@ -143,7 +144,9 @@ class Reporting:
 
         Raises:
             PolicyError: ``disabled``: the owner has opted out.
+            StorageError: ``state_copied``: the state was made on another machine.
         """
+        check_own_machine(self._state)
         secret = self._state.meta("secret")
         if secret is None:
             raise PolicyError("disabled", "its owner has opted this device out; it answers nothing until enabled")

@@ -25,6 +25,7 @@ from protocol.words import to_words
 if TYPE_CHECKING:
     import argparse
 
+    from edge_sdk.status import Status
     from protocol.schema import Check
 
 
@@ -40,14 +41,41 @@ def open_device(options: argparse.Namespace) -> Device:
 
 
 def provision(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the state of a new device in ``options.state``. Return the folder and the version of the trusted root.
+    """Make the state of a new device in ``options.state``, or check the one that is there.
 
     The file ``options.root`` is the trusted root. ``options.enrolment`` is a closed fleet's provisioning file, which
-    has the device's secret; None for a random secret.
+    has the device's secret; None for a random secret. ``options.machine_id`` is a file that tells this machine from
+    others; None for the system's ids.
+
+    Returns:
+        the folder; whether a new device was made (else one was found); and the version of the trusted root.
+
+    Raises:
+        InputError: ``already_provisioned``: there is a device, and a file of the machine's id is given.
     """
-    root = read_document(options.root, "root")
-    with Device.open(options.state, trust=root, enrolment=_enrolment(options)) as device:
-        return {"provisioned": str(options.state), "root_version": device.status().root_version}
+    root, enrolment, made = read_document(options.root, "root"), _enrolment(options), True
+    try:
+        device = Device.provision(options.state, root, enrolment=enrolment, machine_id=options.machine_id)
+    except InputError as error:
+        if error.reason != "already_provisioned" or options.machine_id is not None:
+            raise
+        device, made = Device.open(options.state, root, enrolment=enrolment), False
+    with device:
+        status = device.status()
+    _note_machine(status)
+    return {"provisioned": str(options.state), "new_device": made, "root_version": status.root_version}
+
+
+def _note_machine(status: Status) -> None:
+    """Print what the owner has to know if nothing tells this machine from others, or if another one made the state."""
+    if status.copied:
+        print("note: this state was made on another machine, so it answers nothing here", file=sys.stderr)  # noqa: T201
+    elif status.machine == "none":
+        print(  # noqa: T201
+            "note: this system has no machine id, so a copy of this state, as in a container, may not be noticed. "
+            "Provision with --machine-id FILE; do not provision in an image that is built for many machines",
+            file=sys.stderr,
+        )
 
 
 def _enrolment(options: argparse.Namespace) -> bytes | None:
@@ -338,7 +366,13 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
             "lifetime ε as spent; periods that the old state can still name stay answered, and where it can name none "
             "the present one may be paid for once more; say --count-budget-as-spent to do it",
         )
-    spent = Device.reset(options.state, root, enrolment=_enrolment(options), leave_fleet=options.leave_fleet)
+    spent = Device.reset(
+        options.state,
+        root,
+        enrolment=_enrolment(options),
+        leave_fleet=options.leave_fleet,
+        machine_id=options.machine_id,
+    )
     return {
         "reset": str(options.state),
         "epsilon_counted_as_spent": format_micro(spent),

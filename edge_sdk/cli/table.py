@@ -67,6 +67,9 @@ def _file(name: str, metavar: str, text: str, **more: Any) -> Callable[[argparse
 
 
 _enrolment = _file("--enrolment", "FILE.hsp", "in a closed fleet: this device's provisioning file")
+_machine_id = _file(
+    "--machine-id", "FILE", "its content tells this machine from others, and no update changes it; default: system ids"
+)
 _root = _file("root", "ROOT.hst", "the file that the owner trusts")
 _campaign = _file("campaign", "CAMPAIGN.hsc", "a signed campaign")
 
@@ -90,6 +93,7 @@ def _record(parser: argparse.ArgumentParser) -> None:
 def _provision(parser: argparse.ArgumentParser) -> None:
     _root(parser)
     _enrolment(parser)
+    _machine_id(parser)
 
 
 def _explain(parser: argparse.ArgumentParser) -> None:
@@ -134,15 +138,19 @@ def _reset(parser: argparse.ArgumentParser) -> None:
         "--count-budget-as-spent", action="store_true", help="yes: nothing is left of the lifetime ε until it is raised"
     )
     _new_enrolment(parser)
+    _machine_id(parser)
 
 
 COMMANDS = (
     Command(
         "provision",
         commands.provision,
-        "pin the trust root that this device obeys",
+        "make a new device, which obeys this trust root; or say that there is one",
         _provision,
-        (f"{_ON_DEVICE} provision root.hst",),
+        (
+            f"{_ON_DEVICE} provision root.hst",
+            f"{_ON_DEVICE} provision root.hst --machine-id /proc/device-tree/serial-number",
+        ),
     ),
     Command(
         "explain",

@@ -46,6 +46,7 @@ class State:
 
     Attributes:
         read_only: whether the file can only be read.
+        copied: why the state answers nothing here: how it is seen that another machine made it; "" on its own machine.
         era: a number that rises when a change is rolled back, and in a child process. Rows that a caller has kept in
             memory since an earlier era must be read again.
     """
@@ -64,6 +65,7 @@ class State:
         self._place = (0, 0)
         # A failing memory card becomes read-only. The device then still classifies and shows its status.
         self.read_only = path is not None and os.path.isfile(path) and not os.access(path, os.W_OK)
+        self.copied = ""
         self._commit_failed = False
         self._inside = False
         self._closed = False

@@ -1,8 +1,8 @@
 """The install marker, a file beside the state, and the id of the machine.
 
 The marker outlives the state file. If the marker exists and the state does not, the state was lost. A new state would
-forget what was spent, so the owner must ask for a reset. The machine's id is stored in the state and shows that a state
-was copied to another machine.
+forget what was spent, so the owner must ask for a reset. A digest of the machine's id is stored in the state and shows
+that the state was copied to another machine.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
 from protocol.digest import sha256
-from protocol.errors import StorageError
+from protocol.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from edge_sdk.storage.database import State
 
 MARKER_FILE = "installed"
 _FORMAT = 2
@@ -25,6 +30,7 @@ _MAX_BYTES = 1 << 16
 _MARKER_TAG = b"hearsay/2/installed"
 _USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
+_MAX_ID = 4096
 _NO_ID = b"uninitialized"
 """What systemd writes into ``/etc/machine-id`` before the first start has chosen an id."""
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
@@ -43,6 +49,63 @@ def system_machine() -> bytes | None:
         except OSError:
             found.append(b"")
     return sha256(_MACHINE_TAG + b"\0".join(found)).digest() if any(found) else None
+
+
+def machine_in_file(path: str) -> bytes | None:
+    """A digest, 32 bytes, of the machine's id in the file at ``path``; None if it can not be read or has none."""
+    with suppress(OSError):
+        found = read_regular(path, _MAX_ID).strip(b"\0\n ").removeprefix(_NO_ID)
+        return sha256(_MACHINE_TAG + b"file\0" + found).digest() if found else None
+    return None
+
+
+def machine_file_of(state: State) -> str | None:
+    """Path of the file that tells the machine of ``state`` from others; None if the state names none."""
+    path = state.meta("machine_file")
+    return None if path is None else os.fsdecode(path)
+
+
+class Machine:
+    """What tells this machine from others: a function of the application, a file, or else the ids of the system."""
+
+    def __init__(self, function: Callable[[], bytes | None] | None = None, file: str | None = None) -> None:
+        """Take a function that returns 32 bytes, or None if nothing is known; or the absolute path of a file.
+
+        Raises:
+            InputError: ``argument_invalid``: both are given.
+        """
+        if function is not None and file is not None:
+            raise InputError("argument_invalid", "give machine= or machine_id=, not both")
+        self._function = function
+        self._file = file
+
+    def of(self, state: State) -> bytes:
+        """32 bytes that tell the present machine from others, by the file that ``state`` names; none if nothing does.
+
+        A function of the application goes before the file.
+        """
+        if self._function is not None:
+            return self._function() or b""
+        file = machine_file_of(state)
+        return (system_machine() if file is None else machine_in_file(file)) or b""
+
+    def write(self, state: State) -> None:
+        """Store in a new ``state`` what tells this machine from others. Called inside a transaction.
+
+        Raises:
+            InputError: ``machine_unknown``: the file can not be read, or is empty.
+        """
+        if self._file is not None:
+            if machine_in_file(self._file) is None:
+                raise InputError(
+                    "machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable"
+                )
+            state.write_meta("machine_file", os.fsencode(self._file))
+        state.write_meta("machine", self.of(state))
+
+    def after(self, file: str | None) -> Machine:
+        """The same, for a state in the place of one that names ``file``, which holds if nothing else was given."""
+        return Machine(None, file) if self._function is None and self._file is None else self
 
 
 class Marker(NamedTuple):
@@ -75,12 +138,14 @@ def read_marker(path: str) -> Marker | None:
     Raises:
         StorageError: ``io_failed``: it can not be read; ``state_damaged``: it is no regular file.
     """
-    problem, lines = "", []
+    problem, lines, absent = "", [], False
     try:
         lines = read_regular(path, _MAX_BYTES).split(b"\n")
+    except (FileNotFoundError, NotADirectoryError) as error:
+        problem, absent = str(error.strerror), not os.path.lexists(path)
     except OSError as error:
         problem = error.strerror or "the system refused it"
-    if problem and not os.path.lexists(path):
+    if absent:
         return None
     if problem and is_no_file(path):
         raise StorageError(
@@ -181,3 +246,17 @@ def state_lost() -> StorageError:
         "a device was installed here and its state is missing or damaged; what it had spent is not known. "
         "Nothing is answered until its owner resets it, which counts its whole budget as spent",
     )
+
+
+def check_own_machine(state: State) -> None:
+    """Refuse a state that was made on another machine.
+
+    Raises:
+        StorageError: ``state_copied``.
+    """
+    if state.copied:
+        raise StorageError(
+            "state_copied",
+            f"{state.copied}: a copy would answer, and spend, a second time. Its models still classify. Its owner can "
+            "reset it, which makes a new secret and counts the whole budget as spent",
+        )

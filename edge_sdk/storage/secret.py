@@ -6,7 +6,14 @@ import os
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.marker import MARKER_FILE, Marker, note_in_marker, read_marker, used_mark
+from edge_sdk.storage.marker import (
+    MARKER_FILE,
+    Marker,
+    check_own_machine,
+    note_in_marker,
+    read_marker,
+    used_mark,
+)
 from edge_sdk.storage.outbox import clear_outboxes
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
@@ -138,8 +145,10 @@ def enable_state(
             than the file's; ``enrolment_missing``: it is in a closed fleet, and no file is given;
             ``enrolment_used``: the file was used on this device.
         DocumentError: the file is not acceptable.
-        StorageError: ``state_damaged``, ``entropy_unavailable``, or the marker can not be read or written.
+        StorageError: ``state_copied``, ``state_damaged``, ``entropy_unavailable``, or the marker can not be read or
+            written.
     """
+    check_own_machine(state)
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if state.meta("secret") is not None:
         check_secret(state, enrolment, entropy)

@@ -52,7 +52,7 @@ def prepare(folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     work = aggregator.create_workspace(folder / "work", name="wards", now=int(time.time()))
     for number in range(CLINICS):
-        with Node.open(folder / f"{number}.state", trust=work.root_bytes) as node:
+        with Node.provision(folder / f"{number}.state", trust=work.root_bytes) as node:
             (folder / f"{number}.key.pub").write_bytes(node.public_key_line)
     aggregator.make_node_list(work, "clinics", sorted(folder.glob("*.key.pub"))).save(folder / "clinics.hsl")
     schema = parse_schema_text(SCHEMA)

@@ -68,7 +68,7 @@ def admit(folder: Path, draw: random.Random) -> None:
 def install(folder: Path, trust: bytes) -> None:
     """Each clinic sets up its node, allows masked campaigns, and hands over the node's public key."""
     for clinic in CLINICS:
-        with Node.open(folder / f"{clinic}.state", trust=trust) as node:
+        with Node.provision(folder / f"{clinic}.state", trust=trust) as node:
             (folder / f"{clinic}.key.pub").write_bytes(node.public_key_line)
         with (folder / f"{clinic}.state" / "policy.toml").open("a") as file:
             file.write("allow_masked = true\n")

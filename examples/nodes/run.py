@@ -77,7 +77,7 @@ def admit(folder: Path, draw: random.Random) -> None:
 def install(folder: Path, trust: bytes) -> None:
     """Each clinic sets up its node, which trusts the publisher's root, and hands over the node's public key."""
     for clinic in CLINICS:
-        with Node.open(folder / f"{clinic}.state", trust=trust) as node:
+        with Node.provision(folder / f"{clinic}.state", trust=trust) as node:
             (folder / f"{clinic}.key.pub").write_bytes(node.public_key_line)
 
 

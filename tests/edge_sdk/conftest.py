@@ -30,5 +30,5 @@ def publisher():
 
 @pytest.fixture
 def device(tmp_path, publisher, clock):
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as opened:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as opened:
         yield opened

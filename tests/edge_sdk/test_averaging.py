@@ -19,7 +19,7 @@ from support.attack import bound, guess, success, table
 from support.binomial import window
 from support.failures import reason
 from support.mixtures import mixed_payload, tiny_schema
-from support.publisher import DAY, NOW, Publisher
+from support.publisher import DAY, NOW, Publisher, installed
 
 from edge_sdk import Device, Policy, PolicyError
 from edge_sdk.answering.answer import answer
@@ -207,8 +207,13 @@ def test_no_turn_of_clock_restart_or_new_version_makes_a_device_say_more_than_it
     policy = Policy.of(epsilon_lifetime="7")
     steps = (DAY, -3 * DAY, 90 * DAY, 0, -80 * DAY, 7 * DAY, 1, 200 * DAY, -DAY)
     for number in range(60):
-        with Device.open(
-            tmp_path / "state", trust=publisher.root(), policy=policy, clock=lambda: now[0], entropy=entropy_of(number)
+        with installed(
+            Device,
+            tmp_path / "state",
+            trust=publisher.root(),
+            policy=policy,
+            clock=lambda: now[0],
+            entropy=entropy_of(number),
         ) as device:
             if number % 7 == 3:
                 device.disable()

@@ -123,6 +123,32 @@ def test_before_provisioning_every_command_says_what_to_do(files):
     assert not (files / "state").exists()
 
 
+def test_provisioning_says_whether_it_made_a_device(files):
+    assert "new device    yes" in edge(files, "provision", "root.hst").stdout
+    again = edge(files, "provision", "root.hst")
+    assert (again.returncode, "new device    no" in again.stdout) == (0, True)
+    late = edge(files, "provision", "root.hst", "--machine-id", "root.hst")
+    assert (late.returncode, late.stderr.split(":")[0]) == (1, "already_provisioned")
+
+
+def test_a_machine_without_an_id_is_told_to_name_one(files, monkeypatch):
+    monkeypatch.setattr("edge_sdk.storage.marker._MACHINE_FILES", ())
+    assert "--machine-id FILE" in edge(files, "provision", "root.hst").stderr
+    assert json.loads(edge(files, "status", "--json").stdout)["machine"] == "none"
+    monkeypatch.undo()
+    (files / "state").rename(files / "image")
+    (files / "board").write_text("pump 7")
+    assert edge(files, "provision", "root.hst", "--machine-id", "board").stderr == ""
+    shown = json.loads(edge(files, "status", "--json").stdout)
+    assert (shown["machine"], shown["copied"]) == (str(files / "board"), False)
+    (files / "board").write_text("pump 8")
+    copied = edge(files, "provision", "root.hst")
+    assert "another machine" in copied.stderr
+    assert edge(files, "install", "m.hsm").returncode == 0
+    assert edge(files, "predict", text='{"odor": "f"}').returncode == 0
+    assert edge(files, "enrol", "c.hsc").stderr.startswith("state_copied: ")
+
+
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["report"], ["enrol"]])
 def test_wrong_usage_is_status_two(files, arguments):
     assert edge(files, *arguments).returncode == 2

@@ -38,7 +38,7 @@ MODELS = {
 def generous(tmp_path, publisher, clock):
     policy = Policy.of(epsilon_per_period=16, epsilon_lifetime=10_000)
     options = {"clock": clock, "policy": policy, "entropy": random.Random(5).randbytes}
-    with Device.open(tmp_path / "other", trust=publisher.root(), **options) as opened:
+    with Device.provision(tmp_path / "other", trust=publisher.root(), **options) as opened:
         yield opened
 
 
@@ -158,7 +158,7 @@ def test_the_owners_features_hold_for_every_model(tmp_path, publisher, clock):
     hidden = Publisher(schema=build_schema(Label("label", ["e", "p"]), [Categorical("hiv", ["no", "yes"])]))
     models = {**MODELS, "odor": hidden.model(name="odor")}
     raw = comparison(publisher, models, 1_000_000)
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         found = installed(device, models).enrol(raw)
         device.report(found.id, {"hiv": "yes"}, label="e")
     clock.now += DAY

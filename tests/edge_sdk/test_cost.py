@@ -198,7 +198,7 @@ def test_what_was_taken_back_is_not_remembered(wide, publisher, clock, monkeypat
 def test_devices_that_share_a_state_spend_one_budget(tmp_path, publisher, clock):
     policy = Policy.of(epsilon_per_day="4")
     with (
-        Device.open(tmp_path, trust=publisher.root(), policy=policy, clock=clock) as one,
+        Device.provision(tmp_path, trust=publisher.root(), policy=policy, clock=clock) as one,
         Device.open(tmp_path, policy=policy, clock=clock) as two,
     ):
         enrolled = [one.enrol(publisher.campaign(name=f"name {number}")) for number in range(6)]
@@ -210,7 +210,7 @@ def test_devices_that_share_a_state_spend_one_budget(tmp_path, publisher, clock)
 def test_what_others_write_meanwhile_is_not_taken_for_damage(tmp_path, publisher, clock, monkeypatch):
     plain = Rows._count
     with (
-        Device.open(tmp_path, trust=publisher.root(), clock=clock) as one,
+        Device.provision(tmp_path, trust=publisher.root(), clock=clock) as one,
         Device.open(tmp_path, clock=clock) as two,
     ):
         raw = publisher.campaign()

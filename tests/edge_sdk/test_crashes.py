@@ -82,7 +82,7 @@ def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
             return result
 
         setattr(module, name, counted)
-    device = Device.open(folder / "state", trust=ROOT, clock=lambda: NOW)
+    device = Device.provision(folder / "state", trust=ROOT, clock=lambda: NOW)
     campaign = device.enrol(CAMPAIGN)
     with (folder / "emitted").open("ab") as seen:
         seen.write(device.report(campaign.id, RECORD, label="e"))

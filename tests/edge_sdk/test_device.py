@@ -33,7 +33,7 @@ def test_two_reports_in_one_period_are_one_whatever_the_second_input(device, pub
 
 
 def test_the_stored_bytes_are_returned_after_a_restart_and_after_draining(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         first = device.report(campaign.id, RECORD, label="e")
         device.drain(tmp_path / "a.hsr")
@@ -64,7 +64,7 @@ def test_a_clock_that_goes_back_never_opens_an_earlier_period(device, publisher,
 
 
 def test_a_clock_in_1970_is_lifted_to_the_time_floor(tmp_path, publisher):
-    device = Device.open(tmp_path, trust=publisher.root(), clock=lambda: 0)
+    device = Device.provision(tmp_path, trust=publisher.root(), clock=lambda: 0)
     campaign = device.enrol(publisher.campaign())
     report = device.report(campaign.id, RECORD)
     _, period, _, _ = decode_report(campaign.layout, report)
@@ -152,7 +152,7 @@ def test_an_expired_campaign_stops_reporting_and_an_expired_model_still_classifi
 
 
 def test_an_expired_root_admits_nothing_new_but_the_model_classifies(tmp_path, publisher, clock):
-    device = Device.open(tmp_path, trust=publisher.root(lifetime=2 * DAY), clock=clock)
+    device = Device.provision(tmp_path, trust=publisher.root(lifetime=2 * DAY), clock=clock)
     device.install(publisher.model())
     clock.now += 2 * DAY
     assert reason_of(device.enrol, publisher.campaign()) == "expired"
@@ -163,7 +163,7 @@ def test_an_expired_root_admits_nothing_new_but_the_model_classifies(tmp_path, p
 
 def test_the_owners_limits_hold(tmp_path, publisher, clock):
     policy = Policy.of(epsilon_per_period="1.0", epsilon_lifetime="2.5")
-    device = Device.open(tmp_path, trust=publisher.root(), clock=clock, policy=policy)
+    device = Device.provision(tmp_path, trust=publisher.root(), clock=clock, policy=policy)
     assert reason_of(device.enrol, publisher.campaign(name="greedy", epsilon_micro=1_000_001)) == "policy_refused"
     campaign = device.enrol(publisher.campaign())
     for _ in range(2):
@@ -176,7 +176,7 @@ def test_the_owners_limits_hold(tmp_path, publisher, clock):
 
 
 def test_a_tightened_policy_stops_a_campaign_that_was_accepted_before(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
     (tmp_path / "policy.toml").write_text('epsilon_per_period = "0.5"\n')
     with Device.open(tmp_path, clock=clock) as device:
@@ -199,7 +199,7 @@ def test_a_tightened_policy_stops_a_campaign_that_was_accepted_before(tmp_path, 
 )
 def test_a_policy_that_can_not_be_read_is_never_ignored(tmp_path, publisher, text):
     (tmp_path / "policy.toml").write_text(text)
-    assert reason_of(Device.open, tmp_path, trust=publisher.root()) == "policy_invalid"
+    assert reason_of(Device.provision, tmp_path, trust=publisher.root()) == "policy_invalid"
 
 
 def test_reporting_does_not_depend_on_the_record(device, publisher, clock):
@@ -235,7 +235,7 @@ def test_unlisted_values_are_refused_only_where_the_campaign_says_so(tmp_path, c
 
     schema = build_schema(Label("label", ["e", "p"]), [Categorical("odor", ["a", "n"], unlisted="refuse")])
     publisher = Publisher(schema=schema)
-    device = Device.open(tmp_path, trust=publisher.root(), clock=clock, policy=Policy(allow_refuse=True))
+    device = Device.provision(tmp_path, trust=publisher.root(), clock=clock, policy=Policy(allow_refuse=True))
     campaign = device.enrol(publisher.campaign())
     assert reason_of(device.report, campaign.id, {"odor": "z"}) == "value_refused"
     assert device.status().spent_micro == 0
@@ -251,14 +251,14 @@ def test_a_state_needs_provisioning_and_is_not_made_by_looking(tmp_path):
 def test_a_pinned_root_that_fails_leaves_no_provisioned_state(tmp_path, publisher):
     broken = bytearray(publisher.root())
     broken[-1] ^= 1
-    assert reason_of(Device.open, tmp_path, trust=bytes(broken)) == "bad_signature"
+    assert reason_of(Device.provision, tmp_path, trust=bytes(broken)) == "bad_signature"
     assert reason_of(Device.open, tmp_path) == "not_provisioned"
 
 
 def test_state_by_newer_software_or_of_something_else_is_refused_and_kept(tmp_path, publisher):
     import sqlite3
 
-    Device.open(tmp_path, trust=publisher.root()).close()
+    Device.provision(tmp_path, trust=publisher.root()).close()
     connection = sqlite3.connect(tmp_path / "state.db")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -266,11 +266,11 @@ def test_state_by_newer_software_or_of_something_else_is_refused_and_kept(tmp_pa
     assert reason_of(Device.open, tmp_path) == "state_newer"
     assert (tmp_path / "state.db").read_bytes() == before
     (tmp_path / "state.db").write_bytes(b"this is no database, whatever its name says" * 50)
-    assert reason_of(Device.open, tmp_path, trust=publisher.root()) == "state_lost"
+    assert reason_of(Device.provision, tmp_path, trust=publisher.root()) == "state_lost"
 
 
 def test_the_state_is_private_to_its_owner(tmp_path, publisher):
-    Device.open(tmp_path / "state", trust=publisher.root()).close()
+    Device.provision(tmp_path / "state", trust=publisher.root()).close()
     assert (tmp_path / "state").stat().st_mode & 0o077 == 0
     assert (tmp_path / "state" / "state.db").stat().st_mode & 0o077 == 0
 
@@ -290,7 +290,7 @@ def test_threads_share_one_answer(device, publisher):
 
 
 def test_processes_share_one_answer(tmp_path, publisher, clock):
-    device = Device.open(tmp_path, trust=publisher.root(), clock=clock)
+    device = Device.provision(tmp_path, trust=publisher.root(), clock=clock)
     campaign = device.enrol(publisher.campaign())
     readers = []
     for _ in range(4):
@@ -312,7 +312,7 @@ def test_processes_share_one_answer(tmp_path, publisher, clock):
 
 
 def test_no_entropy_means_no_report_and_no_cost(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
 
     def not_ready(count):
@@ -328,7 +328,7 @@ def test_no_entropy_means_no_report_and_no_cost(tmp_path, publisher, clock):
 def test_a_full_disk_or_a_read_only_state_is_a_clear_refusal(tmp_path, publisher, clock, monkeypatch):
     import sqlite3
 
-    device = Device.open(tmp_path, trust=publisher.root(), clock=clock)
+    device = Device.provision(tmp_path, trust=publisher.root(), clock=clock)
     campaign = device.enrol(publisher.campaign())
     device._state._connection.execute("PRAGMA max_page_count = 1")
     pages = device._state._connection.execute("PRAGMA page_count").fetchone()[0]
@@ -391,7 +391,7 @@ def test_a_path_or_anything_else_in_the_place_of_bytes_is_named(device, tmp_path
         assert reason_of(action, wrong) == "argument_invalid"
     assert reason_of(device.report, wrong, {}) == ("campaign_unknown" if wrong == "root.hst" else "argument_invalid")
     if wrong is not None:
-        assert reason_of(Device.open, tmp_path / "other", trust=wrong) == "argument_invalid"
+        assert reason_of(Device.provision, tmp_path / "other", trust=wrong) == "argument_invalid"
 
 
 @pytest.mark.parametrize("wrong", [None, 7, b"x", "a\0b"])

@@ -74,7 +74,7 @@ def test_devices_that_drain_to_one_name_lose_nothing(tmp_path, publisher, clock,
         deny(monkeypatch, "link", errno.EPERM)
     devices = []
     for number in range(2):
-        device = Device.open(tmp_path / f"state{number}", trust=publisher.root(), clock=clock)
+        device = Device.provision(tmp_path / f"state{number}", trust=publisher.root(), clock=clock)
         device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
         devices.append(device)
     path = tmp_path / "x.hsr"
@@ -230,7 +230,7 @@ def test_the_owner_opts_out_on_a_full_disk_or_reads_what_was_changed(tmp_path, p
     """A journal in memory needs no space. If that does not help either, the outbox and the reports stay."""
     waiting = tmp_path / "outbox" / f"{'0' * 32}.hsr"
     waiting.parent.mkdir()
-    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
         device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
         device.drain(waiting)
         state = device._state

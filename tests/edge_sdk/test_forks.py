@@ -39,7 +39,7 @@ def in_children(work):
 {work}
 """
 DEVICE = """
-device = Device.open({place!r}, trust=bytes.fromhex({root!r}), clock=lambda: {now})
+device = Device.provision({place!r}, trust=bytes.fromhex({root!r}), clock=lambda: {now})
 campaign = device.enrol(bytes.fromhex({campaign!r}))
 
 def answer(act=lambda: device.report(campaign.id, {{"odor": "7"}}, label="e")):

@@ -308,7 +308,7 @@ def contents(device: Device) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_refused_for_its_reason_and_leaves_the_state_as_it_was(name, tmp_path):
     attack = ATTACKS[name]
-    with Device.open(
+    with Device.provision(
         tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: attack.clock, policy=attack.policy
     ) as device:
         for door, raw in attack.before:
@@ -351,7 +351,7 @@ from protocol.errors import HearsayError
 import edge_sdk.explaining.explain, protocol.documents.model
 folder, megabytes = sys.argv[1], int(sys.argv[2])
 names = sys.stdin.read().split()
-with Device.open(folder + "/state", trust=open(folder + "/root", "rb").read(), clock=lambda: NOW) as device:
+with Device.provision(folder + "/state", trust=open(folder + "/root", "rb").read(), clock=lambda: NOW) as device:
     (size,) = (int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize"))
     resource.setrlimit(resource.RLIMIT_AS, (1024 * size + (megabytes << 20),) * 2)
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
@@ -426,7 +426,7 @@ DAMAGE = {"malformed", "unsupported_version", "wrong_role", "bad_signature"}
 )
 def test_no_flipped_bit_and_no_truncation_of_a_golden_document_reaches_the_state(door, raw, tmp_path):
     path = tmp_path / "state"
-    with Device.open(path, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
+    with Device.provision(path, trust=PUBLISHER.root(), clock=lambda: NOW) as device:
         content = (path / "state.db").read_bytes()
 
         def arrives(changed):
@@ -519,7 +519,7 @@ def test_two_campaigns_of_one_name_are_never_open_at_once(device, clock):
 def test_names_in_quick_succession_buy_no_more_than_the_lifetime_and_versions_no_more_than_one_period(tmp_path):
     """A publisher who signs a new campaign every minute opens new ids and questions, and spends the same budget."""
     policy = Policy.of(epsilon_lifetime="5", epsilon_per_day="50")
-    with Device.open(tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: NOW, policy=policy) as device:
+    with Device.provision(tmp_path / "state", trust=PUBLISHER.root(), clock=lambda: NOW, policy=policy) as device:
         said = []
         for number in range(1, 20):
             for changes in ({"version": number}, {"name": f"name {number}"}):

@@ -38,7 +38,7 @@ from pathlib import Path
 from edge_sdk import Device
 from support.publisher import NOW, Publisher
 publisher = Publisher()
-device = Device.open(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
+device = Device.provision(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
 campaign = device.enrol(publisher.campaign())
 device.report(campaign.id, {{"odor": "n", "width": 2.0}}, label="e")
 assert device.drain(sys.argv[1] + "/out.hsr") == 1
@@ -56,7 +56,7 @@ sys.path.insert(0, "tests")
 from edge_sdk import Device
 from support.publisher import NOW, Publisher
 publisher = Publisher()
-device = Device.open(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
+device = Device.provision(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
 campaign = device.enrol(publisher.campaign())
 device.report(campaign.id, {"odor": "n", "width": 2.0}, label="e")
 device.drain(sys.argv[1] + "/out.hsr")

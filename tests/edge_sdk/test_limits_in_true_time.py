@@ -244,7 +244,7 @@ def test_a_reset_keeps_the_steps_of_the_clock(tmp_path):
         return count
 
     raw = publisher.campaign(name="pumps", time_precision=HOUR, lifetime=3_000 * DAY)
-    with Device.open(tmp_path / "s", publisher.root(), policy=policy, **clocks) as device:
+    with Device.provision(tmp_path / "s", publisher.root(), policy=policy, **clocks) as device:
         assert answers(device, device.enrol(raw).id) == 4
         wall[0] += 15 * DAY
         with pytest.raises(PolicyError):

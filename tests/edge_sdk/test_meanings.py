@@ -96,7 +96,7 @@ def test_what_a_reader_of_csv_files_hands_out_has_a_meaning():
 def device(tmp_path):
     now = [NOW]
     publisher = Publisher(schema=SCHEMA)
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: now[0]) as opened:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: now[0]) as opened:
         opened.now, opened.publisher = now, publisher
         yield opened
 
@@ -217,7 +217,7 @@ def lines_of(folder, records, caplog):
     """The log of a device with one record per day."""
     publisher, now = Publisher(schema=SCHEMA), [NOW]
     caplog.clear()
-    with Device.open(folder, trust=publisher.root(), clock=lambda: now[0], entropy=bytes) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=lambda: now[0], entropy=bytes) as device:
         campaign = device.enrol(publisher.campaign())
         for record in records:
             device.report(campaign.id, record)
@@ -268,7 +268,7 @@ from edge_sdk import Device
 from edge_sdk.log import WARNING, note
 from support.publisher import NOW, Publisher
 publisher = Publisher()
-device = Device.open(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
+device = Device.provision(sys.argv[1] + "/state", trust=publisher.root(), clock=lambda: NOW)
 device.enrol(publisher.campaign())
 note(WARNING, "sync: %s", "refused")
 """

@@ -121,7 +121,7 @@ def test_every_key_of_the_policy_says_its_name_and_what_it_takes():
 def test_what_one_period_may_take_is_the_owners_to_say(tmp_path, publisher, clock):
     raw = publisher.campaign(mechanism="she", answers=3)
     policy = Policy.of(report_bytes=100)
-    with Device.open(tmp_path / "state", trust=publisher.root(), policy=policy, clock=clock) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), policy=policy, clock=clock) as device:
         error = failure(device.enrol, raw)
         assert (error.reason, "report_bytes" in error.detail) == ("policy_refused", True)
         assert "report_bytes" in device.explain(raw)
@@ -130,7 +130,7 @@ def test_what_one_period_may_take_is_the_owners_to_say(tmp_path, publisher, cloc
 
 def test_a_closed_device_says_that_it_is_closed(tmp_path, publisher, clock):
     for place in (tmp_path / "state", None):
-        device = Device.open(place, trust=publisher.root(), clock=clock)
+        device = Device.provision(place, trust=publisher.root(), clock=clock)
         device.close()
         device.close()
         for act in (device.status, device.campaigns, device.history):
@@ -176,7 +176,7 @@ def test_the_version_is_told(tmp_path):
 
 
 def test_history_of_one_campaign_from_a_shell(tmp_path, publisher, capsys):
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=lambda: NOW) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=lambda: NOW) as device:
         for name in ("mushrooms", "ferns"):
             device.report(device.enrol(publisher.campaign(name=name)).id, {"odor": "n"})
     assert main(["--state", str(tmp_path / "state"), "history", "--campaign", "ferns"]) == 0
@@ -206,7 +206,7 @@ def test_no_name_of_a_document_forges_an_entry_of_a_table(tmp_path, capsys):
     forged = "a  version 1; name pilot  version 7"
     publisher = Publisher(now=int(time.time()))
     state = ["--state", str(tmp_path / "state")]
-    with Device.open(tmp_path / "state", trust=publisher.root()) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root()) as device:
         other = device.enrol(publisher.campaign(name="counted as spent when the state was reset"))
         device.report(other.id, {"odor": "n"})
     source = tmp_path / "source"

@@ -30,7 +30,7 @@ def generous(tmp_path, publisher, clock):
     from edge_sdk import Device, Policy
 
     policy = Policy.of(epsilon_per_period=16, epsilon_lifetime=100)
-    with Device.open(tmp_path / "other", trust=publisher.root(), clock=clock, policy=policy) as opened:
+    with Device.provision(tmp_path / "other", trust=publisher.root(), clock=clock, policy=policy) as opened:
         yield opened
 
 
@@ -90,7 +90,7 @@ def test_a_model_that_reads_what_the_owner_keeps_is_refused_everywhere(tmp_path,
     secret = other_model(**hidden)
     raw = publisher.sign("campaign", outcome_payload(publisher, secret, micro=1_000_000))
     said = f"the model that it evaluates reads '{read}', about which the owner does not answer (features)"
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         device.install(secret)
         found = device.enrol(raw)  # this owner has not said what is private
         device.report(found.id, {"hiv": "yes"}, label="e")
@@ -162,7 +162,7 @@ def test_the_command_line_explains_with_a_model_that_is_not_installed(tmp_path, 
     body = canonical.unpack(outcome_payload(publisher, model))
     (tmp_path / "c.hsc").write_bytes(publisher.sign("campaign", canonical.pack({**body, "expires": 1 << 33})))
     (tmp_path / "m.hsm").write_bytes(model)
-    Device.open(tmp_path / "state", trust=publisher.root(lifetime=1 << 33)).close()
+    Device.provision(tmp_path / "state", trust=publisher.root(lifetime=1 << 33)).close()
     command = [sys.executable, "-m", "edge_sdk.cli.main", "--state", "state", "explain", "c.hsc"]
     refused, told = (
         subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True, check=False)

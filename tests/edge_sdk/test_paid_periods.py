@@ -32,7 +32,7 @@ def test_a_hundred_versions_get_one_answer_in_a_period(device, publisher, clock)
 def test_sync_takes_versions_and_the_period_stays_paid(tmp_path, publisher, clock):
     from support.sources import Source
 
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
         for version in range(1, 6):
             source = Source({"campaigns/mushrooms.hsc": publisher.campaign(version=version)})
             sync(device, source, campaigns=["mushrooms"])
@@ -77,7 +77,7 @@ def test_a_version_with_another_period_answers_only_what_begins_at_or_after_the_
 
 
 def test_what_is_paid_outlives_restarts_an_opt_out_and_an_older_version_that_comes_back(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         device.report(campaign.id, RECORD)
         device.disable()
@@ -119,7 +119,7 @@ def test_who_asks_hears_whether_the_period_was_answered_before(device, publisher
 
 
 def test_many_names_by_one_publisher_are_bounded_by_the_day_and_the_lifetime(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         enrolled = [device.enrol(publisher.campaign(name=f"name {number}")) for number in range(30)]
         for day in range(30):
             said = [reason(device.report, campaign.id, RECORD) for campaign in enrolled]
@@ -155,7 +155,7 @@ def test_sync_enrols_in_no_name_that_nobody_asked_for(tmp_path, publisher, clock
     from support.sources import Source
 
     source = Source({f"campaigns/{name}.hsc": publisher.campaign(name=name) for name in ("mushrooms", "a", "b")})
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         sync(device, source, campaigns=["mushrooms"])
         sync(device, source)
         assert [campaign.header.name for campaign in device.campaigns()] == ["mushrooms"]
@@ -167,7 +167,7 @@ def test_an_hourly_campaign_answers_four_hours_of_a_day_unless_its_owner_allows_
         "whoever allows more in a period allows it in a day"
     )
     assert Policy.of(epsilon_per_period=16, epsilon_per_day=5).day_micro == 5_000_000
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign(time_precision=HOUR))
         text = device.explain(publisher.campaign(time_precision=HOUR))
         assert "4 of the 24 periods of a day" in text
@@ -260,7 +260,7 @@ def reset(folder, publisher, clock):
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_reset_pays_no_period_and_no_day_twice(tmp_path, publisher, clock, times):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         device.report(campaign.id, RECORD)
     for _ in range(times):

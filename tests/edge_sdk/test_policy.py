@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, reason
-from support.publisher import Publisher
+from support.publisher import Publisher, installed
 
 from edge_sdk import Device, Policy
 from edge_sdk.carriers import open_transport
@@ -41,7 +41,7 @@ def test_a_campaign_whose_reports_tell_by_being_there_needs_the_owners_leave(tmp
     publisher = publisher_with(strict)
     assert refusing(publisher.schema) == strict
     raw = publisher.campaign()
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         text = device.explain(raw)
         assert f"({', '.join(map(repr, strict))})" in text
         assert "refuses it. policy_refused: the campaign refuses unlisted values" in text
@@ -96,7 +96,7 @@ RULES = [
 
 @pytest.mark.parametrize(("line", "rule"), RULES)
 def test_every_rule_refuses_and_says_so(tmp_path, publisher, clock, line, rule):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
     (tmp_path / "policy.toml").write_text(line + "\n")
     with Device.open(tmp_path, clock=clock) as device:
@@ -114,7 +114,7 @@ def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
         'shortest_period = "1d"\nsmallest_batch = 1\nfeatures = ["odor", "width", "label", "more"]\n'
         'campaigns = ["mush*"]\nspool_reports = 1\n'
     )
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         assert device.report(campaign.id, {})
         text = device.explain(publisher.campaign())
@@ -125,14 +125,14 @@ def test_what_the_rules_name_is_allowed(tmp_path, publisher, clock):
 
 def test_all_rules_that_refuse_are_listed(tmp_path, publisher, clock):
     (tmp_path / "policy.toml").write_text("\n".join(line for line, _ in RULES[:4] + RULES[5:7] + RULES[8:9]) + "\n")
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         text = device.explain(publisher.campaign())
     assert text.count("policy_refused: ") == 7
 
 
 def test_periods_of_a_second_are_refused_unless_the_owner_wants_them(tmp_path, publisher, clock):
     short = publisher.campaign(time_precision=1, lifetime=10**6)
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         assert reason(device.enrol, short) == "policy_refused"
     (tmp_path / "policy.toml").write_text('shortest_period = "1s"\n')
     with Device.open(tmp_path, clock=clock) as device:
@@ -158,7 +158,7 @@ def test_only_the_star_is_a_wildcard(pattern, name):
 
 def test_a_running_device_obeys_a_policy_that_was_tightened(tmp_path, publisher, clock):
     path = tmp_path / "policy.toml"
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         for text, expected in (
             ('campaigns = ["none"]', "policy_refused"),
@@ -183,7 +183,7 @@ def test_a_policy_that_is_gone_is_not_an_owner_who_says_nothing(tmp_path, publis
     """The defaults would allow more than the owner did."""
     path, raw = tmp_path / "policy.toml", publisher.campaign()
     path.write_text('epsilon_lifetime = "2"\ncampaigns = ["nothing"]\n')
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         assert device.status().policy == "policy.toml"
         assert reason(device.enrol, raw) == "policy_refused"
     path.rename(tmp_path / "policy.tom")
@@ -205,7 +205,7 @@ def test_the_status_names_the_policy_that_holds(tmp_path, publisher, clock):
         (None, None, "defaults"),
         (None, Policy(), "application"),
     ):
-        with Device.open(folder, trust=publisher.root(), policy=policy, clock=clock) as device:
+        with installed(Device, folder, publisher.root(), policy=policy, clock=clock) as device:
             assert device.status().to_json()["policy"] == device.status().policy == origin
 
 
@@ -216,7 +216,7 @@ def test_a_typing_error_in_the_policy_keeps_no_owner_from_opting_out(tmp_path, p
     (tmp_path / "tree" / "roots" / "2.hst").write_bytes(publisher.root(2))
     (tmp_path / "tree" / "campaigns").mkdir()
     (tmp_path / "tree" / "campaigns" / "other.hsc").write_bytes(publisher.campaign(name="other"))
-    with Device.open(state, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(state, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         device.report(campaign.id, {})
         clock.now += 86_400

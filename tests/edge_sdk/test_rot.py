@@ -31,7 +31,7 @@ def lived(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lived") / "state"
     publisher = Publisher()
     clock = [NOW]
-    with Device.open(folder, trust=publisher.root(), policy=POLICY, clock=lambda: clock[0]) as device:
+    with Device.provision(folder, trust=publisher.root(), policy=POLICY, clock=lambda: clock[0]) as device:
         for name in ("mushrooms", "ferns"):
             device.enrol(publisher.campaign(name=name))
         for day in range(7):

@@ -37,7 +37,7 @@ def test_roots_lead_on_in_whatever_order_they_come(tmp_path, publisher, clock):
         root(publisher, 4, [OTHER], owners=(OTHER,)),
     ]
     for number, order in enumerate(permutations(chain)):
-        with Device.open(tmp_path / str(number), trust=publisher.root(), clock=clock) as device:
+        with Device.provision(tmp_path / str(number), trust=publisher.root(), clock=clock) as device:
             assert device.rotate(order) == 4
             assert device.rotate(order) == 4
             assert device.status().root_version == 4
@@ -73,7 +73,7 @@ def test_sync_brings_a_campaign_back_that_was_signed_again_after_the_rotation(tm
     place = "campaigns/mushrooms.hsc"
     source = Source({place: publisher.campaign()})
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as device:
         sync(device, source, campaigns=["mushrooms"])
         source.places["roots/2.hst"] = root(publisher, 2, [ROOT_KEY], campaign=OTHER)
         outcome = sync(device, source)  # the new root is there, and the new signature not yet

@@ -76,7 +76,7 @@ def test_refused_records_leave_no_trace(tmp_path, caplog, case):
     publisher = Publisher(schema=refuse_schema())
     caplog.set_level(logging.DEBUG)
     policy = Policy(allow_refuse=True)
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: NOW, policy=policy) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: NOW, policy=policy) as device:
         campaign = device.enrol(publisher.campaign())
         with pytest.raises(HearsayError) as caught:
             device.report(campaign.id, record, label=label)
@@ -93,7 +93,7 @@ def test_what_the_owner_is_told_of_values_names_features_only(tmp_path, caplog, 
     """Check, counts and log, of a record whose every value has no meaning."""
     publisher = Publisher()
     caplog.set_level(logging.DEBUG)
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: NOW) as device:
         campaign = device.enrol(publisher.campaign())
         check = campaign.check(record)
         assert "odor" in check.unlisted
@@ -114,7 +114,7 @@ def test_failures_after_the_record_was_read_leave_no_trace(tmp_path, failure, ca
     def no_entropy(count):
         raise StorageError("entropy_unavailable", "not yet")
 
-    with Device.open(tmp_path, trust=publisher.root(), clock=lambda: now[0]) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=lambda: now[0]) as device:
         campaign = device.enrol(publisher.campaign())
         record = {"odor": MARK, "width": NUMBER}
         if failure == "entropy":

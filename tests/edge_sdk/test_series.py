@@ -71,7 +71,7 @@ def test_the_answered_period_gives_the_same_bytes_and_another_series_another_ans
 
 
 def test_restarts_opting_out_and_in_and_new_roots_change_nothing(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         device.report(device.enrol(campaign(publisher)).id, RECORD)
     for number in count(2):
         clock.now += DAY
@@ -95,7 +95,7 @@ def test_restarts_opting_out_and_in_and_new_roots_change_nothing(tmp_path, publi
 def test_a_reset_that_reads_the_ledger_keeps_the_series_and_lying_about_its_begin_changes_nothing(
     tmp_path, publisher, clock
 ):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         device.report(device.enrol(publisher.campaign(name="before")).id, RECORD)
         device.report(device.enrol(campaign(publisher)).id, RECORD)
     clock.now += DAY
@@ -119,7 +119,7 @@ def test_a_reset_that_reads_the_ledger_keeps_the_series_and_lying_about_its_begi
 @pytest.mark.parametrize("how", ["gone", "rotten", "older"])
 def test_after_a_lost_ledger_no_series_that_had_begun_is_answered(tmp_path, publisher, clock, how):
     state = tmp_path / "state.db"
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         empty = state.read_bytes()
         device.report(device.enrol(campaign(publisher)).id, RECORD)
     if how == "gone":
@@ -151,7 +151,7 @@ def test_a_clock_that_was_behind_at_the_reset_opens_no_series(tmp_path, publishe
     wall, up = [NOW + DAY], [5 * DAY]
     boot = ["a"]
     options = {"clock": lambda: wall[0], "uptime": lambda: (boot[0], up[0])}
-    with Device.open(tmp_path, trust=publisher.root(), **options) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), **options) as device:
         device.report(device.enrol(campaign(publisher)).id, RECORD)
     if ledger_lost:
         (tmp_path / "state.db").unlink()
@@ -301,7 +301,7 @@ def test_an_evaluation_may_be_of_a_series(device, publisher, clock):
 def test_sync_takes_campaigns_of_series_without_a_refusal(tmp_path, publisher, clock):
     from support.sources import Source
 
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
         for version in range(1, 4):
             source = Source({"campaigns/mushrooms.hsc": campaign(publisher, version=version, high=1)})
             assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
@@ -330,7 +330,7 @@ def test_explain_says_what_a_series_costs_and_whether_this_device_takes_part(dev
 
 def test_the_owners_limits_hold_in_a_series_too(tmp_path, publisher, clock):
     strict = Policy(lifetime_micro=500_000)
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock, policy=strict) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock, policy=strict) as device:
         asked = device.enrol(campaign(publisher))
         assert reason(device.report, asked.id, RECORD) == "budget_exhausted"
         assert answers(device) == 0
@@ -353,7 +353,7 @@ class Walk:
         self.versions = dict.fromkeys(("a", "b", "c"), 0)
         self.begins = {}
         self.answered = {}
-        self.device = Device.open(folder, trust=Publisher(now=NOW - 900 * DAY).root(), **self.options())
+        self.device = Device.provision(folder, trust=Publisher(now=NOW - 900 * DAY).root(), **self.options())
 
     def options(self):
         return {
@@ -444,7 +444,7 @@ def older(folder):
 
 
 def test_a_state_of_the_version_before_is_brought_up_to_date(tmp_path, publisher, clock):
-    with Device.open(tmp_path, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), clock=clock) as device:
         free = device.enrol(publisher.campaign())
         said = device.report(free.id, RECORD)
     older(tmp_path)
@@ -459,7 +459,7 @@ def test_a_state_of_the_version_before_is_brought_up_to_date(tmp_path, publisher
 
 
 def test_a_state_of_the_version_before_is_refused_if_it_is_damaged_or_can_only_be_read(tmp_path, publisher, clock):
-    Device.open(tmp_path, trust=publisher.root(), clock=clock).close()
+    Device.provision(tmp_path, trust=publisher.root(), clock=clock).close()
     older(tmp_path)
     state = tmp_path / "state.db"
     with pytest.MonkeyPatch.context() as patch:
@@ -476,7 +476,7 @@ def test_a_state_of_the_version_before_is_refused_if_it_is_damaged_or_can_only_b
 def test_no_rotten_bit_around_a_series_name_opens_the_series_again(tmp_path, publisher, clock):
     """The row of an answered series is refused as damage, or says what it said; it is never overlooked."""
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as device:
         device.report(device.enrol(campaign(publisher, "first")).id, RECORD)
         second = device.enrol(campaign(publisher, "second"))
     state = folder / "state.db"

@@ -92,7 +92,7 @@ def test_what_was_never_sealed_here_is_not_acknowledged(enrolled, clock, tmp_pat
 def test_when_the_spool_is_full_the_oldest_go_counted_and_stay_paid(tmp_path, publisher, clock, limit, why, left):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "policy.toml").write_text(limit + "\n")
-    with Device.open(tmp_path / "s", trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "s", trust=publisher.root(), clock=clock) as device:
         device.enrol(publisher.campaign())
         said = answer(device, clock, 10)
         status = device.status()
@@ -105,7 +105,7 @@ def test_when_the_spool_is_full_the_oldest_go_counted_and_stay_paid(tmp_path, pu
 def test_the_newest_period_stays_however_small_the_spool(tmp_path, publisher, clock):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "policy.toml").write_text("spool_reports = 1\nspool_bytes = 1\n")
-    with Device.open(tmp_path / "s", trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "s", trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign(answers=3, epsilon_micro=3_000_000))
         for _ in range(3):
             said = device.report(campaign.id, RECORD)
@@ -137,7 +137,7 @@ def test_history_says_when_and_what_it_cost_and_never_what_was_said(enrolled, cl
 
 def test_one_wrong_clock_does_not_cost_what_waits(tmp_path, publisher):
     wall, boot, seconds = [clock_start := 1_800_000_000], ["a"], [10]
-    with Device.open(
+    with Device.provision(
         tmp_path, trust=publisher.root(), clock=lambda: wall[0], uptime=lambda: (boot[0], seconds[0])
     ) as device:
         campaign = device.enrol(publisher.campaign(lifetime=10_000 * DAY))

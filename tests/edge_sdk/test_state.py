@@ -30,7 +30,7 @@ def lived(tmp_path_factory):
     """The state of a device that has used every method once and has a report to send."""
     folder = tmp_path_factory.mktemp("lived") / "state"
     publisher = Publisher()
-    with Device.open(folder, trust=publisher.root(), clock=lambda: NOW) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=lambda: NOW) as device:
         device.report(device.enrol(publisher.campaign()).id, RECORD, label="e")
         device.install(publisher.model())
     return folder
@@ -62,7 +62,7 @@ def whole_life(folder, out):
     """All actions of a device. Each is tried, even if the one before was refused."""
     publisher = Publisher()
     for trust in (None, publisher.root()):
-        device = failing(Device.open, folder, trust, clock=lambda: NOW)
+        device = failing(Device.provision, folder, trust, clock=lambda: NOW)
         if not isinstance(device, Device):
             continue
         with device:
@@ -134,7 +134,7 @@ def test_a_stored_document_that_is_not_the_accepted_one_is_damage(state_dir, rol
 def test_damaged_trust_is_found_when_the_state_is_opened(state_dir, statement):
     change(state_dir, statement)
     for trust in (None, Publisher().root()):
-        assert reason(Device.open, state_dir, trust) == "state_lost"
+        assert reason(Device.provision, state_dir, trust) == "state_lost"
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_damage_that_shows_while_rows_are_fetched_is_ours(state_dir):
 def test_a_cut_state_is_damage_and_not_a_new_device(state_dir, length):
     os.truncate(state_dir / "state.db", length)
     for trust in (None, Publisher().root()):
-        device = failing(Device.open, state_dir, trust, clock=lambda: NOW)
+        device = failing(Device.provision, state_dir, trust, clock=lambda: NOW)
         if isinstance(device, Device):  # the first pages may be enough to open
             with device:
                 assert reason(device.status) == "state_damaged"
@@ -233,7 +233,7 @@ def test_another_programs_empty_database_is_not_taken_over(tmp_path):
     connection.execute("DROP TABLE t")
     connection.close()
     assert (tmp_path / "state.db").stat().st_size > 0
-    assert reason(Device.open, tmp_path, Publisher().root()) == "state_damaged"
+    assert reason(Device.provision, tmp_path, Publisher().root()) == "state_damaged"
 
 
 def test_a_new_state_has_never_been_empty(tmp_path, monkeypatch):
@@ -253,12 +253,12 @@ def test_a_new_state_has_never_been_empty(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["state.db"]
     assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
     assert reason(Device.open, tmp_path) == "not_provisioned"
-    Device.open(tmp_path, Publisher().root()).close()
+    Device.provision(tmp_path, Publisher().root()).close()
 
 
 def test_a_dangling_link_in_the_place_of_the_state_is_refused(tmp_path):
     (tmp_path / "state.db").symlink_to(tmp_path / "elsewhere.db")
-    assert reason(Device.open, tmp_path, Publisher().root()) == "io_failed"
+    assert reason(Device.provision, tmp_path, Publisher().root()) == "io_failed"
     assert not (tmp_path / "elsewhere.db").exists()
 
 
@@ -291,7 +291,7 @@ def slow_entropy(count):
     return os.urandom(count)
 
 publisher = Publisher()
-device = Device.open(sys.argv[1], trust=publisher.root(), clock=lambda: NOW, entropy=os.urandom)
+device = Device.provision(sys.argv[1], trust=publisher.root(), clock=lambda: NOW, entropy=os.urandom)
 campaign = device.enrol(publisher.campaign())
 device._entropy = slow_entropy
 answers = []
@@ -379,7 +379,7 @@ def in_place(path, content):
 @pytest.mark.parametrize("act", ["report", "drain", "enrol"])
 def test_an_older_copy_written_over_the_open_state_is_noticed(tmp_path, publisher, clock, act):
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         device.report(campaign.id, RECORD)
         older = (folder / "state.db").read_bytes()
@@ -400,7 +400,7 @@ def test_an_older_copy_written_over_the_open_state_is_noticed(tmp_path, publishe
 
 def test_an_older_copy_is_noticed_when_it_is_opened_though_its_line_was_written_again(tmp_path, publisher, clock):
     folder, other = tmp_path / "state", tmp_path / "other"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as device:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign(time_precision=60))
         older = (folder / "state.db").read_bytes()
         device.report(campaign.id, RECORD)
@@ -417,7 +417,7 @@ def test_an_older_copy_is_noticed_when_it_is_opened_though_its_line_was_written_
 @pytest.mark.parametrize("before", [0, 1])
 def test_an_older_copy_is_noticed_though_another_process_saw_the_newer_line(tmp_path, publisher, clock, before):
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as stale:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as stale:
         campaign = stale.enrol(publisher.campaign())
         for _ in range(before):
             stale.report(campaign.id, RECORD)
@@ -435,7 +435,7 @@ def test_an_older_copy_is_noticed_though_another_process_saw_the_newer_line(tmp_
 
 def test_the_note_of_the_highest_line_is_not_taken_back_by_who_is_behind(tmp_path, publisher, clock):
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
         campaign = one.enrol(publisher.campaign())
         for device in (one, two):
             device.report(campaign.id, RECORD)
@@ -459,13 +459,13 @@ def test_a_lost_note_of_the_highest_line_says_nothing(state_dir, content):
 def test_a_device_may_begin_where_only_the_note_of_another_is_left(state_dir):
     for name in ("state.db", "installed"):
         (state_dir / name).unlink()
-    with Device.open(state_dir, Publisher().root(), clock=lambda: NOW) as device:
+    with Device.provision(state_dir, Publisher().root(), clock=lambda: NOW) as device:
         assert device.status().spent_micro == 0
 
 
 def test_who_shares_a_state_sees_the_lines_of_others(tmp_path, publisher, clock):
     folder = tmp_path / "state"
-    with Device.open(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
+    with Device.provision(folder, trust=publisher.root(), clock=clock) as one, Device.open(folder, clock=clock) as two:
         campaign = one.enrol(publisher.campaign())
         for device in (one, two, two, one):
             device.report(campaign.id, RECORD)

@@ -20,7 +20,7 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from support.failures import failure
-from support.publisher import DAY, NOW, Publisher
+from support.publisher import DAY, NOW, Publisher, installed
 
 from edge_sdk import Device
 from edge_sdk.policy.policy import Policy
@@ -93,7 +93,8 @@ class World(RuleBasedStateMachine):
             self.enrol(1)
 
     def _open(self):
-        self.device = Device.open(
+        self.device = installed(
+            Device,
             self.folder / "state",
             trust=document("root", 1, NOW),
             policy=self.policy,

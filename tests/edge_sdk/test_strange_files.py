@@ -42,7 +42,7 @@ def test_a_relative_folder_is_the_same_after_a_change_of_the_working_folder(tmp_
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "policy.toml").write_text('epsilon_lifetime = "1"\n')
     (tmp_path / "other").mkdir()
-    with Device.open("state", publisher.root(), clock=clock) as device:
+    with Device.provision("state", publisher.root(), clock=clock) as device:
         campaign = device.enrol(publisher.campaign())
         monkeypatch.chdir(tmp_path / "other")
         assert device.policy.lifetime_micro == device.status().left_micro == 1_000_000
@@ -56,13 +56,13 @@ def test_a_relative_folder_below_a_removed_one_is_refused(tmp_path, publisher, c
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     (tmp_path / "here").rmdir()
-    assert reason(Device.open, "state", publisher.root(), clock=clock) == "argument_invalid"
+    assert reason(Device.provision, "state", publisher.root(), clock=clock) == "argument_invalid"
 
 
 def test_a_program_remembers_a_policy_file_without_the_marker(tmp_path, publisher, clock):
     path = tmp_path / "policy.toml"
     path.write_text('epsilon_lifetime = "1"\n')
-    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
         (tmp_path / "installed").unlink()
         path.unlink()
         for _ in range(2):
@@ -76,7 +76,7 @@ def test_an_empty_policy_is_what_a_power_cut_leaves(tmp_path, publisher, clock, 
     path.write_bytes(content)
     error = failure(load_policy, str(path))
     assert (error.reason, "mv" in error.detail, "# defaults" in error.detail) == ("policy_invalid", True, True)
-    assert reason(Device.open, tmp_path, publisher.root(), clock=clock) == "policy_invalid"
+    assert reason(Device.provision, tmp_path, publisher.root(), clock=clock) == "policy_invalid"
     path.write_text("# defaults\n")
     assert load_policy(str(path)) == Policy()
 
@@ -84,7 +84,7 @@ def test_an_empty_policy_is_what_a_power_cut_leaves(tmp_path, publisher, clock, 
 @pytest.mark.parametrize("make", STRANGE)
 def test_a_policy_that_is_no_file_is_refused_at_once(tmp_path, publisher, clock, make):
     path = tmp_path / "policy.toml"
-    with Device.open(tmp_path, publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
         make(path)
         error = failure(lambda: device.policy)
         assert (error.reason, "no regular file" in error.detail) == ("policy_invalid", True)
@@ -102,7 +102,7 @@ def test_a_policy_may_not_fill_the_memory(tmp_path):
 
 @pytest.mark.parametrize("make", STRANGE)
 def test_a_marker_that_is_no_file_is_refused_with_the_way_out(tmp_path, publisher, clock, make):
-    Device.open(tmp_path, publisher.root(), clock=clock).close()
+    Device.provision(tmp_path, publisher.root(), clock=clock).close()
     marker = tmp_path / "installed"
     marker.unlink()
     make(marker)

@@ -99,7 +99,7 @@ def test_nothing_is_taken_that_nobody_named(device, source):
 def test_the_policys_names_are_taken_unless_they_have_a_star(tmp_path, publisher):
     policy = Policy.of(campaigns=["mushrooms", "forest-*", "absent"])
     source = Source({CAMPAIGN: publisher.campaign(), "campaigns/forest-1.hsc": publisher.campaign(name="forest-1")})
-    with Device.open(tmp_path / "state", trust=publisher.root(), policy=policy, clock=lambda: NOW) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), policy=policy, clock=lambda: NOW) as device:
         outcome = sync(device, source)
     assert outcome.campaigns == (("mushrooms", 1),)
     assert outcome.absent == ("campaigns/absent.hsc", MODEL)
@@ -406,7 +406,7 @@ def test_a_folder_that_can_not_be_written_is_a_refusal(enrolled, source, tmp_pat
 
 
 def test_two_runs_at_once_lose_nothing(tmp_path, publisher, clock, source):
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as device:
         sync(device, source, campaigns=["mushrooms"])
         made = []
         for _ in range(5):
@@ -442,7 +442,7 @@ def test_whatever_fails_nothing_is_lost_and_nothing_is_made_twice(tmp_path_facto
     source = Source({CAMPAIGN: publisher.campaign(), MODEL: publisher.model()})
     made = []
     version = 1
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=lambda: now[0]) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=lambda: now[0]) as device:
         sync(device, source, campaigns=["mushrooms"])
         for step in steps:
             if step == "report":

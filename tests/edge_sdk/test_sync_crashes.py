@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import pytest
 from support import children
-from support.publisher import NOW, Publisher
+from support.publisher import NOW, Publisher, installed
 
 import edge_sdk.storage.atomic_files
 import edge_sdk.storage.database
@@ -74,7 +74,7 @@ def live(folder, kill_at):
     source = Folder(folder / "tree")
     step.around(source, "fetch")
     step.around(source, "send")
-    with Device.open(folder / "state", trust=ROOT, clock=lambda: NOW) as device:
+    with installed(Device, folder / "state", trust=ROOT, clock=lambda: NOW) as device:
         assert sync(device, source, campaigns=["mushrooms"]).refusals == ()
         with (folder / "emitted").open("ab") as seen:
             seen.write(device.report(device.campaigns()[0].id, RECORD, label="e"))

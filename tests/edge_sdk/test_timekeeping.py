@@ -57,7 +57,7 @@ def machine():
 @pytest.fixture
 def field(tmp_path, publisher, machine):
     """A device that was provisioned and enrolled, and has answered its first period."""
-    with Device.open(
+    with Device.provision(
         tmp_path / "s", publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
     ) as device:
         device.enrol(publisher.campaign(time_precision=HOUR))
@@ -145,7 +145,7 @@ def test_every_boot_has_one_leap_of_its_own(field, machine):
 def test_what_reboots_can_buy_is_bounded_by_the_lifetime_alone(tmp_path, publisher, machine):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "policy.toml").write_text('epsilon_lifetime = "5"\n')
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    device = Device.provision(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
     campaign = device.enrol(publisher.campaign(time_precision=HOUR))
     refusals = set()
     for _ in range(12):
@@ -160,7 +160,7 @@ def test_what_reboots_can_buy_is_bounded_by_the_lifetime_alone(tmp_path, publish
 
 
 def test_powered_for_ten_minutes_a_day_it_answers_daily(tmp_path, publisher, machine):
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    device = Device.provision(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
     campaign = device.enrol(publisher.campaign())
     for _ in range(30):
         device.close()
@@ -175,7 +175,7 @@ def test_powered_for_ten_minutes_a_day_it_answers_daily(tmp_path, publisher, mac
 
 
 def test_a_clock_that_starts_in_1970_and_is_then_set_right_loses_nothing(tmp_path, publisher, machine):
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    device = Device.provision(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
     campaign = device.enrol(publisher.campaign())
     for day in range(1, 10):
         machine.reboot(wall=day)  # a clock without battery
@@ -188,7 +188,9 @@ def test_a_clock_that_starts_in_1970_and_is_then_set_right_loses_nothing(tmp_pat
 
 def test_without_any_clock_time_goes_on_from_the_last_signed_document(tmp_path, publisher):
     machine = Machine(wall=0)
-    device = Device.open(tmp_path / "s", publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime)
+    device = Device.provision(
+        tmp_path / "s", publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
+    )
     campaign = device.enrol(publisher.campaign(time_precision=HOUR))
     for _ in range(5):
         device.report(campaign.id, RECORD)
@@ -312,7 +314,7 @@ def test_a_clock_that_goes_back_opens_nothing(field, machine):
 
 def test_an_application_that_brings_its_own_clock_vouches_for_its_steps(tmp_path, publisher):
     now = [NOW]
-    with Device.open(tmp_path / "s", trust=publisher.root(), clock=lambda: now[0]) as device:
+    with Device.provision(tmp_path / "s", trust=publisher.root(), clock=lambda: now[0]) as device:
         campaign = device.enrol(publisher.campaign())
         for _ in range(5):
             device.report(campaign.id, RECORD)
@@ -323,7 +325,7 @@ def test_an_application_that_brings_its_own_clock_vouches_for_its_steps(tmp_path
 def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publisher, machine):
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "policy.toml").write_text('epsilon_per_day = "3"\nepsilon_per_window = "5"\nwindow_days = 7\n')
-    device = Device.open(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
+    device = Device.provision(tmp_path / "s", trust=publisher.root(), clock=machine.clock, uptime=machine.uptime)
     ids = [device.enrol(publisher.campaign(name=name, time_precision=HOUR)).id for name in ("one", "two")]
     outcomes = []
     for _ in range(24 * 9):
@@ -345,7 +347,9 @@ def test_the_day_and_the_window_are_counted_over_all_campaigns(tmp_path, publish
 
 def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, publisher, machine):
     """One campaign answers after a leap far ahead; then the clock goes back and moves on, and the other one answers."""
-    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
+    with Device.provision(
+        tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
+    ) as device:
         first, other, third = (
             device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
             for name in ("first", "other", "third")
@@ -368,7 +372,9 @@ def test_what_a_leap_jumped_over_does_not_open_for_other_campaigns(tmp_path, pub
 
 
 def test_a_wrong_clock_that_is_set_right_does_not_stop_the_other_campaigns(tmp_path, publisher, machine):
-    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
+    with Device.provision(
+        tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
+    ) as device:
         first, other = (
             device.enrol(publisher.campaign(name=name, time_precision=HOUR, lifetime=3000 * DAY)).id
             for name in ("first", "other")
@@ -389,7 +395,7 @@ def test_a_wrong_clock_that_is_set_right_does_not_stop_the_other_campaigns(tmp_p
 
 
 def test_clocks_may_speak_in_fractions_of_a_second(tmp_path, publisher):
-    with Device.open(tmp_path, publisher.root(), clock=lambda: NOW + 0.75, uptime=lambda: ("b", 5.5)) as device:
+    with Device.provision(tmp_path, publisher.root(), clock=lambda: NOW + 0.75, uptime=lambda: ("b", 5.5)) as device:
         device.report(device.enrol(publisher.campaign()).id, RECORD)
         assert [line.answered_at for line in device.history()] == [NOW]
 
@@ -456,7 +462,9 @@ def test_boots_open_no_more_periods_than_leaps_whatever_the_lengths(steps):
 def test_an_answer_within_a_long_period_confirms_no_time_of_its_own(tmp_path, publisher, machine):
     """The clock is wrong by hours, within the day that is open: the hours' campaign has one leap and no more."""
     machine.wall = NOW - NOW % DAY + 600
-    with Device.open(tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime) as device:
+    with Device.provision(
+        tmp_path, publisher.root(), policy=HOURLY, clock=machine.clock, uptime=machine.uptime
+    ) as device:
         daily, hourly = (
             device.enrol(Publisher(now=machine.wall - DAY).campaign(name=name, time_precision=length)).id
             for name, length in (("days", DAY), ("hours", HOUR))

@@ -13,6 +13,7 @@ from protocol.documents import campaign, model
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 from protocol.documents.node_terms import NodeTerms
 from protocol.documents.trust import Role, Root
+from protocol.errors import StorageError
 from protocol.features import Categorical, Numeric
 from protocol.questions import build_questions, discrete_subjects, outcome_subjects, right_subjects
 from protocol.schema import Label, Schema, build_schema
@@ -212,3 +213,13 @@ class Publisher:
         """An envelope of any payload, signed by ``keys`` or by default by the role's key."""
         own = {"root": ROOT_KEY, "campaign": CAMPAIGN_KEY, "model": MODEL_KEY, "nodes": CAMPAIGN_KEY}[role]
         return seal(PAYLOAD_TYPES[role], payload, keys or (own,))
+
+
+def installed(kind: Any, folder: Any, trust: bytes, **options: Any) -> Any:
+    """Open a device or node (``kind``) in ``folder``; provision it first if no installation there was finished."""
+    try:
+        return kind.open(folder, trust, **options)
+    except StorageError as error:
+        if error.reason != "not_provisioned":
+            raise
+    return kind.provision(folder, trust, **options)

@@ -26,7 +26,7 @@ def read(name: str) -> bytes:
 
 now = [int(sys.argv[2])]
 policy = Policy.of(epsilon_lifetime="100000", epsilon_per_day="100")
-with Device.open(f"{folder}/state", trust=read("root.hst"), clock=lambda: now[0], policy=policy) as device:
+with Device.provision(f"{folder}/state", trust=read("root.hst"), clock=lambda: now[0], policy=policy) as device:
     campaign = device.enrol(read("campaign.hsc"))
     device.report(campaign.id, RECORD, label="e")
     device.install(read("model.hsm"))

@@ -241,7 +241,7 @@ def test_reports_of_real_devices_go_all_the_way(tmp_path):
     """Open fleet: what devices drain a gateway merges, and the operator exports what they said."""
     (tmp_path / "c.hsc").write_bytes(RAW)
     for number in range(25):
-        device = Device.open(tmp_path / f"d{number}", trust=PUBLISHER.root(), clock=lambda: NOW)
+        device = Device.provision(tmp_path / f"d{number}", trust=PUBLISHER.root(), clock=lambda: NOW)
         device.enrol(RAW)
         device.report(CAMPAIGN.id, {"odor": "n", "width": 2.0}, label="e")
         device.drain(tmp_path / f"{number}.hsr")

@@ -328,7 +328,7 @@ def test_every_document_may_live_for_one_day(tmp_path):
     run("evaluate", "ask", tmp_path / "m.hsm", "--workspace", work, "--epsilon", "1", "--days", "1",
         "-o", tmp_path / "e.hsc")  # fmt: skip
     run("campaign", "--end", "mushrooms", "--workspace", work, "-o", tmp_path / "end.hsc")
-    with Device.open(tmp_path / "device", trust=trust.read_bytes()) as device:
+    with Device.provision(tmp_path / "device", trust=trust.read_bytes()) as device:
         device.enrol(raw)
         device.install((tmp_path / "m.hsm").read_bytes())
     for name in ("c.hsc", "m.hsm", "e.hsc", "end.hsc"):

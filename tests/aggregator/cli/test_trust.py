@@ -142,7 +142,7 @@ def test_devices_follow_rotations_in_any_order(place, tmp_path):
 def test_a_thiefs_last_version_is_undone_by_rotation(place, tmp_path):
     """Fast-forward: the thief signs version 2^32 − 1. After the rotation the device takes ours, of version 2."""
     place.campaign("c.hsc")
-    device = Device.open(tmp_path / "state", trust=place.bytes("work/root.hst"))
+    device = Device.provision(tmp_path / "state", trust=place.bytes("work/root.hst"))
     device.enrol(place.bytes("c.hsc"))
     thief = read_key(place.work / "keys" / "campaign.key").open()
     payload = Publisher(now=int(time.time())).campaign_payload(version=(1 << 32) - 1)
@@ -343,7 +343,7 @@ def test_a_tree_is_served_without_a_store(place):
 def test_an_answer_given_before_a_rotation_is_not_given_anew_after_it(place, tmp_path):
     """The campaign is the same, by another signature: its period stays answered, its cost stays paid once."""
     place.campaign("c.hsc")
-    device = Device.open(tmp_path / "state", trust=place.bytes("work/root.hst"), clock=lambda: int(time.time()))
+    device = Device.provision(tmp_path / "state", trust=place.bytes("work/root.hst"), clock=lambda: int(time.time()))
     campaign = device.enrol(place.bytes("c.hsc"))
     record = device.report(campaign.id, {"odor": "a"}, label="e")
     place.trust("rotate", "campaign")

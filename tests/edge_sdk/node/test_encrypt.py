@@ -40,7 +40,7 @@ def open_node(tmp_path, publisher, clock):
     opened = []
 
     def make(name="state", policy=ALLOWED, **options):
-        opened.append(Node.open(tmp_path / name, trust=publisher.root(), policy=policy, clock=clock, **options))
+        opened.append(Node.provision(tmp_path / name, trust=publisher.root(), policy=policy, clock=clock, **options))
         return opened[-1]
 
     yield make

@@ -25,7 +25,7 @@ UNREAD = object()
 
 @pytest.fixture
 def node(tmp_path, publisher, clock):
-    with Node.open(tmp_path / "state", trust=publisher.root(), clock=clock) as opened:
+    with Node.provision(tmp_path / "state", trust=publisher.root(), clock=clock) as opened:
         yield opened
 
 
@@ -66,7 +66,7 @@ def test_one_summary_per_campaign_and_period(node, campaign, clock, tmp_path):
 )
 def test_the_ledger_counts_the_neighbours_of_the_policy(tmp_path, publisher, clock, adjacency, micro):
     policy = Policy.of(node_adjacency=adjacency)
-    with Node.open(tmp_path / "state", publisher.root(), policy=policy, clock=clock) as node:
+    with Node.provision(tmp_path / "state", publisher.root(), policy=policy, clock=clock) as node:
         campaign = node.enrol(publisher.node_campaign())
         assert node.summarise(campaign.id, RECORDS).cost_micro == micro
         assert node.status().spent_micro == micro
@@ -75,7 +75,7 @@ def test_the_ledger_counts_the_neighbours_of_the_policy(tmp_path, publisher, clo
 def test_the_first_summary_fixes_what_the_ledger_counts(tmp_path, publisher, clock):
     """ε of different adjacencies can not be added: another one is refused, also after a reset."""
     place, add, change = tmp_path / "state", Policy.of(node_adjacency="add-remove"), Policy.of(node_adjacency="change")
-    with Node.open(place, publisher.root(), policy=add, clock=clock) as node:
+    with Node.provision(place, publisher.root(), policy=add, clock=clock) as node:
         campaign = node.enrol(publisher.node_campaign(version=1))
         assert node.status().adjacency is None
         first = node.summarise(campaign.id, RECORDS)
@@ -103,7 +103,7 @@ def test_the_first_summary_fixes_what_the_ledger_counts(tmp_path, publisher, clo
 def test_a_limit_counts_what_the_policy_names(tmp_path, publisher, clock):
     """A campaign may be accepted for its least ε. A summary above the limit is refused unread."""
     policy = Policy.of(epsilon_per_period="1")
-    with Node.open(tmp_path / "state", publisher.root(), policy=policy, clock=clock) as node:
+    with Node.provision(tmp_path / "state", publisher.root(), policy=policy, clock=clock) as node:
         assert reason(node.enrol, publisher.node_campaign()) == "policy_refused"
         campaign = node.enrol(publisher.node_campaign(least_epsilon_micro=500_000))
         error = failure(node.summarise, campaign.id, UNREAD)
@@ -111,7 +111,7 @@ def test_a_limit_counts_what_the_policy_names(tmp_path, publisher, clock):
         assert "ε = 2 per period; the owner allows 1 (epsilon_per_period)" in error.detail
         assert node.summarise(campaign.id, RECORDS, epsilon="0.5").cost_micro == 1_000_000
     policy = Policy.of(epsilon_lifetime="1.9")
-    with Node.open(tmp_path / "other", publisher.root(), policy=policy, clock=clock) as node:
+    with Node.provision(tmp_path / "other", publisher.root(), policy=policy, clock=clock) as node:
         campaign = node.enrol(publisher.node_campaign())
         assert reason(node.summarise, campaign.id, UNREAD) == "budget_exhausted"
 
@@ -124,14 +124,14 @@ def test_an_epsilon_that_the_campaign_does_not_allow(node, campaign, epsilon):
 
 
 def test_a_state_takes_one_kind_of_campaigns(tmp_path, publisher, clock):
-    with Node.open(tmp_path / "node", publisher.root(), clock=clock) as node:
+    with Node.provision(tmp_path / "node", publisher.root(), clock=clock) as node:
         assert node.status().kind is None
         campaign = node.enrol(publisher.node_campaign())
         assert node.status().kind == NODE
         assert reason(node.enrol, publisher.campaign()) == "campaign_for_devices"
         assert reason(node.report, campaign.id, {}) == "campaign_for_nodes"
         assert [each.name for each in node.status().campaigns] == ["clinics"]
-    with Device.open(tmp_path / "device", publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "device", publisher.root(), clock=clock) as device:
         device.enrol(publisher.campaign())
         assert reason(device.enrol, publisher.node_campaign()) == "campaign_for_nodes"
     with Node.open(tmp_path / "device", clock=clock) as node:
@@ -143,7 +143,7 @@ def test_a_state_takes_one_kind_of_campaigns(tmp_path, publisher, clock):
 
 def test_a_state_of_older_software_is_a_devices(tmp_path, publisher, clock):
     """Older software has not stored the kind."""
-    with Device.open(tmp_path / "device", publisher.root(), clock=clock) as device:
+    with Device.provision(tmp_path / "device", publisher.root(), clock=clock) as device:
         device.enrol(publisher.campaign())
         with device._state.transaction():
             device._state.remove_meta("kind")

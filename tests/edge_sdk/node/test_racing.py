@@ -29,7 +29,7 @@ print(json.dumps(raws))
 
 def test_racing_processes_release_one_noise_per_period(tmp_path):
     publisher = Publisher()
-    with Node.open(tmp_path / "state", publisher.root(), clock=lambda: NOW) as node:
+    with Node.provision(tmp_path / "state", publisher.root(), clock=lambda: NOW) as node:
         node.enrol(publisher.node_campaign())
     code = PROGRAM.replace("NOW", str(NOW)).replace("DAY", str(DAY))
     command = [sys.executable, "-c", code, str(tmp_path / "state"), "4"]
@@ -52,7 +52,7 @@ def test_a_summary_that_was_overtaken_returns_the_first(tmp_path):
     """Another program answers while the records are read."""
     publisher = Publisher()
     with (
-        Node.open(tmp_path / "state", publisher.root(), clock=lambda: NOW) as node,
+        Node.provision(tmp_path / "state", publisher.root(), clock=lambda: NOW) as node,
         Node.open(tmp_path / "state", clock=lambda: NOW) as other,
     ):
         node.enrol(publisher.node_campaign())

@@ -23,7 +23,7 @@ from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 from protocol.documents.series import Series
 from protocol.errors import HearsayError, StorageError
-from support.publisher import DAY, NOW, Publisher
+from support.publisher import DAY, NOW, Publisher, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,7 +166,7 @@ class Life:
     def open(self) -> None:
         """A program starts."""
         self.close()
-        self.device = Device.open(self.state, trust=self.documents["root 1"], **self._surroundings())
+        self.device = installed(Device, self.state, trust=self.documents["root 1"], **self._surroundings())
 
     def _surroundings(self) -> dict[str, Any]:
         """The device's clock and surroundings in tests. Entropy comes from ``os.urandom``, which the shim can break."""

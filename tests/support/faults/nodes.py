@@ -16,7 +16,7 @@ from protocol.nodes.summary import read_summary
 from protocol.nodes.summary_files import read_summaries
 from support.faults.harness import Harness
 from support.faults.lives import READY, RECORD, Life, Said, Scenario, documents, folders, summary
-from support.publisher import Publisher
+from support.publisher import Publisher, installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,7 +66,7 @@ class NodeLife(Life):
     def open(self) -> None:
         """A program starts."""
         self.close()
-        self.device = Node.open(self.state, trust=self.documents["root 1"], **self._surroundings())
+        self.device = installed(Node, self.state, trust=self.documents["root 1"], **self._surroundings())
 
     def report(self) -> None:
         (campaign,) = self.device.campaigns()
