@@ -308,10 +308,10 @@ def reset_state(
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
     place = os.path.join(folder, STATE_FILE)
+    _is_there(place)  # a folder that can not be read is refused
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime_micro, delta_pico = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
-    _is_there(place)  # a folder that can not be read is refused
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
         raise StorageError(

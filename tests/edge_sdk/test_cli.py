@@ -345,7 +345,7 @@ def test_a_device_that_can_not_begin_leaves_nothing(tmp_path):
     publisher = Publisher()
     for options in ({"trust": publisher.campaign()}, {"trust": publisher.root(), "enrolment": publisher.campaign()}):
         with pytest.raises(DocumentError):
-            Device.open(tmp_path / "state", **options)
+            Device.provision(tmp_path / "state", **options)
         with pytest.raises(DocumentError):
             Device.reset(tmp_path / "state", **options)
     assert not (tmp_path / "state").exists()
