@@ -398,7 +398,7 @@ def test_where_no_answer_is_due_a_report_has_not_failed(tmp_path, why):
     """A roll-out to 1 % of the devices is no failure of the others, and neither is a campaign that is over."""
     publisher = Publisher(now=int(time.time()) - 10 * DAY)
     offered = NOTHING_DUE[why]
-    with Device.open(tmp_path / "state", trust=publisher.root(), clock=lambda: publisher.now + DAY) as device:
+    with Device.provision(tmp_path / "state", trust=publisher.root(), clock=lambda: publisher.now + DAY) as device:
         first = device.enrol(publisher.campaign(series=SERIES if why == "series_answered" else None))
         second = None if why == "period_answered" else device.enrol(publisher.campaign(**offered))
     if why != "expired":

@@ -68,10 +68,10 @@ class Books:
         self.left, self.lines, self.total, self.largest = [], [], (0, 0), (0, 0)
         folder.mkdir()
         self.allow(5, delta)
-        self.open(self.publisher.root())
+        self.open(Device.provision, self.publisher.root())
 
-    def open(self, root=None):
-        self.device = Device.open(self.folder, root, clock=lambda: self.now, machine=lambda: None)
+    def open(self, begin=Device.open, root=None):
+        self.device = begin(self.folder, root, clock=lambda: self.now, machine=lambda: None)
         self.ids = [self.device.enrol(raw).id for raw in self.raws]
         self.largest = tuple(map(max, self.largest, self.device.policy.lifetime))
 

@@ -189,7 +189,7 @@ def test_a_clock_that_was_behind_by_seconds_at_the_reset_opens_no_series(tmp_pat
     options = {"clock": lambda: true[0] + error[0], "uptime": lambda: (f"boot {boot[0]}", true[0] - started)}
     publisher.now = NOW - DAY
     other = publisher.campaign(name="other", time_precision=60)
-    with Device.open(tmp_path, trust=publisher.root(), **options) as device:
+    with Device.provision(tmp_path, trust=publisher.root(), **options) as device:
         device.report(device.enrol(other).id, RECORD)
     older = (tmp_path / "state.db").read_bytes()
     true[0] += 70

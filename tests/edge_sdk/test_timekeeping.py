@@ -210,7 +210,7 @@ def test_a_device_without_a_clock_goes_on_after_every_restart(tmp_path, publishe
     """Thirty days of uptime opened no period, and the bytes of the first one came back."""
     machine = Machine(wall=0)
     options = {"policy": HOURLY, "clock": machine.clock, "uptime": machine.uptime}
-    with Device.open(tmp_path / "s", publisher.root(), **options) as device:
+    with Device.provision(tmp_path / "s", publisher.root(), **options) as device:
         campaign = device.enrol(publisher.campaign())
         device.report(campaign.id, RECORD)
     seen = []
@@ -236,7 +236,7 @@ def test_a_device_without_a_clock_goes_on_after_every_restart(tmp_path, publishe
 def test_a_device_without_a_clock_that_is_on_for_minutes_goes_on_too(tmp_path, publisher):
     machine = Machine(wall=0)
     options = {"policy": HOURLY, "clock": machine.clock, "uptime": machine.uptime}
-    with Device.open(tmp_path / "s", publisher.root(), **options) as device:
+    with Device.provision(tmp_path / "s", publisher.root(), **options) as device:
         campaign = device.enrol(publisher.campaign(time_precision=HOUR)).id
         for _ in range(6 * 24):
             machine.reboot(wall=0)
