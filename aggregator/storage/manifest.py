@@ -2,15 +2,23 @@
 
 A file that the manifest does not name is not part of the store. Replacing the manifest therefore commits an ingest.
 The manifest ends with the digest of its content, so that a change by another program or a bad disk is noticed.
+
+The store's lock file says which generation of the manifest was committed last. An older manifest that is restored
+alone is refused: the next change would remove the newer parts, which it does not name. A copy of the whole folder is
+as good as the store was when it was made.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.storage.locking import write_durably
+from aggregator.files import ORDINARY
+from aggregator.storage.locking import LOCK_FILE, write_durably
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ MAX_GENERATION = 10**8 - 1
 """The largest number that the eight digits in the names of files can hold."""
 PERIODS = 1 << 32
 """Number of possible periods: a report states its period in four bytes."""
+_NOTED = re.compile(rb"[0-9]{8}\n")
 _SEAL = b',\n "sha256": "'
 
 
@@ -152,6 +161,30 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_durably(folder / FILE_NAME, _to_bytes(manifest))
 
 
+def note_generation(folder: Path, generation: int) -> None:
+    """Write into the lock file, durably, that the manifest of this generation was committed.
+
+    Raises:
+        OSError: the file is a link, or can not be written.
+    """
+    descriptor = os.open(folder / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, ORDINARY)
+    try:
+        os.pwrite(descriptor, b"%08d\n" % generation, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _noted_generation(folder: Path) -> int:
+    """The generation that the lock file says; 0 if it says none, as that of older software."""
+    noted = b""
+    with suppress(OSError):
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            noted = file.read(16)
+    return int(noted) if _NOTED.fullmatch(noted) else 0
+
+
 def fingerprint(manifest: Manifest) -> bytes:
     """SHA-256 of a manifest's file. Equal fingerprints mean equal manifests, which name the same files."""
     return sha256(_to_bytes(manifest)).digest()
@@ -197,8 +230,10 @@ def read_manifest(folder: Path) -> Manifest:
         StorageError: ``not_a_store``, there is no manifest; ``store_of_nodes``, the folder is a store of nodes'
             summaries; ``store_newer``, written by newer software;
             ``store_older``, written by older software whose stores are no longer read;
-            ``store_damaged``, the content is no manifest, or was changed; ``io_failed``.
+            ``store_damaged``, the content is no manifest, was changed, or is older than the last change of the store;
+            ``io_failed``.
     """
+    noted = _noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
     try:
         raw = (folder / FILE_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -222,6 +257,8 @@ def read_manifest(folder: Path) -> Manifest:
     if changed:
         raise damaged("its manifest is not as it was written")
     if manifest is not None:
+        if manifest.generation < noted:
+            raise damaged(f"its manifest is of generation {manifest.generation}, and {noted} was the last")
         return manifest
     if found > FORMAT:
         raise StorageError("store_newer", "the store was made by newer software; update this one")

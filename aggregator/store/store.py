@@ -41,6 +41,7 @@ from aggregator.storage.manifest import (
     QUARANTINE,
     Manifest,
     is_bucket_count,
+    note_generation,
     read_manifest,
     write_manifest,
 )
@@ -185,6 +186,7 @@ class Store:
             OSError: a file can not be written or removed. The manifest may be replaced by then.
         """
         write_manifest(self.path, manifest)
+        note_generation(self.path, manifest.generation)
         remove_orphans(self.path, manifest)
 
     def ingest(

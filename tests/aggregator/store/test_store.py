@@ -799,7 +799,7 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
         folder = part.path.rpartition("/")[0]
         assert names.index(part.path) < len(names) - 1 - names[::-1].index(folder)
     index = "inputs/00000001.parquet"
-    assert names[-4:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", "."]
+    assert names[-5:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", ".", "lock"]
     assert {*manifest.paths()} == {part.path for part in manifest.parts} | {index}
     assert steps[-3:] == ["fsync", "replace", "fsync"]
 

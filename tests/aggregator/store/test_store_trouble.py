@@ -54,6 +54,30 @@ def test_a_disk_that_gets_full_in_mid_ingest_leaves_the_store_as_it_was(small_di
     assert store.ingest([third], now=NOW).accepted == 5_000
 
 
+@pytest.mark.parametrize("later", [1, 2])
+def test_an_old_manifest_that_is_restored_alone_is_refused_and_no_newer_part_is_lost(tmp_path, later):
+    """A kill leaves parts that no manifest names, too. The lock file says which manifest was committed last."""
+    store = create_store(tmp_path / "s", RAW)
+    states = []
+    for number in range(later + 1):
+        path = tmp_path / f"{number}.hsr"
+        path.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, 10 * number + device) for device in range(5)]))
+        store.ingest([path], now=NOW)
+        states.append((store.path / "manifest.json").read_bytes())
+    whole = store.tally_report()
+    (store.path / "manifest.json").write_bytes(states[0])
+    for use in (lambda: open_store(store.path), store.tally_report, lambda: store.ingest([path], now=NOW)):
+        with pytest.raises(StorageError, match=r"^store_damaged.*of generation 1, and"):
+            use()
+    (store.path / "manifest.json").write_bytes(states[-1])
+    assert open_store(store.path).tally_report() == whole
+    noted = (store.path / "lock").read_bytes()
+    assert noted == b"%08d\n" % (later + 1)
+    for other in (b"", b"00000001\n", b"not a number"):
+        (store.path / "lock").write_bytes(other)
+        assert open_store(store.path).tally_report() == whole
+
+
 def ingest(store, files):
     open_store(store).ingest(files, now=NOW)
 
