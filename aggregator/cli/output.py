@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from protocol.dates import expiry_warning
+from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
@@ -227,6 +230,16 @@ def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:
         "id_in_words": to_words(campaign.id),
         "family": campaign.fit.family,
     }
+
+
+def warn_of_end(campaign: Campaign) -> None:
+    """Print a warning if a campaign has expired, or will within a week. Of one that its publisher ended print none."""
+    header = campaign.header
+    then = "without a newer version devices answer it no more; hearsay renew signs it, into a store of its own"
+    what = f"the campaign {quoted(header.name)}, version {header.version},"
+    said = expiry_warning(what, header.expires, int(time.time()), then)
+    if said and not campaign.ended:
+        warn(said)
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:

@@ -36,6 +36,7 @@ COMMANDS: Final = {
     "export": "aggregator.cli.reports.export:export",
     "forget": "aggregator.cli.reports.forget:forget",
     "publish": "aggregator.cli.documents.publish:publish",
+    "renew": "aggregator.cli.documents.renew:renew",
     "serve": "aggregator.cli.documents.serve:serve",
     "predict": "aggregator.cli.models.predict:predict",
     "diff": "aggregator.cli.models.diff:diff",

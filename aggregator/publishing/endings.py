@@ -1,23 +1,213 @@
-"""Ending a campaign by signing a version without questions. Run by the analyst.
+"""The ends of documents: a campaign is ended by a version without questions; what is about to expire is renewed.
 
-Source: docs/formats.md, section 5 (the end of a campaign).
+Run by the analyst and, from a timer, by the operator. Source: docs/formats.md, section 5 (the end of a campaign).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.naming import find_document
+from aggregator.publishing.roots import RootChange, change_root, pending_path
+from protocol import canonical
+from protocol.dates import WARNED_SECONDS, expiry_warning
 from protocol.document import DAY_SECONDS, Header, read_payload
 from protocol.documents import campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.envelope import SIGNERS, read_envelope
 from protocol.errors import InputError
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
     from aggregator.publishing.workspace import Workspace
 
 _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 """A document expires more than a day after it was issued."""
+
+
+RENEWABLE = ("root", "nodes", "campaign")
+"""Roles of documents that are renewed, in this order. A new date makes no model younger: it is fitted anew."""
+PAST_SECONDS = 30 * DAY_SECONDS
+"""So long after its end an expired document is still told of. Later it counts as over."""
+_KINDS = {"root": "the trust root", "nodes": "the node list", "campaign": "the campaign", "model": "the model"}
+_MEANING = {
+    "root": "without a newer one devices accept no document any more; hearsay renew signs it",
+    "nodes": "without a newer version no summary counts any more; hearsay renew signs it",
+    "campaign": "without a newer version devices answer it no more; hearsay renew signs it, if it is to go on",
+    "model": "devices then classify with it, and say that it is old; publish one from newer reports",
+}
+
+
+class Ending(NamedTuple):
+    """A document that has expired or is about to.
+
+    Attributes:
+        role: root, nodes, campaign or model.
+        name, version: of the document.
+        expires: when its time is over, in seconds since 1970.
+        payload: its payload.
+    """
+
+    role: str
+    name: str
+    version: int
+    expires: int
+    payload: bytes
+
+    def warning(self, now: int) -> str:
+        """A sentence that says when it ends, and what that means, at the time ``now``."""
+        what = f"{_KINDS[self.role]} {quoted(self.name)}, version {self.version},"
+        return expiry_warning(what, self.expires, now, _MEANING[self.role])
+
+
+class Renewed(NamedTuple):
+    """What :func:`renew` did with one document that is about to end.
+
+    Attributes:
+        ending: the document.
+        version: of the new one; None if there is none.
+        expires: of the new one, in seconds since 1970; None if there is none.
+        path: the new one's file in the workspace; None if there is none.
+        problem: why there is no new one, or why it is not in force yet; "" if all is done.
+    """
+
+    ending: Ending
+    version: int | None = None
+    expires: int | None = None
+    path: Path | None = None
+    problem: str = ""
+
+
+def ending_of(role: str, payload: bytes, now: int, ahead_seconds: int = WARNED_SECONDS) -> Ending | None:
+    """The document with this payload, if its time ends within ``ahead_seconds``; also if it ended up to 30 days ago.
+
+    None also for a campaign that its publisher has ended. A root is told of however long ago it has expired.
+
+    Raises:
+        DocumentError: the payload can not be read.
+    """
+    body, header = read_payload(payload)
+    past = header.expires <= now - PAST_SECONDS and role != "root"
+    ended = role == "campaign" and not body.get("questions")
+    if past or ended or header.expires > now + ahead_seconds:
+        return None
+    return Ending(role, header.name, header.version, header.expires, payload)
+
+
+def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS) -> list[Ending]:
+    """The root in force, and the newest version of every other document, as far as their time ends soon.
+
+    Args:
+        workspace: the workspace that signed them.
+        now: seconds since 1970.
+        ahead_seconds: what ends within this time ends soon. What ended up to 30 days ago is in the list too.
+
+    Raises:
+        StorageError: ``workspace_damaged``, ``workspace_newer``: the history, or the copy of a document, can not be
+            read.
+    """
+    payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
+    payloads += [
+        (item.role, read_envelope(workspace.copy(item), item.role).payload)
+        for item in latest_of_each(workspace.history())
+    ]
+    found = (ending_of(role, payload, now, ahead_seconds) for role, payload in payloads)
+    return [each for each in found if each is not None]
+
+
+def renew(
+    workspace: Workspace,
+    now: int,
+    ahead_seconds: int = WARNED_SECONDS,
+    *,
+    roles: Collection[str] = RENEWABLE,
+    expired: bool = False,
+    dry_run: bool = False,
+) -> list[Renewed]:
+    """Sign the next version of each root, node list and campaign that is about to expire, for as long as the last one.
+
+    A second run finds nothing left to do. All but version and dates stays as it was. The next version of a campaign has
+    an id of its own, and asks devices further answers. A masked campaign is left: its dealer's keys and sums belong to
+    one version.
+
+    Args:
+        workspace: the workspace that signed them.
+        now: seconds since 1970.
+        ahead_seconds: what ends within this time is renewed.
+        roles: of :data:`RENEWABLE`.
+        expired: also renew what has expired in the last 30 days. The root is renewed whenever it has expired.
+        dry_run: sign nothing, and tell what would be done.
+
+    Returns:
+        Every document of these roles that ends soon, with what was done. Others stay in order after a problem of one.
+
+    Raises:
+        InputError: ``passphrase_missing``, ``passphrase_wrong``.
+        DocumentError: the next version of a document can not be signed (:meth:`Workspace.publish`).
+        StorageError: the workspace can not be read or written. What was signed before the error stays.
+    """
+    found = sorted(
+        (each for each in endings(workspace, now, ahead_seconds) if each.role in roles),
+        key=lambda each: RENEWABLE.index(each.role),
+    )
+    done = []
+    for each in found:
+        problem = _problem(workspace, each, now, expired=expired)
+        if problem or dry_run:
+            done.append(Renewed(each, problem=problem))
+        elif each.role == "root":
+            done.append(_renew_root(workspace, each, now))
+        else:
+            done.append(_renew_document(workspace, each, now))
+    return done
+
+
+def _problem(workspace: Workspace, ending: Ending, now: int, *, expired: bool) -> str:
+    """Why a document is not renewed; "" if it is."""
+    here = {each.role for each in workspace.key_files()}
+    if ending.role == "root" and pending_path(workspace).exists():
+        return "the next root waits for signatures; see hearsay trust show"
+    if SIGNERS.get(ending.role, "root") not in here:
+        return "its keys are kept elsewhere; see hearsay trust renew --sign-with, and hearsay sign"
+    if ending.role == "campaign" and campaign.parse_campaign(ending.payload).masked is not None:
+        return "it is masked: make the next campaign with hearsay nodes campaign, and its dealer makes keys for it"
+    if ending.role != "root" and ending.expires <= now and not expired:
+        return "it has expired already; say --expired if it is to go on"
+    return ""
+
+
+def _lifetime(ending: Ending) -> int:
+    """The time in seconds for which a document was signed."""
+    return ending.expires - read_payload(ending.payload)[1].issued_at
+
+
+def _renew_root(workspace: Workspace, ending: Ending, now: int) -> Renewed:
+    """Make the next root with the same keys."""
+    made = change_root(workspace, RootChange(), now, _lifetime(ending))
+    problem = "" if made.in_force else "it waits for signatures; see hearsay trust show"
+    return Renewed(ending, made.root.header.version, made.root.header.expires, made.path, problem)
+
+
+def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
+    """Sign the next version of a campaign or node list, with the same content."""
+    body = canonical.unpack(ending.payload)
+
+    def payload_for(version: int, _before: bytes | None) -> bytes:
+        header = header_for(ending.name, version, now, _lifetime(ending))
+        dates = {"issued_at": header.issued_at, "not_before": header.not_before, "expires": header.expires}
+        return canonical.pack({**body, "version": version, **dates})
+
+    raw = workspace.publish(ending.role, ending.name, now, payload_for)
+    _, header = read_payload(read_envelope(raw, ending.role).payload)
+    item = workspace.latest(ending.role, ending.name)
+    assert item is not None
+    held = workspace.standing(ending.role, raw)
+    problem = "" if held.complete else f"it lacks signatures: it has {held}; see hearsay sign, and hearsay trust gather"
+    return Renewed(ending, header.version, header.expires, workspace.copy_path(item), problem)
 
 
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:

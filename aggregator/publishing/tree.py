@@ -14,11 +14,13 @@ between therefore finds complete documents. Writing again from an unchanged work
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from aggregator.files import read_file, storage_errors, write_output
+from aggregator.publishing.endings import ending_of
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.nodes.books import campaign_of, check_book_not_newer
 from protocol.document import read_payload
@@ -29,6 +31,7 @@ from protocol.errors import DocumentError, InputError, StorageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from aggregator.publishing.endings import Ending
     from aggregator.publishing.history import Published
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
@@ -115,6 +118,28 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
         kinds.count("nodes"),
         len(books),
     )
+
+
+def endings_in(folder: str | Path, now: int) -> list[Ending]:
+    """The documents of a published folder that have expired, or will within a week. Signatures are not verified.
+
+    Of roots only the last one counts. A file that is no document is passed over.
+
+    Args:
+        folder: the published folder.
+        now: seconds since 1970.
+    """
+    folder = Path(folder)
+    numbered = [path for path in (folder / "roots").glob("*.hst") if path.stem.isdecimal()]
+    places = [("root", path) for path in sorted(numbered, key=lambda path: int(path.stem))[-1:]]
+    for role in ("nodes", "campaign", "model"):
+        kind, extension = FOLDERS[role]
+        places += [(role, path) for path in sorted((folder / kind).glob(f"*{extension}"))]
+    found = []
+    for role, path in places:
+        with suppress(DocumentError, InputError):
+            found.append(ending_of(role, read_envelope(read_file(path, SIZE_LIMITS[role]), role).payload, now))
+    return [each for each in found if each is not None]
 
 
 def file_name(role: str, name: str) -> str:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from aggregator.serving.handler import MOST_SECONDS, REPORTS, Handler, Site
 from aggregator.serving.uploads import Limits, Uploads
+from protocol.document import DAY_SECONDS
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         log: Callable[[str, str, int], None] = lambda *_: None,
         problem: Callable[[str], None] = lambda _: None,
         seconds: float = MOST_SECONDS,
+        daily: Callable[[], None] = lambda: None,
     ) -> None:
         """Listen. Requests are answered from ``serve_forever`` on.
 
@@ -74,6 +76,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
                 and for status 500, which stands for an exception that ended a connection without an answer.
             problem: called with a sentence for the operator if this machine keeps an upload from being stored.
             seconds: longest life of a connection, to about half a second.
+            daily: called when the server begins, and every 24 hours from then on.
 
         Raises:
             InputError: ``not_a_tree``: the folder is no published folder.
@@ -84,6 +87,8 @@ class TreeServer(http.server.ThreadingHTTPServer):
             raise InputError("not_a_tree", f"'{tree}' holds no published tree; make it with hearsay publish --to")
         self.log = log
         self._seconds = seconds
+        self._daily = daily
+        self._next_day = time.monotonic()
         self._open: dict[socket.socket, float] = {}
         self._refused: dict[socket.socket, float] = {}
         self._guard = threading.Lock()
@@ -124,6 +129,9 @@ class TreeServer(http.server.ThreadingHTTPServer):
         """End connections that have lasted too long. The library calls this at least twice a second."""
         now = time.monotonic()
         self._end(before=now - self._seconds)
+        if now >= self._next_day:
+            self._next_day = now + DAY_SECONDS
+            self._daily()
         for request, began in list(self._refused.items()):
             if began <= now - _REFUSED_SECONDS:
                 self._close_refused(request)

@@ -107,6 +107,8 @@ def publish(
       hearsay publish --to /srv/www/hearsay --workspace work
       hearsay publish --to /srv/www/hearsay --keys clinics.hsk --workspace work
     """  # noqa: D301
+    from aggregator.publishing.endings import endings
+    from aggregator.publishing.tree import endings_in
     from aggregator.publishing.workspace import open_workspace
 
     of_reports = proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
@@ -138,6 +140,9 @@ def publish(
     if tree is not None:
         facts |= _publish_tree(signer, tree, books, as_json=as_json)
     say(facts, as_json=as_json)
+    now = int(time.time())
+    for each in endings(open_workspace(workspace), now) if tree is None else endings_in(tree, now):
+        warn(each.warning(now))
     if output is not None:
         warn_of_draft(signer.standing("model", output.read_bytes()), output)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,7 +47,8 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
     from aggregator.serving.uploads import Limits
 
     token = None if token_file is None else _read_token(token_file)
-    with TreeServer(tree, host, port, token=token, limits=Limits(largest, room), log=_log, problem=warn) as server:
+    limits, daily = Limits(largest, room), partial(_say_endings, tree)
+    with TreeServer(tree, host, port, token=token, limits=limits, log=_log, problem=warn, daily=daily) as server:
         say({"address": server.url, "reports": str(tree / "reports")}, as_json=as_json)
         if not _is_loopback(server.server_address[0]):
             warn("this address can be reached by others; this server speaks no TLS and is not for the internet")
@@ -53,6 +56,15 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
         signal.signal(signal.SIGTERM, _stop)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
+
+
+def _say_endings(tree: Path) -> None:
+    """Print a warning for each document that has expired or will within a week."""
+    from aggregator.publishing.tree import endings_in
+
+    now = int(time.time())
+    for each in endings_in(tree, now):
+        warn(each.warning(now))
 
 
 def _stop(_number: int, _frame: object) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn_of_end
 from aggregator.periods import shown
 from aggregator.publishing.nodes.words import in_words
 from protocol.epsilon import format_micro
@@ -37,6 +37,7 @@ def print_node_status(store: Path, *, as_json: bool) -> None:
 
     opened = open_node_store(store)
     found = status(opened)
+    warn_of_end(opened.campaign)
     sums = _sums(opened, found) if isinstance(opened, MaskedStore) else None
     if as_json:
         print_json({**found.to_json(), **({} if sums is None else {"sums": sums})})

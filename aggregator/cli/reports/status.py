@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli.counting import working_on
 from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
-from aggregator.cli.output import print_facts, print_json, print_table, warn, working
+from aggregator.cli.output import print_facts, print_json, print_table, warn, warn_of_end, working
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ def status(
     opened.memory_bytes = memory
     with working_on(opened, cluster), working("counting reports"):
         found = status_of(opened, target=target)
+    warn_of_end(opened.campaign)
     if as_json:
         print_json(found.to_json())
         return
