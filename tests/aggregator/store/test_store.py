@@ -801,7 +801,7 @@ def test_everything_that_is_committed_was_flushed_before(tmp_path, monkeypatch):
     index = "inputs/00000001.parquet"
     assert names[-5:] == [f"{index}.tmp", "inputs", "manifest.json.tmp", ".", "lock"]
     assert {*manifest.paths()} == {part.path for part in manifest.parts} | {index}
-    assert steps[-3:] == ["fsync", "replace", "fsync"]
+    assert steps[-4:] == ["fsync", "replace", "fsync", "fsync"], "the last one is that of the lock file"
 
 
 # --- estimates ---
