@@ -30,9 +30,10 @@ from edge_sdk.storage.marker import (
     note_in_marker,
     read_marker,
     state_lost,
+    used_mark,
 )
 from edge_sdk.storage.outbox import clear_outboxes
-from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, secret_of
+from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, note_used, secret_of, used_here
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
 from edge_sdk.storage.tally import Lines
@@ -100,17 +101,17 @@ def open_state(
     try:
         state = State(place)
         try:
-            Ledger(state).check()
+            ledger = Ledger(state)
+            ledger.check()
             state.check_highest()
             if state.read_only:
                 _check_read_only(state, root, now, makes=makes)
                 _check_machine(state, machine)
             else:
-                used = _provision(state, root, enrolment, now, entropy, machine, makes=makes)
-                # A new or damaged marker may lack the secret of the provisioning file in use: note it again.
-                if marker is None or not marker.whole:
-                    used = state.meta("secret") if state.meta("enrolled") is not None else used
-                note_in_marker(folder, marker, lifetime, used, policy=allowed.in_file)
+                _provision(state, root, enrolment, now, entropy, machine, makes=makes)
+                # A marker that is new, damaged or an older copy learns again what the state knows.
+                largest = max(lifetime[0], ledger.last_total()), max(lifetime[1], ledger.deltas.spent_pico())
+                note_in_marker(folder, marker, largest, used_here(state), policy=allowed.in_file)
                 allowed.marks = True
         except BaseException:
             state.close()
@@ -218,13 +219,10 @@ def _provision(
     machine: Machine | None,
     *,
     makes: bool = True,
-) -> bytes | None:
+) -> None:
     """Provision a new state with its first root and secret (``makes``), or bring the stored root up to date.
 
     ``machine`` is None for a state in memory, which no other machine can have.
-
-    Returns:
-        The device's secret if a provisioning file is given, else None.
 
     Raises:
         InputError: ``enrolment_late``: the device has another secret than the file's; ``already_provisioned``: the
@@ -241,7 +239,7 @@ def _provision(
                 raise _unfinished()
             secret = secret_of(enrolment, entropy)
             _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
-            return None if enrolment is None else secret
+            return
         if makes:
             raise _already_provisioned()
         if machine is not None:
@@ -255,7 +253,8 @@ def _provision(
                 documents.write_trust(newer)
                 for role in ("campaign", "nodes"):
                     documents.end_unsigned(role, newer.root.roles["campaign"])
-        return check_secret(state, enrolment, entropy)
+        check_secret(state, enrolment, entropy)
+        note_used(state, used_here(state))  # older software has not
 
 
 def _begin(state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, *, enrolled: bool) -> None:
@@ -266,6 +265,7 @@ def _begin(state: State, root: bytes, secret: bytes, now: int, machine: Machine 
     """
     state.write_meta("secret", secret)
     note_fleet(state, enrolled=enrolled)
+    note_used(state, used_here(state))
     Documents(state).write_trust(trust.pin(root, now))
     if machine is not None:
         machine.write(state)
@@ -310,7 +310,7 @@ def reset_state(
     place = os.path.join(folder, STATE_FILE)
     _is_there(place)  # a folder that can not be read is refused
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
-    lifetime_micro, delta_pico = allowed().lifetime
+    lifetime = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
     known = read_marker(os.path.join(folder, MARKER_FILE))
     if known is not None and not known.whole:
@@ -322,11 +322,15 @@ def reset_state(
         )
     old = _read_old(place)
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
-    secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
+    secret = fresh_secret(known, old.used, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
     _make_folder(folder)
-    micro = max(lifetime_micro, 0 if known is None else known.lifetime_micro, old.total_micro)
-    delta_pico = max(delta_pico, 0 if known is None else known.delta_pico, old.delta_pico)
-    note_in_marker(folder, known, (micro, delta_pico), None if enrolment is None else secret, policy=allowed.in_file)
+    micro, delta_pico = _whole_budget(lifetime, known, old)
+    used = (
+        *old.used,
+        *(() if known is None else known.enrolments),
+        *(() if enrolment is None else (used_mark(secret),)),
+    )
+    note_in_marker(folder, known, (micro, delta_pico), used, policy=allowed.in_file)
     fresh = f"{place}.new"
     try:
         _discard(fresh)
@@ -334,6 +338,7 @@ def reset_state(
         try:
             with state.transaction():
                 _begin(state, root, secret, now, machine.after(old.machine_file), enrolled=enrolment is not None)
+                note_used(state, used)
                 series_after = max(now, pinned.time_floor, old.latest)
                 line = Ledger(state).begin_after_reset((micro, delta_pico), now, old.lines, series_after)
                 if old.track is not None:
@@ -377,6 +382,7 @@ class _Old(NamedTuple):
         sealed: paths of the files that the old state has sealed; none if that can not be read.
         track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
         machine_file: path of the file that tells this machine from others; None if the state names none.
+        used: digests of the secrets of used provisioning files; none if they can not be read.
     """
 
     enrolled: bool | None = None
@@ -388,6 +394,19 @@ class _Old(NamedTuple):
     sealed: tuple[str, ...] = ()
     track: bytes | None = None
     machine_file: str | None = None
+    used: tuple[str, ...] = ()
+
+
+def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _Old) -> tuple[int, int]:
+    """The ε in millionths and the δ in 10⁻¹² that a reset counts as spent: the most that may have been.
+
+    Args:
+        lifetime: that the owner allows now.
+        known: the install marker, which has the largest that was ever allowed; None if there is none.
+        old: the readable parts of the old state.
+    """
+    marked = (0, 0) if known is None else (known.lifetime_micro, known.delta_pico)
+    return max(lifetime[0], marked[0], old.total_micro), max(lifetime[1], marked[1], old.delta_pico)
 
 
 def _read_old(place: str) -> _Old:
@@ -403,7 +422,8 @@ def _read_old(place: str) -> _Old:
     try:
         state = State(place)
         try:
-            old = old._replace(enrolled=state.meta("enrolled") is not None, machine_file=machine_file_of(state))
+            old = old._replace(enrolled=state.meta("enrolled") is not None, used=used_here(state))
+            old = old._replace(machine_file=machine_file_of(state))
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
             old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))

@@ -126,7 +126,7 @@ class PolicyFile:
                     "if the defaults are to hold",
                 )
             if marker is not None and self.marks:
-                note_in_marker(self._folder, marker, policy.lifetime, None, policy=bool(seen))
+                note_in_marker(self._folder, marker, policy.lifetime, policy=bool(seen))
             self._policy, self._seen = policy, seen
         return self._policy
 

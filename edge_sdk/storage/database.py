@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _BUSY_SECONDS = 30.0
+_LACKS = "lacks"
+"""Key of the newest line (number and seal) that was missing when this file was found to be an older copy."""
 
 
 class State:
@@ -254,7 +256,29 @@ class State:
             self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)
             self._highest = read_highest(self._highest_path)
             with self._lock, storage_errors():
-                self._check_age(self._live())
+                lacks = self.meta(_LACKS)
+                if lacks is not None:
+                    self._highest = Highest(int.from_bytes(lacks[:8], "big"), lacks[8:])
+                try:
+                    self._check_age(self._live())
+                except StorageError:
+                    self._note_lack()
+                    raise
+
+    def _note_lack(self) -> None:
+        """Note in an older copy which line it lacks: it stays refused if the file ``highest`` is lost as well."""
+        missing = read_highest(self._highest_path)
+        if missing is None or self.read_only:
+            return
+        connection = self._live()
+        with suppress(StorageError, sqlite3.Error, OSError):
+            _execute(connection, "BEGIN IMMEDIATE")
+            try:
+                self.write_meta(_LACKS, missing.line.to_bytes(8, "big") + missing.seal)
+                _execute(connection, "COMMIT")
+            finally:
+                if connection.in_transaction:
+                    _execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> None:
         """Refuse a state that was replaced by an older copy: later payments are missing from it.

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from edge_sdk.storage.database import State
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 MARKER_FILE = "installed"
 _FORMAT = 2
 _COPIES = 2
@@ -210,7 +213,7 @@ def note_in_marker(
     folder: str,
     known: Marker | None,
     lifetime: tuple[int, int],
-    secret: bytes | None,
+    used: Iterable[str] = (),
     *,
     policy: bool = False,
 ) -> None:
@@ -221,18 +224,17 @@ def note_in_marker(
         known: the present marker; None if there is none.
         lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; the marker keeps
             the largest of each.
-        secret: the secret of a provisioning file that is used here; None to add none.
+        used: digests of the secrets of provisioning files that were used here (:func:`used_mark`).
         policy: whether there is a policy file; the marker keeps a true value for ever.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``.
     """
     old = known or Marker()
-    enrolments = old.enrolments if secret is None else (*old.enrolments, used_mark(secret))
     new = old._replace(
         lifetime_micro=max(old.lifetime_micro, lifetime[0]),
         delta_pico=max(old.delta_pico, lifetime[1]),
-        enrolments=tuple(dict.fromkeys(enrolments)),
+        enrolments=tuple(dict.fromkeys((*old.enrolments, *used))),
         policy=old.policy or policy,
     )
     if new != known:

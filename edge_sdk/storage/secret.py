@@ -19,11 +19,14 @@ from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from edge_sdk.storage.database import State
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Spool
+
+_USED = "used"
+"""Key of the digests of the secrets of all provisioning files that were used here, parted by spaces."""
 
 
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
@@ -44,18 +47,39 @@ def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes
     return parse_provisioning(enrolment).secret
 
 
+def used_here(state: State) -> tuple[str, ...]:
+    """Digests of the secrets of the provisioning files that were used here, as far as ``state`` knows.
+
+    The install marker has them too. Either may be lost, or put back from a backup, and learns them from the other.
+    """
+    stored = state.meta(_USED)
+    if stored is not None:
+        return tuple(stored.decode(errors="replace").split())
+    secret = state.meta("secret")
+    return () if secret is None or state.meta("enrolled") is None else (used_mark(secret),)
+
+
+def note_used(state: State, used: Iterable[str]) -> None:
+    """Add digests of the secrets of used provisioning files to ``state``. Called inside a transaction."""
+    marks = dict.fromkeys((*used_here(state), *used))
+    if marks:
+        state.write_meta(_USED, " ".join(marks).encode())
+
+
 def fresh_secret(
     known: Marker | None,
+    used: Iterable[str],
     enrolment: bytes | None,
     entropy: Callable[[int], bytes],
     *,
     enrolled: bool,
     leave_fleet: bool,
 ) -> bytes:
-    """A new secret. A provisioning file's secret is refused if the marker says that it was used on this device.
+    """A new secret. A provisioning file's secret is refused if marker or state say that it was used on this device.
 
     Args:
-        known: the install marker; None if there is none, so that nothing is known of earlier files.
+        known: the install marker; None if there is none.
+        used: the digests that the state has (:func:`used_here`).
         enrolment: a provisioning file; None for a random secret.
         entropy: n → n random bytes.
         enrolled: whether the device is in a closed fleet, which counts no report under a random secret.
@@ -83,7 +107,7 @@ def fresh_secret(
             f"the file '{MARKER_FILE}' was damaged, so it is not known whether this provisioning file was used here; "
             "if it surely was not, remove that file, nothing else, and try again",
         )
-    if known is not None and used_mark(secret) in known.enrolments:
+    if used_mark(secret) in {*used, *(() if known is None else known.enrolments)}:
         raise InputError(
             "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
         )
@@ -97,7 +121,7 @@ def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
         )
 
 
-def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes | None:
+def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> None:
     """Check that a provisioning file holds the secret that a state has.
 
     Args:
@@ -105,18 +129,15 @@ def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int],
         enrolment: the bytes of the provisioning file; None if none is given.
         entropy: n → n random bytes; not used here.
 
-    Returns:
-        The secret; None if no file is given.
-
     Raises:
         InputError: ``enrolment_late``: the state has another secret, or none.
         DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
     """
     if enrolment is None:
-        return None
+        return
     held = state.meta("secret")
     if secret_of(enrolment, entropy) == held:
-        return held
+        return
     raise InputError(
         "enrolment_late",
         "its owner has opted this device out; give the file to 'enable'"
@@ -162,9 +183,11 @@ def enable_state(
     folder = state.folder
     known = None if folder is None else read_marker(os.path.join(folder, MARKER_FILE))
     enrolled = state.meta("enrolled") is not None
-    secret = fresh_secret(known, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
-    if folder is not None and enrolment is not None:
-        note_in_marker(folder, known, (0, 0), secret)
+    secret = fresh_secret(known, used_here(state), enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
+    if enrolment is not None:
+        note_used(state, (*(() if known is None else known.enrolments), used_mark(secret)))
+        if folder is not None:
+            note_in_marker(folder, known, (0, 0), used_here(state))
     note_fleet(state, enrolled=enrolment is not None)
     state.write_meta("secret", secret)
     state.remove_meta("disabled")
