@@ -6,6 +6,7 @@ import inspect
 import os
 
 import pytest
+from support.failures import failure
 from support.publisher import NOW, Publisher
 from support.transports import WORLDS
 
@@ -93,6 +94,18 @@ def test_a_batch_has_arrived_whole_when_sending_returns_and_arrives_once(world, 
     other.write_bytes(b"another batch")
     transport.send("reports/b.hsr", str(other))
     assert sorted(world.arrived()) == sorted([batch.read_bytes(), b"another batch"])
+
+
+def test_another_file_at_the_same_place_is_refused_or_arrives_too(world, batch, tmp_path):
+    """A batch that a transport drops in silence is lost: the device forgets what was sent."""
+    other = tmp_path / "other.hsr"
+    other.write_bytes(b"another batch")
+    transport = world.open()
+    transport.send("reports/a.hsr", str(batch))
+    error = failure(transport.send, "reports/a.hsr", str(other))
+    kept = [batch.read_bytes()] if error else [batch.read_bytes(), b"another batch"]
+    assert error is None or error.reason == "file_exists"
+    assert sorted(world.arrived()) == sorted(kept)
 
 
 def test_a_file_that_is_not_there_is_this_devices_trouble(world, tmp_path):

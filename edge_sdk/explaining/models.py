@@ -89,9 +89,12 @@ def _of_trust(text: str) -> tuple[str, str, str]:
 
     ``text`` is a kind of trust, or several with semicolons between them.
     """
-    kinds = [_KINDS[kind] for kind in dict.fromkeys(text.split("; ")) if kind in _KINDS]
-    if not kinds:
+    if not text:
         return "reports or records", _NOT_STATED, _NOT_STATED
+    kinds = [
+        _KINDS.get(kind, ("reports or records", f"in the words of its publisher: {quoted(kind)}", _NOT_STATED))
+        for kind in text.split("; ")
+    ]
     counted, rests, movers = ("; ".join(dict.fromkeys(texts)) for texts in zip(*kinds, strict=True))
     return counted, rests, movers
 

@@ -32,6 +32,7 @@ GIVEN_UP_SECONDS = 60.0
 AGENT = "hearsay-edge"
 _ABSENT = (404, 410)
 _UNKNOWN_HERE = 401
+_CONFLICT = 409
 _AGAIN = frozenset((408, 429, *range(500, 600)))
 _MOVED = frozenset((301, 302, 303, 307, 308))
 _MOVED_WITH_BODY = frozenset((307, 308))
@@ -142,10 +143,13 @@ class Web(Transport):
         Raises:
             InputError: ``address_invalid``: the place is no path below the address.
             StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;
-                ``redirect_refused``: too many redirects, or a wrong one; ``refused_by_server``: any other status;
-                ``io_failed``: the file can not be read; ``entropy_unavailable``.
+                ``redirect_refused``: too many redirects, or a wrong one; ``file_exists``: status 409, another file is
+                there; ``refused_by_server``: any other status; ``io_failed``: the file can not be read;
+                ``entropy_unavailable``.
         """
         answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
+        if answer.status == _CONFLICT:
+            raise StorageError("file_exists", f"the server has another file at {place} already, and keeps it")
         if not 200 <= answer.status < 300:
             raise _refused(answer)
 

@@ -60,7 +60,8 @@ def test_it_says_source_cost_accuracy_and_who_could_have_moved_it(device):
         ("distributed", "the dealer of the keys"),
         ("central", "a curator saw all records"),
         ("local; federated", "so nobody had to be trusted with a record; each node read its own records"),
-        ("none of them", "not stated"),
+        ("secure enclave", "in the words of its publisher: 'secure enclave'"),
+        ("local; secure enclave", "with a record; in the words of its publisher"),
     ],
 )
 def test_each_kind_of_trust_has_its_words(device, trust, said):

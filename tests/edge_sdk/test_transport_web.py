@@ -473,7 +473,7 @@ def test_only_success_counts_as_arrived(web, batch, status):
     with scripted(reply(status, Location="/elsewhere")) as server:
         retry = RetryPolicy(seconds=1, idle=0.3, attempts=1) if status == 100 else RetryPolicy(attempts=1)
         reason = refusal(web(server.url, retry=retry).send, "reports/a.hsr", str(batch))
-        assert reason == ("unreachable" if status == 100 else "refused_by_server")
+        assert reason == {100: "unreachable", 409: "file_exists"}.get(status, "refused_by_server")
     assert len(server.requests) == 1
 
 

@@ -146,8 +146,10 @@ class TreeHandler(http.server.SimpleHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         target = Path(self.translate_path(self.path))
         target.parent.mkdir(exist_ok=True)
-        target.write_bytes(content)
-        self.send_response(201)
+        is_other = target.exists() and target.read_bytes() != content
+        if not is_other:
+            target.write_bytes(content)
+        self.send_response(409 if is_other else 201)
         self.send_header("Content-Length", "0")
         self.end_headers()
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from abc import abstractmethod
 from contextlib import AbstractContextManager, ExitStack
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import Web
@@ -17,8 +20,6 @@ from support.broker import EXAMPLE, RunningBroker
 from support.servers import tree_server
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from edge_sdk.transport import Transport
 
 
@@ -53,6 +54,41 @@ class World(AbstractContextManager["World"]):
     @abstractmethod
     def vanish(self) -> None:
         """Remove the other side."""
+
+
+class ZipWorld(World):
+    """The transport that docs/how-to/extending.md writes, over one ZIP file."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._file = folder / "source.zip"
+        self._pack({})
+        self._code: dict[str, Any] = {}
+        page = (Path(__file__).parents[2] / "docs" / "how-to" / "extending.md").read_text("utf-8")
+        (source,) = re.findall(r"""zip_transport\.py"\)\.write_text\('''(.*?)'''\)""", page, re.DOTALL)
+        exec(source, self._code)
+
+    def _pack(self, content: dict[str, bytes]) -> None:
+        with ZipFile(self._file, "w") as file:
+            for place, raw in content.items():
+                file.writestr(place, raw)
+
+    def _content(self) -> dict[str, bytes]:
+        with ZipFile(self._file) as file:
+            return {place: file.read(place) for place in file.namelist()}
+
+    def put(self, place: str, content: bytes) -> None:
+        self._pack({**self._content(), place: content})
+
+    def open(self) -> Transport:
+        made: Transport = self._code["open_zip"](f"zip://{self._file}", method="PUT", token=None, seconds=None)
+        return made
+
+    def arrived(self) -> list[bytes]:
+        return [raw for place, raw in sorted(self._content().items()) if place.startswith("reports/")]
+
+    def vanish(self) -> None:
+        self._file.rename(self.folder / "gone.zip")
 
 
 class FolderWorld(World):
@@ -138,5 +174,5 @@ class MqttWorld(World):
             self._gateway = None
 
 
-WORLDS = {"folder": FolderWorld, "web": WebWorld, "mqtt": MqttWorld}
-"""Name of a transport → its world for the contract tests."""
+WORLDS = {"folder": FolderWorld, "zip": ZipWorld, "web": WebWorld, "mqtt": MqttWorld}
+"""Name of a transport → its world for the contract tests. ``zip`` is that of the guide."""
