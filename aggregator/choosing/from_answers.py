@@ -168,7 +168,7 @@ def first_step(schema: Schema, series: str, fleet: Fleet) -> Refined:
         InputError: ``series_invalid``: the series has a name that no campaign can state.
     """
     check_series_name(series)
-    step = next_round(len(schema.observed), fleet, [], None)
+    step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
     assert step is not None
     return Refined(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)
 
@@ -209,14 +209,14 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
     ]
     shares = sorted(share_of(one) for one in everything)
     tables = _tables(joined, names)
-    step = None
+    step, classes = None, len(first.label.classes)
     if len(before) == len(asking):
-        step = next_round(len(names), fleet, rounds, tables)
-        if step is None and not can_choose(len(names), fleet):
+        step = next_round(len(names), classes, fleet, rounds, tables)
+        if step is None and not can_choose(len(names), classes, fleet):
             seed = int.from_bytes(joined.statistics_id[:8], "big")
             step = next_evaluation(tables, fleet, rounds, waves, seed)
     if step is None:
-        step = conclusion(len(names), fleet, _counts(every, names), waves, shares)
+        step = conclusion(len(names), classes, fleet, _counts(every, names), waves, shares)
     candidates = {
         candidate_name(series, each, len(names)): tuple(names[index] for index in each) for each in step.models
     }

@@ -37,7 +37,7 @@ TOLL = 0.01
 """Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
 TOLLED = 10
 CLEARLY = 0.5
-"""Number of standard errors of the difference by which a set must beat all features."""
+"""Number of standard errors of the difference by which a set must beat all features, for each class but one."""
 
 
 def unit_error(epsilon_micro: int) -> float:
@@ -118,15 +118,21 @@ class Choice(NamedTuple):
         return sqrt(self.best.error**2 + self.everything.error**2)
 
 
-def choose(heard: Mapping[Subset, Heard], everything: Subset, epsilon_micro: int) -> Choice:
-    """The best candidate if it beats the model of all features by :data:`CLEARLY` standard errors; else all.
+def choose(heard: Mapping[Subset, Heard], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
+    """The best candidate if it beats the model of all features clearly; else all.
+
+    The gain is to be (k − 1)/2 standard errors, k the number of classes. The more classes there are, the less one
+    feature tells of all of them, and the more often a small set looks best by chance (decision 97).
 
     Args:
         heard: the answers about each candidate; ``everything`` is one of them.
         everything: all features.
+        classes: k, number of classes.
         epsilon_micro: ε of one answer, in millionths.
     """
     ranking = rated(heard, epsilon_micro)
     (of_all,) = (each for each in ranking if each.features == everything)
     found = Choice(everything, ranking[0], of_all)
-    return found._replace(features=found.best.features) if found.gain >= CLEARLY * found.error else found
+    return (
+        found._replace(features=found.best.features) if found.gain >= CLEARLY * (classes - 1) * found.error else found
+    )

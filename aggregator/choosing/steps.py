@@ -35,7 +35,10 @@ LEAST_ASKED = 2
 """Smallest number of features of a round."""
 FEWEST_FEATURES = 8
 FEWEST_ANSWERS = 150
-"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers."""
+"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers: of two classes.
+"""
+OF_CLASSES = 2.5
+"""Power of the number of classes with which :data:`FEWEST_ANSWERS` grows."""
 COARSEST = 0.07
 """Largest standard error of a private accuracy that still tells candidates apart."""
 BUDGET = 0.15
@@ -110,20 +113,24 @@ def number_of_candidates(fleet: Fleet) -> int:
     return min(int(BUDGET * fleet.devices / fleet.answers_for(COARSEST)), MOST_CANDIDATES)
 
 
-def can_choose(features: int, fleet: Fleet) -> str:
+def can_choose(features: int, classes: int, fleet: Fleet) -> str:
     """Why a fleet can not choose between features, as a sentence; the empty text if it can.
 
     Args:
         features: F, number of features that a record has.
+        classes: k, number of classes.
         fleet: N devices, c.
 
-    A choice needs F ≥ 8, N/(4c²)/F ≥ 150, and two candidates that can be told apart.
+    A choice needs F ≥ 8, N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. The table of a feature
+    has k times as many cells as values, so that the more classes there are, the more answers the tables of all features
+    need, and the more the accuracy loses by the answers that a choice costs.
     """
     if features < FEWEST_FEATURES:
         return f"{features} features are too few to choose from; {FEWEST_FEATURES} would do"
-    needed = ceil(FEWEST_ANSWERS * 4 * fleet.error**2 * features)
+    needed = ceil(FEWEST_ANSWERS * (classes / 2) ** OF_CLASSES * 4 * fleet.error**2 * features)
     if fleet.devices < needed:
-        return f"{fleet.devices} devices are too few to choose between {features} features; {needed} would do"
+        of = f"{features} features" if classes <= 2 else f"{features} features for {classes} classes"
+        return f"{fleet.devices} devices are too few to choose between {of}; {needed} would do"
     if number_of_candidates(fleet) < 2:
         needed = ceil(2 * fleet.answers_for(COARSEST) / BUDGET)
         return f"{fleet.devices} devices are too few to tell two models apart; {needed} would do"
@@ -136,18 +143,19 @@ def round_sizes(features: int) -> list[int]:
     return list(dict.fromkeys(sizes))
 
 
-def next_round(features: int, fleet: Fleet, asked: Sequence[Asked], tables: Tables | None) -> Step | None:
+def next_round(features: int, classes: int, fleet: Fleet, asked: Sequence[Asked], tables: Tables | None) -> Step | None:
     """The next campaign that asks about features before there are candidates; None if all of these rounds are over.
 
     Args:
         features: F, number of features that a record has.
+        classes: k, number of classes.
         fleet: devices and ε.
         asked: the campaigns so far that asked about features.
         tables: P(class) and P(value | class) of all features, from the answers so far; None without answers.
     """
     everything = tuple(range(features))
     low = used(each.share for each in asked)
-    why = can_choose(features, fleet)
+    why = can_choose(features, classes, fleet)
     if why:
         return None if asked else Step(ASK, f"{why}: ask all", (equalise(dict.fromkeys(everything, 0.0), low),))
     sizes = round_sizes(features)
@@ -226,19 +234,25 @@ def pooled(waves: Sequence[Evaluated]) -> dict[Subset, Heard]:
 
 
 def conclusion(
-    features: int, fleet: Fleet, answers: Sequence[int], waves: Sequence[Evaluated], shares: Sequence[Share]
+    features: int,
+    classes: int,
+    fleet: Fleet,
+    answers: Sequence[int],
+    waves: Sequence[Evaluated],
+    shares: Sequence[Share],
 ) -> Step:
     """The choice, and the campaign that asks the rest of the fleet about the chosen features.
 
     Args:
         features: F, number of features that a record has.
+        classes: k, number of classes.
         fleet: devices and ε.
         answers: number of answers about each feature so far.
         waves: all evaluations; without any, all features are chosen.
         shares: the shares of all campaigns of the series so far.
     """
     everything = tuple(range(features))
-    choice = choose(pooled(waves), everything, fleet.epsilon_micro) if waves else None
+    choice = choose(pooled(waves), everything, classes, fleet.epsilon_micro) if waves else None
     chosen = everything if choice is None else choice.features
     why, low = _why(choice, chosen, features), used(shares)
     if low == WHOLE:

@@ -32,7 +32,7 @@ import pandas as pd
 from aggregator.choosing.steps import Fleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
-from benchmarks.asking.drawn import drawn_trial
+from benchmarks.asking.drawn import MADE, drawn_trial, made_up
 from benchmarks.models.estimators import LABEL, TEST_SHARE, load
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available
@@ -129,7 +129,7 @@ def through_files(
 
 def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:
     """All repetitions of one cell. Every repetition has seeds of its own; all designs have the same test parts."""
-    data = load(name)
+    data = made_up(name) if MADE.fullmatch(name) else load(name)
     frame = frame_of(data)
     began = time.perf_counter()
     trials = []
@@ -152,7 +152,7 @@ def show(row: Row, everything: Row | None) -> None:
         error = float(np.std(differences, ddof=1)) / sqrt(len(differences))
         versus = f"{np.mean(differences):+.1f} ± {error:3.1f}"
     print(
-        f"{row.data:<12}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
+        f"{row.data:<14}{row.devices:>9} {row.design:<10}{mean:>6.1f} ± {row.error:3.1f}{mean - 2 * row.error:>7.1f}"
         f"{np.mean(row.sizes):>7.1f}{np.mean(row.evaluated):>8.1%}{len(row.accuracies):>5}{row.seconds:>7.0f} s"
         f"{versus:>13}".rstrip(),
         flush=True,
@@ -162,7 +162,7 @@ def show(row: Row, everything: Row | None) -> None:
 def main() -> int:
     """Measure the table."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", nargs="*", default=DATA)
+    parser.add_argument("--data", nargs="*", default=DATA, help="data sets, or made-up ones such as few:10:64")
     parser.add_argument("--devices", nargs="*", type=int, default=DEVICES)
     parser.add_argument("--design", nargs="*", default=DESIGNS, help=f"all, refine, pilot:K; {PILOT}: K by data set")
     parser.add_argument("--epsilon", default="1")
@@ -171,14 +171,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--drawn", action="store_true", help="draw counts, and no reports; for all and refine")
     options = parser.parse_args()
-    if not available():
+    if not available() and not all(map(MADE.fullmatch, options.data)):
         print(NOT_HERE, file=sys.stderr)
         return 2
     if options.drawn and set(options.design) - {ALL, REFINE}:
         parser.error("--drawn is for the designs all and refine")
     if not options.json:
         head = (
-            f"{'data':<12}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}{'− all':>27}"
+            f"{'data':<14}{'devices':>9} {'design':<10}{'accuracy':>12}{'−2 se':>7}{'size':>7}{'eval.':>8}{'− all':>27}"
         )
         print(f"{machine()}\n\n{head}", flush=True)
     rows: list[Row] = []

@@ -6,6 +6,7 @@ files, which ``asking.py`` runs without ``--drawn``.
 
 from __future__ import annotations
 
+import re
 from math import exp
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,11 @@ from aggregator.models.posterior.tables import posterior_tables
 from aggregator.planning.counts import count_law
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
-from benchmarks.models.estimators import NOW
+from benchmarks.models.estimators import LABEL, NOW, Data
 from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import MICRO
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +33,6 @@ if TYPE_CHECKING:
     from aggregator.choosing.shares import Asked
     from aggregator.choosing.steps import Step
     from aggregator.models.joint_tables import Tables
-    from benchmarks.models.estimators import Data
 
     Integers = NDArray[np.int64]
 
@@ -46,7 +48,7 @@ class DrawnFleet:
     """
 
     def __init__(self, data: Data, people: Integers, fleet: Fleet, rng: np.random.Generator) -> None:
-        self.features = data.codes.shape[1]
+        self.features, self.classes = data.codes.shape[1], len(data.schema.label.classes)
         self._codes, self._labels = data.codes[people], data.labels[people]
         self._fleet, self._rng = fleet, rng
         parameters = CampaignParameters("drawn", fleet.epsilon_micro, "auto", class_question=False)
@@ -90,6 +92,44 @@ class DrawnFleet:
         return Evaluated(step.share, heard)
 
 
+MADE = re.compile(r"(even|few|falling|weak|copies):([1-9][0-9]?):([1-9][0-9]{0,2})")
+"""Name of a data set that is made up: its kind, number of classes k and number of features F, as ``few:10:64``."""
+RECORDS = 20_000
+
+
+def made_up(name: str) -> Data:
+    """Records of k classes with independent features of four values, always the same for a name (:data:`MADE`).
+
+    P(value | class) is drawn from Dirichlet(a): the smaller a, the more a feature tells. ``even`` has a = 1.5 for all,
+    ``weak`` a = 8, ``falling`` from 0.3 to 60; ``few`` has 0.3 for an eighth of the features, and the others tell
+    nothing; of ``copies`` a sixth has a = 0.6, and the others repeat these in nine of ten records.
+    """
+    found = MADE.fullmatch(name)
+    assert found is not None
+    kind, classes, features = found[1], int(found[2]), int(found[3])
+    rng = np.random.default_rng([1, *name.encode()])
+    labels = rng.integers(0, classes, RECORDS)
+    strong = max(4, features // (6 if kind == "copies" else 8))
+    ways = {
+        "even": [1.5] * features,
+        "weak": [8.0] * features,
+        "falling": np.geomspace(0.3, 60, features).tolist(),
+        "few": [0.3] * strong + [1e6] * (features - strong),
+        "copies": [0.6] * strong,
+    }
+    columns = []
+    for each in ways[kind]:
+        ends = np.cumsum(rng.dirichlet(np.full(4, each), classes), axis=1)[labels]
+        columns.append(np.minimum((rng.random((RECORDS, 1)) > ends).sum(axis=1), 3))
+    for place in range(features - len(columns)):
+        again = rng.random(RECORDS) < 0.9
+        columns.append(np.where(again, columns[place % strong], rng.integers(0, 4, RECORDS)))
+    order = rng.permutation(features)
+    asked = [Categorical(f"f{place}", list("abcd"), substitute=0) for place in range(features)]
+    schema = build_schema(Label(LABEL, [f"c{number}" for number in range(classes)]), asked)
+    return Data(np.column_stack([columns[place] for place in order]), labels, schema)
+
+
 def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integers:
     """The class that a model of some features predicts: shape (records,) int64."""
     score = np.tile(np.log(tables.prior), (len(codes), 1))
@@ -107,7 +147,8 @@ def drawn_trial(
     """
     crowd = DrawnFleet(data, people, fleet, rng)
     asked, waves, evaluated = [], [], 0.0
-    while (step := next_round(crowd.features, fleet, asked, crowd.tables() if asked else None)) is not None:
+    about = crowd.features, crowd.classes, fleet
+    while (step := next_round(*about, asked, crowd.tables() if asked else None)) is not None:
         asked += step.asks if refines else [step.asks[0]._replace(share=step.asks[0].share._replace(high=1 << 32))]
         crowd.ask(asked[-1])
         if asked[-1].share.high == 1 << 32:
@@ -118,7 +159,7 @@ def drawn_trial(
         waves.append(crowd.evaluate(found))
         evaluated += waves[-1].share.part
     shares = [each.share for each in asked] + [each.share for each in waves]
-    end = conclusion(crowd.features, fleet, crowd.answers, waves, shares)
+    end = conclusion(*about, crowd.answers, waves, shares)
     for each in end.asks:
         crowd.ask(each)
     assert end.features is not None
