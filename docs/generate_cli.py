@@ -43,6 +43,14 @@ A document, schema, key or list may come through a pipe, for example `hearsay ve
 `hearsay show /dev/stdin`. As for other programs, the command then waits for the pipe's writer. It reads no more than a
 file of that kind may hold. Report files and tables must be regular files: a pipe among many files would stop an ingest.
 
+A shell completes commands and options of `hearsay` after `eval "$(_HEARSAY_COMPLETE=bash_source hearsay)"` in
+`~/.bashrc`, or `eval "$(_HEARSAY_COMPLETE=zsh_source hearsay)"` in `~/.zshrc`; for fish, write what
+`_HEARSAY_COMPLETE=fish_source hearsay` prints into `~/.config/fish/completions/hearsay.fish`. `hearsay-edge` has no
+completion.
+
+A day is a day of UTC, wherever the device or the reader is. Periods are counted from the first second of 1970, UTC, so
+a period of a day begins at midnight UTC.
+
 - [`{PROGRAM}`](#hearsay): campaigns, reports, models; where reports are gathered
 - [`{edge.PROGRAM}`](#hearsay-edge): one device
 """
@@ -85,7 +93,8 @@ def command_section(command: click.Command, words: list[str]) -> Iterator[str]:
 
 def described(command: click.Command) -> str:
     """A command's help as Markdown: paragraphs as text, examples as code."""
-    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    texts = [inspect.cleandoc(text) for text in (command.help, command.epilog) if text]
+    paragraphs = [paragraph for text in texts for paragraph in text.split("\n\n")]
     return "\n\n".join(_paragraph(text) for text in paragraphs)
 
 

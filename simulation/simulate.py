@@ -11,7 +11,7 @@ from aggregator.ask_table import ask_of
 from aggregator.central.methods.table import DEFAULT as DEFAULT_METHOD
 from aggregator.central.methods.table import METHODS
 from aggregator.central.terms import DIVISIONS, FitTerms
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli.options import CENTRAL_METHODS, MECHANISMS, PATH, POSTPROCESSINGS, glossary, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
@@ -57,7 +57,9 @@ _NOT_KEPT = {
 """Kind of trust → why a simulated model is not kept."""
 
 
-@click.command()
+@click.command(
+    epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS, central_methods=CENTRAL_METHODS)
+)
 @click.argument("data", type=PATH)
 @click.option("--label", help="Column to predict; with --schema the schema says it.")
 @click.option("--epsilon", help="Total that each device spends, summed over its answers; or of a curator's fit.")

@@ -142,7 +142,7 @@ def test_every_shell_line_runs_in_order(tmp_path):
 
 def test_the_explanation_of_the_guide_is_the_real_one(tmp_path):
     page = (ROOT / "docs" / "how-to" / "devices.md").read_text("utf-8")
-    shown = re.search(r"^Once per day the device answers.*?2\.719\.$", page, re.DOTALL | re.MULTILINE)[0]
+    shown = re.search(r"^Once per day \(UTC\) the device answers.*?2\.719\.$", page, re.DOTALL | re.MULTILINE)[0]
     with Device.provision(tmp_path, trust=Publisher().root(), clock=lambda: NOW) as device:
         assert shown in textwrap.dedent(device.explain(Publisher().campaign()))
 

@@ -20,7 +20,7 @@ from aggregator.publishing.lifetimes import MAX_DAYS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -28,6 +28,53 @@ _Read = TypeVar("_Read")
 
 PATH = click.Path(path_type=Path)
 """The type of an argument or option that names a file or folder."""
+
+MECHANISMS = {
+    "direct": "the value itself, or another one at random (k-ary randomised response); good for few values",
+    "oue": "a bit for each value, rare ones the most exact (optimised unary encoding); good for many values",
+    "sue": "a bit for each value, zeros and ones flipped alike (basic RAPPOR)",
+    "the": "a bit for each value: whether a noisy count is above a threshold",
+    "she": "a noisy 0 or 1 for each value (histogram encoding); large reports",
+    "bit": "one bit about one number; good for small ε",
+    "bits": "bit, for each class: hides the class with the number",
+    "piecewise": "a number near the true one more often than one far from it; good for large ε",
+    "hybrid": "a coin decides between piecewise and bit; good at every ε for few numbers",
+    "laplace": "all numbers at once, with Laplace noise made of integers",
+    "duchi": "one bit for each number, drawn together",
+}
+"""Mechanism of devices → what it does, in a line. ``auto`` compares those of the family."""
+
+POSTPROCESSINGS = {
+    "posterior": "the mean of what is probable after the answers; the default for devices' answers",
+    "simplex": "the nearest table of non-negative counts, with half a report in every cell",
+    "paper": "estimates that are not positive become 1, as the first paper prints it",
+    "add-one": "negative estimates become 0, then one report more in every cell (Laplace's rule)",
+    "floored": "sums below a floor are raised to it; the default for noisy sums of nodes and curators",
+    "printed": "the fractions of noisy sums as they come out, as the papers on sums print them",
+    "halves": "printed, with at least half a record in every cell",
+}
+"""Post-processing → how it makes probabilities from estimates, in a line."""
+
+CENTRAL_METHODS = {
+    "sums": "noise on counts, sums and sums of squares",
+    "global-std": "of each number mean and deviation, with noise for the worst records that the bounds allow",
+    "global-var": "of each number mean and variance, likewise",
+    "smooth": "of each number mean and variance, with noise for records near these (smooth sensitivity)",
+    "smooth-trimmed": "as smooth, of the records between two quantiles",
+    "bun-steinke": "trimmed means of numbers and of their squares (Bun and Steinke)",
+}
+"""Method of a curator's fit → what it does, in a line."""
+
+
+def glossary(**tables: Mapping[str, str]) -> str:
+    """Text for the end of a command's help: a title for each table, and a line for each of its words."""
+    parts = []
+    for title, table in tables.items():
+        width = max(map(len, table))
+        lines = [f"  {word:<{width}}  {meaning}" for word, meaning in table.items()]
+        parts.append("\n".join(["\b", f"{title.replace('_', ' ')}:", *lines]))
+    return "\n\n".join(parts)
+
 
 LEAST_BYTES = 1 << 20
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DECORATORS = ("click.command", "click.group")
-_PLAIN = frozenset({"name", "context_settings", "no_args_is_help", "invoke_without_command", "chain"})
+_PLAIN = frozenset({"name", "epilog", "context_settings", "no_args_is_help", "invoke_without_command", "chain"})
 """Arguments of ``click.command`` and ``click.group`` that do not change a command's line in the list of commands."""
 
 

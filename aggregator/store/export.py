@@ -64,7 +64,7 @@ class Exported(NamedTuple):
 def export(
     store: Store | str | Path,
     out: str | Path,
-    kind: str,
+    format: str,  # noqa: A002 - as the command's option is called
     *,
     scope: Scope = EVERYTHING,
     everything: bool = False,
@@ -77,27 +77,27 @@ def export(
     Args:
         store: an open store, or its folder.
         out: path of the file.
-        kind: ``parquet`` or ``csv`` (:data:`FORMATS`).
+        format: ``parquet`` or ``csv`` (:data:`FORMATS`).
         scope: which periods, and whether unproven records are included; all by default.
         everything: write all records as stored, with repeats and conflicts, instead of the reports that a tally counts.
         force: replace an existing file.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such kind;
+        InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;
             ``store_not_folder``: ``store`` is a URL; ``periods_absent``: the store has no report of the periods in
             scope; ``reports_forgotten``: and some of these periods were forgotten.
         StorageError: ``store_damaged``, ``not_a_store``, ``store_newer``, ``store_older``; ``disk_full``,
             ``io_failed``: the file can not be written, or the store not read.
     """
-    if kind not in FORMATS:
-        raise InputError("argument_invalid", f"the kind of a file is one of {', '.join(FORMATS)}")
+    if format not in FORMATS:
+        raise InputError("argument_invalid", f"the format is one of {', '.join(FORMATS)}")
     out = Path(out)
     opened = open_store(store) if isinstance(store, str | Path) else store
     check_output(out, force=force)
 
     def written(manifest: Manifest) -> Exported:
         with open_output(out, force=force, mode=PRIVATE) as sink:
-            reports = _write(opened, manifest, sink, kind, scope, everything)
+            reports = _write(opened, manifest, sink, format, scope, everything)
             if not reports and scope.periods != EVERYTHING.periods:
                 raise _absent(scope, manifest)
             return Exported(reports, manifest.first_period)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edge_sdk.explaining.questions import Names, duration
+from edge_sdk.explaining.questions import Names, period_in_words
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import PARTY, RECORD
 from protocol.epsilon import format_micro, format_pico
@@ -62,7 +62,7 @@ def sums_in_words(campaign: Campaign) -> list[str]:
     assert campaign.nodes is not None
     names, subjects = Names(campaign.schema), released_vectors(campaign)
     count = sum(subject.size for subject in subjects)
-    often, listed = duration(campaign.time_precision), quoted(campaign.nodes.list_name)
+    often, listed = period_in_words(campaign.time_precision), quoted(campaign.nodes.list_name)
     sent, noise, masked = "signed summary of all its records", "random noise", campaign.masked
     if masked is not None:
         which = "all its" if masked.unit == RECORD else f"its first {campaign.nodes.max_records}"

@@ -142,7 +142,7 @@ def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> li
     if evaluated:
         return _asked_of_models(campaign, evaluated) if campaign.models else _asked_of_model(campaign, evaluated[0])
     names, strata = Names(campaign.schema), _strata(campaign)
-    often = f"Once per {duration(campaign.time_precision)} the device answers"
+    often = f"Once per {period_in_words(campaign.time_precision)} the device answers"
     if campaign.answers == len(campaign.questions):
         lines = [f"{often} all of these questions:"]
         lines += [f"  - {part.line(names)}" for stratum in strata for part in stratum]
@@ -165,7 +165,7 @@ def _not_asked(campaign: Campaign) -> list[str]:
 
 def _asked_of_models(campaign: Campaign, evaluated: Sequence[Evaluated]) -> list[str]:
     """Lines for an evaluation of several models. Every feature that one of the models reads is named once."""
-    label, period = quoted(campaign.schema.label.name), duration(campaign.time_precision)
+    label, period = quoted(campaign.schema.label.name), period_in_words(campaign.time_precision)
     lines = [
         f"Once per {period} the device answers with one bit whether a model is right about its own {label}.",
         "Which model is picked by chance and not by the record:",
@@ -187,7 +187,7 @@ def _asked_of_model(campaign: Campaign, evaluated: Evaluated) -> list[str]:
     read = ", ".join(quoted(feature.name) for feature in evaluated.schema.features)
     noises = dict.fromkeys(question.mechanism.describe() for question in campaign.questions)
     return [
-        f"Once per {duration(campaign.time_precision)} the device answers whether a model is right:",
+        f"Once per {period_in_words(campaign.time_precision)} the device answers whether a model is right:",
         f"  - its {label} together with what the installed model predicts from {read}: {'; or '.join(noises)}",
         f"    The model is {quoted(header.name)}, version {header.version}.",
     ]
@@ -233,6 +233,11 @@ def _percent(width: int) -> str:
     """
     tenths = _permille(width)
     return f"{tenths / 10:g}%" if tenths else "under 0.1%"
+
+
+def period_in_words(seconds: int) -> str:
+    """The length of a period, as :func:`duration` says it. Periods of whole days begin at midnight UTC."""
+    return f"{duration(seconds)}{'' if seconds % _UNITS[0][0] else ' (UTC)'}"
 
 
 def duration(seconds: int) -> str:

@@ -10,8 +10,11 @@ from aggregator.central.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, TWO_TO_ONE, FitTerms
 from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import (
+    CENTRAL_METHODS,
     PATH,
+    POSTPROCESSINGS,
     force_option,
+    glossary,
     json_option,
     life_option,
     missing_option,
@@ -35,7 +38,7 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 
-@click.command()
+@click.command(epilog=glossary(methods=CENTRAL_METHODS, post_processings=POSTPROCESSINGS))
 @click.argument("data", type=PATH, metavar="DATA.csv")
 @click.option("--label", required=True, help="Column to predict; the schema's label.")
 @click.option(

@@ -9,9 +9,12 @@ import click
 from click.core import ParameterSource
 
 from aggregator.cli.options import (
+    MECHANISMS,
     PATH,
+    POSTPROCESSINGS,
     contact_option,
     force_option,
+    glossary,
     json_option,
     life_option,
     min_batch_option,
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
 
 
-@click.command()
+@click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
 @click.argument("schema_file", type=PATH, metavar="SCHEMA.toml", required=False)
 @workspace_option
 @click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")

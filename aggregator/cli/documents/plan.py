@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, missing_option
+from aggregator.cli.options import (
+    MECHANISMS,
+    PATH,
+    POSTPROCESSINGS,
+    force_option,
+    glossary,
+    json_option,
+    missing_option,
+)
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.files import check_output, write_output
 
@@ -16,7 +24,7 @@ if TYPE_CHECKING:
     from aggregator.forecast.result import Plan
 
 
-@click.command()
+@click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
 @click.argument("schema_file", type=PATH, metavar="SCHEMA.toml")
 @click.option("--epsilon", required=True, help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--devices", type=int, help="Size of the fleet; may be left out if a target asks for it.")

@@ -10,8 +10,10 @@ import click
 from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.options import (
     PATH,
+    POSTPROCESSINGS,
     counted_options,
     force_option,
+    glossary,
     joining_options,
     json_option,
     life_option,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace
 
 
-@click.command()
+@click.command(epilog=glossary(post_processings=POSTPROCESSINGS))
 @several_stores_option()
 @joining_options
 @workspace_option

@@ -11,8 +11,10 @@ import click
 from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import (
     PATH,
+    POSTPROCESSINGS,
     contact_option,
     force_option,
+    glossary,
     json_option,
     life_option,
     output_option,
@@ -92,7 +94,7 @@ _MASKED = {
 """Parameter of a command → name of its option."""
 
 
-@click.command()
+@click.command(epilog=glossary(post_processings=POSTPROCESSINGS))
 @click.argument("schema_file", type=PATH, metavar="SCHEMA.toml")
 @workspace_option
 @click.option("--list", "nodes", required=True, metavar="NAME", help="Node list: only its nodes count.")

@@ -34,7 +34,7 @@ _ALARMS = 10
 def status(
     store: Path, interval: float | None, target_sd: float | None, memory: int, cluster: str | None, *, as_json: bool
 ) -> None:
-    """Show how many reports there are, by day and question, and how many devices are still needed.
+    """Show how many reports there are, by day (UTC) and question, and how many devices are still needed.
 
     For each question it prints the half width of the widest 95 % interval, as a share of the devices asked, once the
     campaign's smallest batch is reached. With --interval or --target-sd it also prints how many more devices must
@@ -152,7 +152,7 @@ def _print_days(days: tuple[DayCount, ...]) -> None:
         )
         for day in shown
     ]
-    print_table(["day", "periods", "reports", "devices", ""], rows, ["reports", "devices"])
+    print_table(["day (UTC)", "periods", "reports", "devices", ""], rows, ["reports", "devices"])
 
 
 def _between(least: int, most: int) -> str:

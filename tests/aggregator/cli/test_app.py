@@ -314,3 +314,29 @@ def test_the_console_script_is_installed():
         [Path(sys.executable).with_name("hearsay"), "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith("hearsay ")
+
+
+def test_the_glossary_has_every_mechanism_post_processing_and_method_and_help_shows_it():
+    from aggregator.central.methods.table import METHODS
+    from aggregator.cli import options
+    from aggregator.models.postprocess import POSTPROCESSES
+    from protocol import mechanisms
+
+    assert set(options.MECHANISMS) == set(mechanisms.names())
+    assert set(options.POSTPROCESSINGS) == set(POSTPROCESSES)
+    assert set(options.CENTRAL_METHODS) == set(METHODS)
+    shown = CliRunner().invoke(hearsay, ["simulate", "--help"]).stdout
+    for table in (options.MECHANISMS, options.POSTPROCESSINGS, options.CENTRAL_METHODS):
+        assert all(re.search(rf"^ +{name} +\S", shown, re.MULTILINE) for name in table)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_as_the_page_of_commands_says(shell):
+    page = (Path(cli.__file__).parents[2] / "docs" / "reference" / "cli.md").read_text("utf-8")
+    assert f"_HEARSAY_COMPLETE={shell}_source hearsay" in page
+    environment = {**os.environ, "_HEARSAY_COMPLETE": f"{shell}_source"}
+    program = [Path(sys.executable).with_name("hearsay")]
+    done = subprocess.run(program, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, "_HEARSAY_COMPLETE" in done.stdout) == (0, True), done.stderr
+    asked = {**environment, "_HEARSAY_COMPLETE": "bash_complete", "COMP_WORDS": "hearsay publ", "COMP_CWORD": "1"}
+    assert "publish" in subprocess.run(program, env=asked, capture_output=True, text=True, check=True).stdout

@@ -126,7 +126,7 @@ def test_an_owner_reads_what_a_campaign_sums_and_costs(run):
     status, out, _ = run("explain", "c.hsc")
     assert status == 0
     for line in (
-        "Once per day a node that is on the list 'clinics' sends one signed summary of all its records:",
+        "Once per day (UTC) a node that is on the list 'clinics' sends one signed summary of all its records:",
         "  - how many records have each 'label'",
         "  - how many records have each value of 'odor', by 'label'",
         "  ε = 1 for a record more or less (add-remove)",
