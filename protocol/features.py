@@ -309,7 +309,7 @@ class Numeric:
         """The name of every code, in order, for people: the interval of each bin; ``(missing)`` if it has a code."""
         low, high = float(self.low), float(self.high)
         inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
-        texts = [f"{x:.4g}" for x in (low, *inner, high)]
+        texts = _told_apart((low, *inner, high))
         last = len(texts) - 2
         bins = [f"[{a}, {b}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(texts))]
         return bins if self.substitute is not None else [*bins, "(missing)"]
@@ -325,6 +325,18 @@ class Numeric:
             "unlisted": self.unlisted,
             "substitute": self.substitute,
         }
+
+
+def _told_apart(numbers: Sequence[float]) -> list[str]:
+    """Rising numbers as texts that all differ: with four significant digits, or as many as it takes.
+
+    No text of a large number below 10^15 has an exponent: 15000 and not 1.5e+04.
+    """
+    for digits in range(4, 18):
+        texts = [f"{number:.{digits}g}" for number in numbers]
+        if len(set(texts)) == len(texts):
+            break
+    return [f"{float(text):.0f}" if "e+" in text and abs(float(text)) < 1e15 else text for text in texts]
 
 
 Feature = Categorical | Numeric

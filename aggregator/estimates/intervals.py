@@ -37,8 +37,18 @@ class Interval(NamedTuple):
     high: Floats
 
     def between(self, least: float, most: float) -> Interval:
-        """The interval with both ends clipped to [``least``, ``most``], for print."""
-        return Interval(np.clip(self.low, least, most), np.clip(self.high, least, most))
+        """The interval for a value that lies in [``least``, ``most``].
+
+        Both ends are clipped. If the middle x of the interval is impossible, the end away from it moves: from x + h to
+        x + √(h² + (x − least)²) below ``least``, with h half the width, and likewise above ``most``. So the values are
+        compared with the possible value that fits best, and the interval never shrinks to a point (as
+        :mod:`aggregator.estimates.ratios`). It contains the clipped one, and covers at least as often.
+        """
+        with np.errstate(invalid="ignore"):  # an interval without ends has no middle, and stays
+            middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+            low = np.where(middle > most, middle - np.hypot(half, middle - most), self.low)
+            high = np.where(middle < least, middle + np.hypot(half, middle - least), self.high)
+        return Interval(np.clip(low, least, most), np.clip(high, least, most))
 
 
 def normal_interval(estimate: Floats, sd: Floats) -> Interval:

