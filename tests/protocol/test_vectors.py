@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from bisect import bisect_left
 
 import pytest
 from vectors import (
@@ -13,13 +14,20 @@ from vectors import (
     kinds_files,
     kinds_masked,
     kinds_nodes,
+    kinds_records,
     kinds_values,
     runner,
 )
 
+from protocol.documents.series import Series
+from protocol.features import Categorical, Numeric
+from protocol.projection import Component
+from protocol.questions import Question
+from protocol.schema import Schema
+
 CASES = dict(runner.load_all())
 assert all(
-    (kinds_averaging, kinds_counts, kinds_device, kinds_files, kinds_masked, kinds_nodes, kinds_values)
+    (kinds_averaging, kinds_counts, kinds_device, kinds_files, kinds_masked, kinds_nodes, kinds_records, kinds_values)
 )  # importing them registers their kinds
 
 
@@ -88,3 +96,68 @@ def test_generated_vectors_are_those_that_the_generator_makes(name):
     written = (runner.FOLDER / "generated" / f"{name}.json").read_text(encoding="utf-8")
     same = generate.text_of(name) == written  # apart: pytest would spend minutes on telling how they differ
     assert same, "run: PYTHONPATH=tests python -m vectors.generate"
+
+
+# The way of a record ----------------------------------------------------------------------------------
+
+RECORDS = [case for name, case in CASES.items() if name.startswith("records/")]
+
+
+def _transposed(question, read, code, classes, predicted=0):
+    """The cell's index with value and class exchanged."""
+    if question.kind == "cell":
+        return code * (question.size // classes) + read.codes[question.feature]
+    return INPUT_OF(question, read, code, classes, predicted)
+
+
+def _predicted_first(question, read, code, classes, predicted=0):
+    if question.kind == "outcome":
+        return predicted * classes + code
+    return INPUT_OF(question, read, code, classes, predicted)
+
+
+def _by_class(question, read, code, classes, predicted=0):
+    """The numbers of one class beside one another, in place of those of one feature."""
+    if question.kind != "moments":
+        return INPUT_OF(question, read, code, classes, predicted)
+    vector, many = [0] * question.size, question.size // classes
+    for place, value in enumerate(INPUT_OF(question, read, code, classes)[code::classes]):
+        vector[code * many + place] = value
+    return tuple(vector)
+
+
+def _without_groups(schema, readings):
+    return OBSERVATION(schema._replace(groups=()), readings)
+
+
+def _substituted(schema, record):
+    """Substitutes also where a class is predicted."""
+    return [(code, number) for code, number in zip(*schema.observe(record)[:2], strict=True)]
+
+
+INPUT_OF, OBSERVATION = Question.input_of, Schema.observation
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong"),
+    [
+        (Question, "input_of", _transposed),
+        (Question, "input_of", _predicted_first),
+        (Question, "input_of", _by_class),
+        (Schema, "observation", _without_groups),
+        (Schema, "recognise", _substituted),
+        (Categorical, "known_code", lambda feature, value: feature._codes.get(value) if type(value) is str else None),
+        (Numeric, "missing_code", property(lambda feature: len(feature.edges))),
+        (Component, "code_of", lambda part, number: 0 if number is None else bisect_left(part.edges, number)),
+        (Series, "has", lambda _series, _secret: True),
+    ],
+)
+def test_a_wrong_step_on_the_way_of_a_record_fails(monkeypatch, owner, name, wrong):
+    monkeypatch.setattr(owner, name, wrong)
+    failed = 0
+    for case in RECORDS:
+        try:
+            runner.run(case)
+        except (AssertionError, IndexError):
+            failed += 1
+    assert failed >= 1

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KIND = PAYLOAD_TYPES["campaign"]
 PAYLOAD = PUBLISHER.campaign_payload()
+HEADER = ("name", "version", "spec", "issued_at", "not_before", "expires", "crit")
+"""The keys of all payloads, by docs/formats.md."""
 GOOD = PUBLISHER.campaign()
 YEAR = 365 * DAY
 
@@ -153,6 +155,14 @@ def _header(cases: Collection) -> None:
         ("expires_a_day_after_issue", {"expires": NOW + DAY}, "malformed"),
     ):
         cases.add(name, PUBLISHER.campaign(changes), reason=reason)
+    body = canonical.unpack(PAYLOAD)
+    for field in sorted(body):
+        rest = canonical.pack({name: body[name] for name in body if name != field})
+        reason = "malformed" if field in HEADER else "invalid_campaign"
+        cases.add(f"without_{field}", PUBLISHER.sign("campaign", rest), reason=reason)
+        other = canonical.pack({**body, field: {"zz": 1}})
+        if field != "projection":
+            cases.add(f"{field}_is_a_map_of_nothing", PUBLISHER.sign("campaign", other), reason=reason)
 
 
 def _versions(cases: Collection) -> None:
