@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from nacl.pwhash import argon2id
@@ -39,7 +38,7 @@ def fleet(tmp_path, monkeypatch):
     """A closed fleet with its list; the secrets of its devices."""
     monkeypatch.setattr("time.time", lambda: NOW + 86_400)
     cheap = sealing.Cost(1, argon2id.MEMLIMIT_MIN)
-    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": cheap})
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {**rosters.write_roster.__kwdefaults__, "cost": cheap})
     (tmp_path / "c.hsc").write_bytes(RAW)
     (tmp_path / "names.txt").write_text("".join(f"device {number}\n" for number in range(PEOPLE)))
     (tmp_path / "secret").write_text("horse")

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import shutil
 
 import pandas as pd
@@ -29,7 +28,7 @@ PERIOD = CAMPAIGN.period_at(NOW)
 def _now(monkeypatch):
     at(monkeypatch, NOW)
     cheap = sealing.Cost(1, argon2id.MEMLIMIT_MIN)
-    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": cheap})
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {**rosters.write_roster.__kwdefaults__, "cost": cheap})
     monkeypatch.delenv("HEARSAY_PASSPHRASE_FILE", raising=False)
 
 

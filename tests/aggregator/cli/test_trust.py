@@ -1,7 +1,6 @@
 """Keys, thresholds, rotation, endings and the served tree by commands, with real devices that follow."""
 
 import json
-import os
 import random
 import shutil
 import time
@@ -259,7 +258,8 @@ def test_passphrases_are_asked_twice_where_keys_are_made(tmp_path, monkeypatch):
 )
 def test_one_rule_for_all_new_secrets(tmp_path, monkeypatch, command, made):
     """Encrypted, unless --no-passphrase says otherwise; never in the clear because nobody could be asked."""
-    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", {"entropy": os.urandom, "cost": Cost(1, 8192)})
+    defaults = {**rosters.write_roster.__kwdefaults__, "cost": Cost(1, 8192)}
+    monkeypatch.setattr(rosters.write_roster, "__kwdefaults__", defaults)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "names.txt").write_text("a\nb\n")
     (tmp_path / "secret.txt").write_text("horse\n")
