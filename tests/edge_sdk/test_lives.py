@@ -6,7 +6,7 @@ message that leaves the device, by a return value or in a file. After every act 
 
 - one answer per campaign and period, whatever made it; no answers of one name for periods that overlap; one per series;
 - the lines of the ledger are the answers that left, at their costs, and those that a killed act booked;
-- what the ledger counts in all, of ε and of δ, is at least the cost of everything that ever left;
+- what the ledger counts in all, of ε and of δ, never falls, and is at least the cost of everything that ever left;
 - it is never more than the largest lifetime that the owner ever allowed, nor more than a limit per day or per window
   within any true day or window (counted where the clock was never ahead), and no period was answered before its time;
 - no provisioning file is taken twice; on another machine nothing is answered.
@@ -52,9 +52,16 @@ from support.nodes import NODE_KEYS
 from support.publisher import DAY, NOW, Publisher
 from support.sources import Source
 
+import edge_sdk.opening
 import edge_sdk.storage.database
+import edge_sdk.storage.secret
+import edge_sdk.timekeeping.timekeeper
 from edge_sdk import Device, Node
+from edge_sdk.storage.database import State
+from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.tally import Lines
 from edge_sdk.sync.run import sync
+from edge_sdk.timekeeping.timekeeper import Timekeeper
 from protocol.batches import batch
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
@@ -236,7 +243,7 @@ RECORD = {"odor": "n", "width": 3.2, "label": "e"}
 REPORT_BYTES = 18
 ID_BYTES = 10
 FILES = ("state.db", "state.db-journal", "highest", "installed", "policy.toml", "fetched.json")
-DAILY, WEEKLY = 6, 20
+DAILY, WEEKLY = 2, 6
 """The owner's limits on ε per day and per window of seven days."""
 SLACK = 900
 """Seconds of a window that steps of the clock below a minute may hide."""
@@ -337,13 +344,13 @@ class Life:
         self.folder, self.home = folder, folder / "state"
         self.home.mkdir(parents=True)
         self.drawn, self.branch, self.pipe, self.killed, self.just_reset = 0, 0, None, False, False
-        self.trace, self.own = [], b""
+        self.trace, self.own, self.begins = [], b"", {}
         self.true, self.wall, self.boot, self.up, self.machine = NOW, NOW, 1, 100, b"m" * 32
         self.publisher, self.versions, self.terms, self.asked = Publisher(now=NOW), Counter(), {}, []
         self.answers: list[Answer] = []
         self.used, self.files, self.was_reset = set(), 0, False
         self.contents, self.backups, self.images = {}, [], []
-        self.allowed = 0, 0
+        self.allowed = self.counted = 0, 0
         self.server = Outside(self)
         self.device = None
         self.allow(self.draw.randrange(20, 90), 5)
@@ -444,6 +451,8 @@ class Life:
         for (campaign, _), cost in paid.items():
             assert cost == self.terms[campaign][2:4]
         spent = ledger.spent_micro(), ledger.deltas.spent_pico()
+        assert all(map(ge, spent, self.counted)), "the ledger counts less than before"
+        self.counted = spent
         assert spent == tuple(sum(line[place] for line in lines) for place in (6, 8))
         for place, total in enumerate(self.cost(self.answers)):
             assert total <= spent[place], "more has left than is counted"
@@ -545,6 +554,8 @@ class Life:
         assert all(map(ge, counted, self.cost(self.answers))), "a reset counts less than has left"
         self.allowed = tuple(map(max, self.allowed, counted))
         self.allow(*(limit // 1_000_000 + self.draw.randrange(1, 30) for limit in self.allowed))
+        for _ in range(3):
+            self.sign()
 
     # The publisher
 
@@ -736,7 +747,7 @@ class Life:
         for path, content in files.items():
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_bytes(content)
-        self.answers, self.used, self.allowed, self.backups = answers, used, allowed, []
+        self.answers, self.used, self.allowed, self.backups, self.counted = answers, used, allowed, [], (0, 0)
         self.contents = {self.digest(): list(self.known().values())}
         self.server.places.clear()
         self.note("image")
@@ -877,6 +888,79 @@ def test_the_ledger_says_what_left_whatever_happens_to_the_files(tmp_path, seeds
     assert done["answer"] > len(seeds) * steps // 10
     if steps == 250:
         assert min(done[name] for name in ("reset", "killed", "state_lost", "clone", "careless")) > 0
+
+
+def _old_ledger_line(patch):
+    """A reset subtracts the δ that an earlier reset counted from the δ that it counts itself."""
+    plain = Ledger.lines
+    patch.setattr(Ledger, "lines", lambda self: plain(self)._replace(deltas=self.deltas.by_line()))
+
+
+def _no_lines_kept(patch):
+    patch.setattr(Ledger, "lines", lambda self: Lines((), ()))
+
+
+def _second_answer(patch):
+    patch.setattr(Ledger, "newest", lambda self, campaign: None)
+    patch.setattr(Ledger, "paid_until", lambda self, name: 0)
+
+
+def _versions_apart(patch):
+    patch.setattr(Ledger, "paid_until", lambda self, name: 0)
+
+
+def _series_from_now_on(patch):
+    """A reset forgets when it was."""
+    plain = Ledger.begin_after_reset
+    patch.setattr(Ledger, "begin_after_reset", lambda self, cost, now, old, _: plain(self, cost, now, old, 0))
+    patch.setattr(Ledger, "delay_series", lambda *_: None)
+
+
+def _older_copies(patch):
+    patch.setattr(State, "_check_age", lambda *_: None)
+
+
+def _careless_owners(patch):
+    patch.setattr(State, "_note_lack", lambda _: None)
+
+
+def _used_files(patch):
+    """Only the marker knows which provisioning files were used."""
+    for module in (edge_sdk.opening, edge_sdk.storage.secret):
+        patch.setattr(module, "used_here", lambda _: ())
+
+
+def _any_machine(patch):
+    patch.setattr(State, "copied", property(lambda _: "", lambda *_: None), raising=False)
+
+
+def _todays_lifetime(patch):
+    """A reset counts the lifetime that the owner allows today."""
+    patch.setattr(edge_sdk.opening, "_whole_budget", lambda lifetime, *_: lifetime)
+
+
+def _days_by_the_clock(patch):
+    """Limits are counted by the wall clock."""
+    patch.setattr(Timekeeper, "track", lambda *_: None)
+
+
+def _fast_uptime(patch):
+    """Each boot counts twice."""
+    patch.setattr(edge_sdk.timekeeping.timekeeper, "earliest", lambda proof, floor, now: floor + 2 * now.uptime)
+
+
+MUTATIONS = [
+    _old_ledger_line, _no_lines_kept, _second_answer, _versions_apart, _series_from_now_on, _older_copies,
+    _careless_owners, _used_files, _any_machine, _todays_lifetime, _days_by_the_clock, _fast_uptime,
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutate", MUTATIONS, ids=lambda mutate: mutate.__name__.strip("_"))
+def test_the_book_finds_a_device_that_is_wrong(tmp_path, monkeypatch, mutate):
+    mutate(monkeypatch)
+    with pytest.raises(AssertionError):
+        live_them(tmp_path, range(200, 260), 150)
 
 
 def lived(folder, policy, **options):
