@@ -573,11 +573,8 @@ class Life:
             raw = self.publisher.sign("campaign", payload)
         else:
             name, seconds = self.draw.choice((("hours", HOUR), ("days", DAY), ("weeks", 7 * DAY), ("once", DAY)))
-            series = (
-                Series(self.draw.choice(("first", f"of {self.true // (20 * DAY)}")), self.true)
-                if name == "once"
-                else None
-            )
+            called = self.draw.choice(("first", f"of {self.true // (20 * DAY)}"))
+            series = Series(called, self.begins.setdefault(called, self.true)) if name == "once" else None
             pico, micro = 0, self.draw.choice((250_000, 1_000_000))
             raw = self.publisher.campaign(
                 name=name, version=self.next_version(name), lifetime=versions, time_precision=seconds,
