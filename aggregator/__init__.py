@@ -7,6 +7,7 @@ This module has the public names. Each name imports its libraries (numpy, pandas
 that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
+    table              aggregator.tables.read_foreign_table
     schema             read_table, draft_schema, load_schema; bin_records, for --private
     projection         project_records, for --private
     plan               plan

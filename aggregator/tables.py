@@ -6,6 +6,7 @@ A file that is not plain UTF-8 CSV with one header line is refused. No format is
 
 from __future__ import annotations
 
+import codecs
 import csv
 import errno
 import gzip
@@ -13,14 +14,19 @@ import math
 import re
 import zlib
 from collections import Counter
+from datetime import date, time
+from functools import partial
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree.ElementTree import ParseError
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 import pandas as pd
 
+from aggregator.extras import missing_extra
 from aggregator.files import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
@@ -42,6 +48,8 @@ MAX_UNPACKED_BYTES = 2 << 30
 MAX_EXPANSION = 100
 """Limit of the size of a decompressed table, as a multiple of the file's size, above the first MiB."""
 MAX_CELLS = 50_000_000
+_WHOLE = 1e15
+_CONVERT = "convert it: hearsay table FILE -o NEW.csv"
 _PIECE_BYTES = 1 << 20
 _PIECE_ROWS = 256
 _OTHER_SEPARATORS = ";\t"
@@ -92,11 +100,150 @@ def read_table(path: str | Path) -> pd.DataFrame:
     raise InputError(*problem)
 
 
+class Layout(NamedTuple):
+    """How a table of another program is written.
+
+    Attributes:
+        separator: one character between cells.
+        decimal: sign before the decimals of a number.
+        thousands: sign between the thousands of a number; empty for none.
+        encoding: name of the encoding, as Python knows it.
+        sheet: of a workbook the sheet; None for its first one.
+    """
+
+    separator: str = ","
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+    sheet: str | None = None
+
+
+def read_foreign_table(path: str | Path, layout: Layout) -> pd.DataFrame:
+    """A table of another program as a frame of text, in which numbers have decimal points.
+
+    Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed: in
+    every column whose cells, but for empty ones, all are numbers as the layout writes them, the signs of thousands are
+    left out and the decimal sign becomes a point. All other cells stay as they are.
+
+    Args:
+        path: the file.
+        layout: how it is written.
+
+    Raises:
+        InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``layout_invalid``:
+            the separator is no single character, two signs are equal, the encoding or the sheet is unknown.
+    """
+    path = Path(path)
+    _check_layout(layout)
+    if path.suffix.lower() == ".xlsx":
+        return _frame(_workbook_rows(path, layout.sheet), path)
+    text = _decode(_read_bytes(path), path, layout.encoding)
+    reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=layout.separator)
+    problem = ""
+    try:
+        frame = _frame(_rows(reader), path, layout.separator)
+    except _RaggedError as error:
+        problem = str(error)
+    except csv.Error:
+        problem = f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes"
+    except MemoryError:
+        raise InputError("too_large", f"'{path.name}' does not fit into memory; take a sample of its lines") from None
+    if problem:
+        raise InputError("csv_invalid", problem)
+    return frame.apply(partial(_with_points, layout=layout))
+
+
+def _check_layout(layout: Layout) -> None:
+    signs = [layout.decimal, *([layout.thousands] if layout.thousands else [])]
+    if len(layout.separator) != 1 or layout.separator in '"\r\n' or any(len(sign) != 1 for sign in signs):
+        problem = "separator, decimal sign and sign of thousands are single characters"
+    elif layout.decimal == layout.thousands or any(sign.isalnum() or sign in "+-" for sign in signs):
+        problem = "the decimal sign and the sign of thousands differ, and are no letters, digits, + or -"
+    else:
+        try:
+            codecs.lookup(layout.encoding)
+            "".encode(layout.encoding)  # codecs of bytes alone, such as zip, are found and are no encodings
+        except (LookupError, ValueError):
+            problem = f"there is no encoding '{layout.encoding}'; for example utf-8, utf-16, latin-1, cp1252"
+        else:
+            return
+    raise InputError("layout_invalid", problem)
+
+
+def _with_points(column: pd.Series[Any], layout: Layout) -> pd.Series[Any]:
+    """A column whose numbers have decimal points, if all its cells that are not empty are numbers of the layout."""
+    point, thousands = re.escape(layout.decimal), re.escape(layout.thousands)
+    grouped = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
+    number = re.compile(rf"\s*[+-]?(?:{grouped}[0-9]{{1,40}})(?:{point}[0-9]{{1,40}})?\s*")
+    cells = [cell for cell in column if cell.strip()]
+    if not cells or not all(map(number.fullmatch, cells)):
+        return column
+    return column.str.replace(layout.thousands, "", regex=False).str.replace(layout.decimal, ".", regex=False)
+
+
+def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a sheet that are not blank, as texts, each with its number.
+
+    Raises:
+        InputError: ``missing_extra``, ``file_not_found``, ``unreadable``, ``too_large``, ``layout_invalid``.
+    """
+    try:
+        from openpyxl import load_workbook
+    except ImportError:
+        raise missing_extra("workbooks need openpyxl", "excel") from None
+    with ZipFile(BytesIO(_zip_bytes(path))) as packed:
+        if sum(item.file_size for item in packed.infolist()) > MAX_UNPACKED_BYTES:
+            raise InputError("too_large", f"'{path.name}' holds more than {MAX_UNPACKED_BYTES >> 20} MiB unpacked")
+    try:
+        book = load_workbook(path, read_only=True, data_only=True)
+    except (KeyError, ValueError, TypeError, OSError, EOFError, zlib.error, BadZipFile, ParseError):
+        raise InputError("unreadable", f"'{path.name}' is damaged or no workbook") from None
+    try:
+        if sheet is not None and sheet not in book.sheetnames:
+            known = shorten([f"'{name}'" for name in book.sheetnames])
+            raise InputError("layout_invalid", f"'{path.name}' has no sheet '{sheet}'; it has {known}")
+        count = 0
+        for number, row in enumerate(book[sheet or book.sheetnames[0]].iter_rows(values_only=True), 1):
+            cells = list(map(_cell_text, row))
+            count += len(cells)
+            if count > MAX_CELLS:
+                raise InputError("too_large", f"'{path.name}' has more than {MAX_CELLS:,} cells; take a sample")
+            if any(cells):
+                yield number, cells
+    finally:
+        book.close()
+
+
+def _zip_bytes(path: Path) -> bytes:
+    raw = _read_bytes(path)
+    if not is_zipfile(BytesIO(raw)):
+        raise InputError("unreadable", f"'{path.name}' is damaged or no workbook")
+    return raw
+
+
+def _cell_text(value: object) -> str:
+    """The text of a workbook's cell: whole numbers without decimals, dates as ISO 8601, empty cells as empty text."""
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
+        return str(int(value))
+    return value.isoformat() if isinstance(value, date | time) else str(value)
+
+
+def csv_bytes(frame: pd.DataFrame) -> bytes:
+    """A frame of text as the bytes of a CSV file that :func:`read_table` reads back unchanged."""
+    text = StringIO(newline="")
+    writer = csv.writer(text)  # RFC 4180: lines end with \r\n, and cells with either sign are quoted
+    writer.writerow(frame.columns)
+    writer.writerows(frame.itertuples(index=False, name=None))
+    return text.getvalue().encode()
+
+
 class _RaggedError(Exception):
     """A row has another number of cells than the header. The text holds no cell."""
 
 
-def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
+def _frame(rows: Iterator[tuple[int, list[str]]], path: Path, separator: str = ",") -> pd.DataFrame:
     """The frame of the rows of a file. Cells become arrays, a few rows at a time.
 
     Arrays replace the lists of cells early, because the garbage collector visits every list again and again. This
@@ -114,7 +261,7 @@ def _frame(rows: Iterator[tuple[int, list[str]]], path: Path) -> pd.DataFrame:
         columns = zip(*(cells for _, cells in piece), strict=True)
         pieces.append([np.array(column, dtype=object) for column in columns])
         lines.append(np.array([line for line, _ in piece], dtype=np.int64))
-    if len(names) == 1 and any(separator in names[0] for separator in _OTHER_SEPARATORS):
+    if len(names) == 1 and any(other in names[0] for other in _OTHER_SEPARATORS if other != separator):
         raise InputError("csv_invalid", _wrong_separator(path))
     if not pieces:
         raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
@@ -159,14 +306,16 @@ def _unpacked(raw: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _decode(raw: bytes, path: Path) -> str:
-    position = 0
+def _decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
+    position, named = 0, codecs.lookup(encoding).name
     try:
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-8-sig" if named == "utf-8" else named)
     except UnicodeDecodeError as error:
         position = error.start
+    if named != "utf-8":
+        raise InputError("csv_invalid", f"'{path.name}' is not text in {encoding} (byte {position})")
     # The error is raised after the except clause: it must not keep the exception above, which holds the whole file.
-    raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); convert it first")
+    raise InputError("not_utf8", f"'{path.name}' is not UTF-8 text (byte {position}); {_CONVERT} --encoding NAME")
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -205,7 +354,7 @@ def _other_separator(text: str) -> bool:
 
 
 def _wrong_separator(path: Path) -> str:
-    advice = "save it with commas between cells, and with points in numbers (3.5 and not 3,5)"
+    advice = f"write numbers as 3.5 and not 3,5, or {_CONVERT} --separator SIGN --decimal SIGN"
     return f"the separator of '{path.name}' is no comma; {advice}"
 
 

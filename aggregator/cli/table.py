@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "init": "aggregator.cli.documents.init:init",
     "key": "aggregator.cli.documents.key:key",
     "trust": "aggregator.cli.documents.trust:trust",
+    "table": "aggregator.cli.documents.table:table",
     "schema": "aggregator.cli.documents.schema:schema",
     "projection": "aggregator.cli.documents.projection:projection",
     "design": "aggregator.cli.documents.design:design",

@@ -4,19 +4,24 @@ import csv
 import gzip
 import math
 import os
+import tempfile
 import traceback
+from datetime import date
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator import tables
+from aggregator.cli.app import hearsay
 from aggregator.models.encoding import observe
-from aggregator.tables import check_label, numbers_of, read_table, typed, unlabelled, without_meaning
+from aggregator.tables import check_label, csv_bytes, numbers_of, read_table, typed, unlabelled, without_meaning
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
@@ -246,3 +251,85 @@ def test_cells_without_meaning_that_have_decimal_commas_are_told_so():
     assert of_width == (
         "column 'width': 2 of 3 cells are no value of its schema, so they mean nothing; write 3.5 and not 3,5"
     )
+
+
+EXPORT = "Länge;Preis;Datum;Art\r\n3,5;1.234,50;2026-11-01;früh, trocken\r\n;-7;;spät\r\n"
+PLAIN = {
+    "Länge": ["3.5", ""],
+    "Preis": ["1234.50", "-7"],
+    "Datum": ["2026-11-01", ""],
+    "Art": ["früh, trocken", "spät"],
+}
+
+
+def converted(path, *options, status=0):
+    result = CliRunner().invoke(hearsay, ["table", str(path), *options, "-o", str(path.parent / "out.csv"), "--force"])
+    assert result.exit_code == status, result.output
+    return result.stderr if status else read_table(path.parent / "out.csv").to_dict("list")
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8"])
+def test_a_table_of_another_program_becomes_one_that_every_command_reads(tmp_path, encoding):
+    path = tmp_path / "export.csv"
+    path.write_bytes(EXPORT.encode(encoding))
+    found = converted(path, "--separator", ";", "--decimal", ",", "--thousands", ".", "--encoding", encoding)
+    assert found == PLAIN
+    unchanged = converted(path, "--separator", ";", "--encoding", encoding)
+    assert (unchanged["Länge"], unchanged["Preis"]) == (["3,5", ""], ["1.234,50", "-7"])
+
+
+def test_a_column_is_converted_only_if_all_of_it_are_numbers(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("a\tb\tc\n1,5\t1,5\t12,34,5\n2,5\tx\t1\n", "utf-8")
+    assert converted(path, "--separator", "tab", "--decimal", ",") == {
+        "a": ["1.5", "2.5"], "b": ["1,5", "x"], "c": ["12,34,5", "1"],
+    }  # fmt: skip
+
+
+def test_a_workbook_is_read_sheet_by_sheet(tmp_path):
+    book = openpyxl.Workbook()
+    book.active.append(["a", "b"])
+    book.active.append([1.0, None])
+    second = book.create_sheet("Answers")
+    for row in (["width", "day", "odor"], [3.25, date(2026, 11, 1), "n"], [None, None, None], [4, None, "=1+1"]):
+        second.append(row)
+    book.save(tmp_path / "book.xlsx")
+    assert converted(tmp_path / "book.xlsx") == {"a": ["1"], "b": [""]}
+    found = converted(tmp_path / "book.xlsx", "--sheet", "Answers")
+    assert (found["width"], found["day"][0][:10], found["odor"]) == (["3.25", "4"], "2026-11-01", ["n", ""])
+    assert "layout_invalid: 'book.xlsx' has no sheet 'X'; it has 'Sheet', 'Answers'" in converted(
+        tmp_path / "book.xlsx", "--sheet", "X", status=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "reason"),
+    [
+        ("a.xlsx", b"no workbook", [], "unreadable"),
+        ("a.xlsx", b"PK\x05\x06" + bytes(18), [], "unreadable"),
+        ("a.csv", b"a,b\n1,2\n", ["--encoding", "nothing"], "layout_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--encoding", "zip"], "layout_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--separator", "::"], "layout_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--decimal", ".", "--thousands", "."], "layout_invalid"),
+        ("a.csv", b"a,b\n\xff\xfe,2\n", ["--encoding", "utf-16"], "csv_invalid"),
+        ("a.csv", b"a,b\n\xff,2\n", [], "not_utf8"),
+        ("a.csv", b"a;b\n1;2;3\n", ["--separator", ";"], "csv_invalid"),
+    ],
+)
+def test_what_can_not_be_converted_is_refused_without_a_cell(tmp_path, name, content, options, reason):
+    (tmp_path / name).write_bytes(content)
+    assert converted(tmp_path / name, *options, status=1).startswith(f"{reason}: ")
+    assert not (tmp_path / "out.csv").exists()
+
+
+@given(
+    st.lists(
+        st.lists(st.text(st.characters(codec="utf-8"), max_size=5), min_size=2, max_size=2), min_size=1, max_size=4
+    )
+)
+def test_a_written_table_reads_back(rows):
+    frame = pd.DataFrame(rows, columns=["a", "b"], dtype=object)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        path.write_bytes(csv_bytes(frame))
+        assert read_table(path).to_dict("list") == frame.to_dict("list")

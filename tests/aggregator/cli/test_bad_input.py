@@ -192,7 +192,7 @@ def test_of_very_many_columns_the_first_are_named(tmp_path):
 def test_a_table_with_other_separators_is_told_what_to_do(tmp_path, separator):
     content = "class,width\ne,3.5\np,4.5\n".replace(",", separator).replace(".", ",")
     line = refused(draft(tmp_path, content), "csv_invalid", tmp_path / "s.toml")
-    assert line.endswith("save it with commas between cells, and with points in numbers (3.5 and not 3,5)")
+    assert line.endswith("convert it: hearsay table FILE -o NEW.csv --separator SIGN --decimal SIGN")
 
 
 def test_decimal_commas_are_named_whether_a_column_is_refused_or_not(tmp_path):

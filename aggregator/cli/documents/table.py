@@ -1,0 +1,57 @@
+"""``hearsay table``: a table of another program as a CSV file that every command reads. Run by the analyst."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import PATH, force_option, json_option, output_option
+from aggregator.cli.output import say
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@click.argument("data", type=PATH, metavar="DATA")
+@click.option("--separator", default=",", show_default=True, metavar="SIGN",
+              help="Character between cells; tab for a tabulator.")  # fmt: skip
+@click.option("--decimal", default=".", show_default=True, metavar="SIGN", help="Sign before decimals.")
+@click.option("--thousands", default="", metavar="SIGN", help="Sign between thousands; default: none.")
+@click.option("--encoding", default="utf-8", show_default=True, metavar="NAME", help="For example cp1252 or utf-16.")
+@click.option("--sheet", metavar="NAME", help="Sheet of a workbook (.xlsx); default: its first one.")
+@output_option
+@force_option
+@json_option
+def table(
+    data: Path,
+    separator: str,
+    decimal: str,
+    thousands: str,
+    encoding: str,
+    sheet: str | None,
+    output: Path,
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Convert a table to the CSV file that all commands and devices read: commas, decimal points, UTF-8.
+
+    DATA is a text file or a workbook (.xlsx, which needs the extra excel). Nothing is guessed. A column is converted if
+    all its cells, but for empty ones, are numbers as the options write them; all other cells stay as they are. Devices
+    hold the texts of a schema: give them the converted values, too.
+
+    \b
+    Example:
+      hearsay table export.csv --separator ";" --decimal , --encoding cp1252 -o pilot.csv
+      hearsay table survey.xlsx --sheet Answers -o pilot.csv
+    """  # noqa: D301
+    from aggregator.files import check_outputs, write_output
+    from aggregator.tables import Layout, csv_bytes, read_foreign_table
+
+    check_outputs([output], force=force, inputs=[data])
+    layout = Layout("\t" if separator == "tab" else separator, decimal, thousands, encoding, sheet)
+    frame = read_foreign_table(data, layout)
+    write_output(output, csv_bytes(frame), force=force)
+    say({"records": len(frame), "columns": frame.shape[1], "written": str(output)}, as_json=as_json)
