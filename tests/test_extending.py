@@ -13,7 +13,7 @@ import pytest
 TREE = Path(__file__).parents[1]
 PAGE = (TREE / "docs" / "how-to" / "extending.md").read_text("utf-8")
 MARK = "<!-- run by tests/test_extending.py -->\n"
-SECTIONS = ("A mechanism", "A transport", "A post-processing", "A command")
+SECTIONS = ("A mechanism", "A transport", "Counts of another program", "A post-processing", "A command")
 
 
 def blocks(text: str) -> list[str]:

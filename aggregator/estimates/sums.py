@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,21 +26,26 @@ from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.spread import Estimated, spreads
 from aggregator.estimates.statistics import Statistics
 from protocol import canonical
+from protocol.documents.campaign import Fit
+from protocol.epsilon import MICRO
+from protocol.errors import InputError
 from protocol.questions import CELL, CLASS, PRESENT
+from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from protocol.documents.campaign import Fit
     from protocol.questions import Subject
     from protocol.schema import Schema
 
     Floats = NDArray[np.float64]
 
 NOISY_ID = b"hearsay curator's noisy numbers v1"
+TABLES_ID = b"hearsay tables of another program v1"
 ESTIMATOR = "sums over a curator's records, with noise"
+TABLES = "tables of another program"
 INTERVALS = (
     "95 % intervals of the population that the records are drawn from, which cover noise and sampling; noise of "
     "infinite variance has no interval"
@@ -49,6 +55,7 @@ THREATS = (
     "is named; nothing hides the records from the curator."
 )
 _UNIFORM_SQUARE = 1 / 3
+_MOST_COUNT = 2**53
 
 
 class NoisySum(NamedTuple):
@@ -130,7 +137,7 @@ class Curator(Source):
 
     def card(self) -> dict[str, Any]:
         """Entries for a model's card: the terms of the fit, the estimator and the threats."""
-        return {**self.entries, "estimator": ESTIMATOR, "intervals": INTERVALS, "threats": THREATS}
+        return {"estimator": ESTIMATOR, "intervals": INTERVALS, "threats": THREATS, **self.entries}
 
     def to_json(self) -> dict[str, Any]:
         """The part of the statistics' JSON that is about the curator: digest of the terms, records, terms."""
@@ -141,6 +148,73 @@ class Curator(Source):
             "statistics_id": self.statistics_id.hex(),
             "populations": self.populations(),
         }
+
+
+class Table(NamedTuple):
+    """Counts of records that another program released, for one feature or for the classes alone.
+
+    Attributes:
+        counts: shape (codes, k) float64, by code and class; of the classes alone (1, k). Noise may make them negative.
+        noise_variance: variance of the noise of each count; 0 for exact counts.
+    """
+
+    counts: Floats
+    noise_variance: float
+
+
+def of_tables(
+    schema: Schema,
+    tables: Mapping[str, Table],
+    *,
+    records: int,
+    name: str,
+    trust: str,
+    threats: str,
+    purpose: str = "",
+    postprocess: str = "floored",
+    entries: Mapping[str, Any] = MappingProxyType({}),
+) -> Statistics:
+    """Statistics of counts that another program released: an enclave, a survey, another system of private counts.
+
+    Run by whoever has the tables. A model, its card and a page are made of them as of all statistics.
+
+    Args:
+        schema: label and features; the codes of the tables are those of its features.
+        tables: by the name of the label (the class counts) and of every feature.
+        records: number of records, at least 1; it must be public.
+        name, purpose: for people.
+        trust: on what the privacy of the tables rests, in the words of whoever publishes them; devices show them.
+        threats: what does not hold, in words; the card's ``threats``.
+        postprocess: how probabilities are made of the estimates.
+        entries: further entries of a model's card, such as ``epsilon_total`` and ``delta`` as texts.
+
+    Raises:
+        InputError: ``argument_invalid``: a table is missing, unknown, of another shape, or holds a number that is not
+            finite; there is no record; or the trust is not stated.
+    """
+    classes = len(schema.label.classes)
+    subjects = summed_subjects(schema, "discrete")
+    names = [schema.label.name if each.feature is None else schema.observed[each.feature].name for each in subjects]
+    if set(tables) != set(names):
+        raise InputError("argument_invalid", "there is one table for the label and one for every feature")
+    if records < 1 or not trust.strip() or not threats.strip():
+        raise InputError("argument_invalid", "say on what trust rests and what threatens it, of at least one record")
+    sums = []
+    for subject, each in zip(subjects, names, strict=True):
+        counts, variance = np.asarray(tables[each].counts, np.float64), tables[each].noise_variance
+        if counts.shape != (subject.size // classes, classes):
+            shape = f"{subject.size // classes} codes and {classes} classes"
+            raise InputError("argument_invalid", f"the table of '{each}' is not of {shape}")
+        if not np.isfinite(counts).all() or not 0 <= variance < inf or not (abs(counts) < _MOST_COUNT).all():
+            raise InputError("argument_invalid", f"the table of '{each}' holds a number that is no count")
+        flat = counts.ravel()
+        released = tuple(round(count * MICRO) for count in flat.tolist())
+        sums.append(NoisySum(subject, flat, np.full(flat.shape, float(variance)), released))
+    stated = {**entries, "trust": trust, "threats": threats, "estimator": TABLES}
+    told = [name, purpose, schema.label.to_dict(), [feature.to_dict() for feature in schema.features], trust, threats]
+    origin = Origin(sha256(TABLES_ID + canonical.pack(told)).digest(), name, purpose or f"statistics of {name}")
+    source = Curator(origin, records, tuple(each.released for each in sums), stated)
+    return of_sums(sums, schema, Fit("discrete", postprocess), source, is_counted=True)
 
 
 def of_sums(
