@@ -130,7 +130,7 @@ def read_foreign_table(path: str | Path, layout: Layout) -> pd.DataFrame:
         layout: how it is written.
 
     Raises:
-        InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``layout_invalid``:
+        InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
             the separator is no single character, two signs are equal, the encoding or the sheet is unknown.
     """
     path = Path(path)
@@ -167,7 +167,7 @@ def _check_layout(layout: Layout) -> None:
             problem = f"there is no encoding '{layout.encoding}'; for example utf-8, utf-16, latin-1, cp1252"
         else:
             return
-    raise InputError("layout_invalid", problem)
+    raise InputError("notation_invalid", problem)
 
 
 def _with_points(column: pd.Series[Any], layout: Layout) -> pd.Series[Any]:
@@ -185,7 +185,7 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
     """The rows of a sheet that are not blank, as texts, each with its number.
 
     Raises:
-        InputError: ``missing_extra``, ``file_not_found``, ``unreadable``, ``too_large``, ``layout_invalid``.
+        InputError: ``missing_extra``, ``file_not_found``, ``unreadable``, ``too_large``, ``notation_invalid``.
     """
     try:
         from openpyxl import load_workbook
@@ -201,7 +201,7 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
     try:
         if sheet is not None and sheet not in book.sheetnames:
             known = shorten([f"'{name}'" for name in book.sheetnames])
-            raise InputError("layout_invalid", f"'{path.name}' has no sheet '{sheet}'; it has {known}")
+            raise InputError("notation_invalid", f"'{path.name}' has no sheet '{sheet}'; it has {known}")
         count = 0
         for number, row in enumerate(book[sheet or book.sheetnames[0]].iter_rows(values_only=True), 1):
             cells = list(map(_cell_text, row))

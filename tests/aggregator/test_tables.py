@@ -297,7 +297,7 @@ def test_a_workbook_is_read_sheet_by_sheet(tmp_path):
     assert converted(tmp_path / "book.xlsx") == {"a": ["1"], "b": [""]}
     found = converted(tmp_path / "book.xlsx", "--sheet", "Answers")
     assert (found["width"], found["day"][0][:10], found["odor"]) == (["3.25", "4"], "2026-11-01", ["n", ""])
-    assert "layout_invalid: 'book.xlsx' has no sheet 'X'; it has 'Sheet', 'Answers'" in converted(
+    assert "notation_invalid: 'book.xlsx' has no sheet 'X'; it has 'Sheet', 'Answers'" in converted(
         tmp_path / "book.xlsx", "--sheet", "X", status=1
     )
 
@@ -307,10 +307,10 @@ def test_a_workbook_is_read_sheet_by_sheet(tmp_path):
     [
         ("a.xlsx", b"no workbook", [], "unreadable"),
         ("a.xlsx", b"PK\x05\x06" + bytes(18), [], "unreadable"),
-        ("a.csv", b"a,b\n1,2\n", ["--encoding", "nothing"], "layout_invalid"),
-        ("a.csv", b"a,b\n1,2\n", ["--encoding", "zip"], "layout_invalid"),
-        ("a.csv", b"a,b\n1,2\n", ["--separator", "::"], "layout_invalid"),
-        ("a.csv", b"a,b\n1,2\n", ["--decimal", ".", "--thousands", "."], "layout_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--encoding", "nothing"], "notation_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--encoding", "zip"], "notation_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--separator", "::"], "notation_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--decimal", ".", "--thousands", "."], "notation_invalid"),
         ("a.csv", b"a,b\n\xff\xfe,2\n", ["--encoding", "utf-16"], "csv_invalid"),
         ("a.csv", b"a,b\n\xff,2\n", [], "not_utf8"),
         ("a.csv", b"a;b\n1;2;3\n", ["--separator", ";"], "csv_invalid"),
