@@ -10,18 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from aggregator.central.choice import settled
 from aggregator.central.composition import parse_delta
 from aggregator.central.curating import SEED_BYTES
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.table import DEFAULT, default_noise, method_of
 from aggregator.central.records import read_records
-from aggregator.central.terms import FitTerms
+from aggregator.central.terms import AUTO, FitTerms
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.models.scoring import Model
 from aggregator.publishing.models import sign_statistics
 from edge_sdk import Device
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.sums.adjacency import CHANGE
@@ -88,8 +88,8 @@ class PreparedFit(OfRecords):
         }
 
 
-def fit_terms(settings: Settings, design: Design) -> FitTerms:
-    """The terms of the fits, from checked settings. The design gives a schema of the right kind.
+def fit_terms(settings: Settings, design: Design, records: int) -> FitTerms:
+    """The terms of the fits of so many records, from checked settings. The design gives a schema of the right kind.
 
     Raises:
         InputError: ``method_unknown`` and all reasons of :func:`aggregator.central.fitting.cost_of_fit`;
@@ -104,10 +104,11 @@ def fit_terms(settings: Settings, design: Design) -> FitTerms:
         parse_delta("0" if settings.delta is None else str(settings.delta)),
         settings.adjacency or (CHANGE if CHANGE in method.adjacencies else method.adjacencies[0]),
         noise=settings.noise or default_noise(method.name),
-        family=settings.family or (GAUSSIAN if schema.numeric else DISCRETE),
+        family=settings.family or AUTO,
         postprocess=settings.postprocess,
         **{name: value for name, value in given.items() if value is not None},
     )
+    terms = settled(terms, schema, records).terms
     cost_of_fit(schema, terms)
     return terms
 

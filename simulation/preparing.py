@@ -188,7 +188,8 @@ def _of_records(
         tests = len(frame) - division.learners(len(frame)) if tested is None else len(tested)
         slow = check_vertical(settings, design, tests)
         return PreparedVertical(settings, frame, design, division, warnings=(*warnings, *slow))
-    return PreparedFit(settings, frame, design, division, warnings=warnings, terms=fit_terms(settings, design))
+    terms = fit_terms(settings, design, settings.devices or division.learners(len(frame)))
+    return PreparedFit(settings, frame, design, division, warnings=warnings, terms=terms)
 
 
 def _warnings(

@@ -6,6 +6,7 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
+from aggregator.central.terms import AUTO
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
 from aggregator.publishing.nodes.campaigns import POSTPROCESS as OF_NODES
 from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
@@ -32,7 +33,7 @@ ALIEN = {
     for trust, own in _OWN.items()
 }
 """Kind of trust → the settings that do not go with it."""
-POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: DEFAULT, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
+POSTPROCESS = {LOCAL: DEFAULT, CENTRAL: AUTO, FEDERATED: OF_NODES, DISTRIBUTED: OF_NODES, VERTICAL: ""}
 """Kind of trust → post-processing if none is named."""
 REDUCE_FITS = ("pilot", "train")
 LEAST_PILOT = 60
@@ -70,8 +71,8 @@ class Settings(NamedTuple):
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
         family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
             pilot (:func:`aggregator.forecast.families.best_of_families`), whose people take no further part. None for
-            ``discrete``. With a curator a family of :data:`aggregator.central.terms.FAMILIES`; None for ``gaussian`` if
-            the schema has a number, else for ``discrete``.
+            ``discrete``. With a curator a family of :data:`aggregator.central.terms.FAMILIES`; None or ``auto`` for the
+            choice of :func:`aggregator.central.choice.settled`.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.

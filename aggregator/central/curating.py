@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.card.making import full_card
+from aggregator.central.choice import settled
 from aggregator.central.data_digest import record_bytes
 from aggregator.central.fitting import cost_of_fit, fit
 from aggregator.central.methods.table import method_of
@@ -35,6 +36,7 @@ from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.epsilon import format_micro
 from protocol.shown import quoted
+from protocol.sums.adjacency import ADD_REMOVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -65,6 +67,7 @@ class FittedModel(NamedTuple):
         cost: what was paid.
         left: what is left of the budget.
         query: running number of the payment in the budget file.
+        chosen: how the family was chosen, if that was left to ``auto``; public.
         doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
             with hardly a record, constant features. For the curator alone: no noise hides them.
     """
@@ -74,6 +77,7 @@ class FittedModel(NamedTuple):
     left: Left
     query: int
     doubts: tuple[str, ...]
+    chosen: str = ""
 
 
 def fit_records(
@@ -87,6 +91,7 @@ def fit_records(
     missing: Collection[str] = MISSING_TOKENS,
     strict: bool = False,
     days: int = 365,
+    about: int | None = None,
     pilots: Sequence[PilotCost] = (),
     now: int | None = None,
     random_bytes: Callable[[int], bytes] = os.urandom,
@@ -102,12 +107,15 @@ def fit_records(
         table: the records as text, from :func:`aggregator.tables.read_table`, with all columns. The budget knows them
             by all columns, also those that the schema leaves out.
         schema: label and features with public bounds and values, decided without these records.
-        terms: terms of the fit, with the budget's adjacency.
+        terms: terms of the fit, with the budget's adjacency. Family and post-processing may be ``auto``
+            (:func:`aggregator.central.choice.settled`).
         budget: the open budget file, to which the records are assigned.
         name: of the model.
         missing: texts of a missing value.
         strict: refuse numbers outside the bounds, in place of clipping them.
         days: lifetime of the model.
+        about: about how many records there are, if that is public; for the family ``auto`` under ``add-remove``, where
+            their exact number is private. Other adjacencies take their number.
         pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
         now: seconds since 1970; None asks the clock.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
@@ -124,6 +132,8 @@ def fit_records(
     signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
     moment = int(time.time()) if now is None else now
     lifetime = seconds_of(days)
+    known = about if terms.adjacency == ADD_REMOVE else len(table)
+    terms, chosen = settled(terms, schema, known)
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
     rehearse_signing(
@@ -136,7 +146,7 @@ def fit_records(
     released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
     raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
-    return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)))
+    return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)), chosen)
 
 
 def query_of(terms: FitTerms, name: str) -> str:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.central.methods.table import DEFAULT, METHODS, default_noise
-from aggregator.central.terms import DEFAULT_FLOOR_MICRO, DEFAULT_TRIM_MICRO, DIVISIONS, FAMILIES, TWO_TO_ONE, FitTerms
+from aggregator.central.terms import (
+    AUTO,
+    DEFAULT_FLOOR_MICRO,
+    DEFAULT_TRIM_MICRO,
+    DIVISIONS,
+    FAMILIES,
+    TWO_TO_ONE,
+    FitTerms,
+)
 from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import (
     CENTRAL_METHODS,
@@ -25,9 +33,7 @@ from aggregator.cli.options import (
 from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.files import check_outputs
-from aggregator.models.postprocess import DEFAULT as POSTPROCESS
 from aggregator.models.postprocess import POSTPROCESSES
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 
@@ -60,9 +66,12 @@ if TYPE_CHECKING:
     help="Noise of smooth, smooth-trimmed and bun-steinke: "
     "cauchy, gamma4, student-t, laplace, gaussian or laplace-log-normal; default: the method's first.",
 )
-@click.option("--family", type=click.Choice(FAMILIES),
-              help="Default: gaussian, or discrete if the schema has no number.")  # fmt: skip
-@click.option("--postprocess", default=POSTPROCESS, show_default=True, help=f"One of {', '.join(POSTPROCESSES)}.")
+@click.option("--family", type=click.Choice((AUTO, *FAMILIES)), default=AUTO, show_default=True,
+              help="auto: by invented records and the noise of this fit, without a look at yours.")  # fmt: skip
+@click.option("--about", type=click.IntRange(1), help="About how many records there are, if that is public: for "
+              "--family auto with a budget for add-remove, which hides their number.")  # fmt: skip
+@click.option("--postprocess", default=AUTO, show_default=True,
+              help=f"auto (floored for sums, else posterior), or one of {', '.join(POSTPROCESSES)}.")  # fmt: skip
 @click.option("--trim", type=click.FloatRange(0, 0.5, max_open=True), default=DEFAULT_TRIM_MICRO / MICRO,
               show_default=True, help="Share of the values that trimmed means leave out at either end.")  # fmt: skip
 @click.option("--variance-floor", type=click.FloatRange(0, 1, min_open=True), default=DEFAULT_FLOOR_MICRO / MICRO,
@@ -86,7 +95,8 @@ def fit(
     budget_file: Path,
     division: str,
     noise: str | None,
-    family: str | None,
+    family: str,
+    about: int | None,
     postprocess: str,
     trim: float,
     variance_floor: float,
@@ -135,7 +145,7 @@ def fit(
             budget.adjacency,
             division,
             noise or default_noise(method),
-            family or (GAUSSIAN if described.schema.numeric else DISCRETE),
+            family,
             postprocess,
             round(variance_floor * MICRO),
             round(trim * MICRO),
@@ -151,6 +161,7 @@ def fit(
                 missing=missing,
                 strict=strict,
                 days=days,
+                about=about,
                 pilots=described.pilots,
             )
     made.signed.save(output, force=force)
@@ -193,6 +204,8 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         "expires": document.header.expires if as_json else when(document.header.expires),
     }
     say(facts, as_json=as_json)
+    if made.chosen:
+        note(made.chosen)
     if not expected.beats:
         warn(f"{expected.doubt}; take a larger ε, fewer features, or the method {DEFAULT}")
     for doubt in made.doubts:

@@ -91,7 +91,7 @@ def test_fits_add_up_in_the_budget_file(folder):
     assert fit(output="m3.hsm", status=1).stderr.startswith("budget_exceeded: ")
     assert not (folder / "m3.hsm").exists()
     assert len(queries()) == 2
-    assert "fit 'ward': sums, gaussian, ε = 2 divided 2:1" in run("budget", "show", "w.hsb").stdout
+    assert "fit 'ward': sums, discrete, ε = 2 divided 2:1" in run("budget", "show", "w.hsb").stdout
 
 
 def test_rows_in_another_order_are_the_same_and_one_more_row_is_not(folder):
