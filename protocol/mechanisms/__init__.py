@@ -121,7 +121,7 @@ def _load(name: str) -> type[Mechanism]:
         raise InputError("mechanism_unknown", told)
     try:
         loaded = next(iter(found.values())).load()
-    except (ImportError, AttributeError, SyntaxError) as error:
+    except Exception as error:  # noqa: BLE001 - whatever a package raises, its text is not shown
         told = f"the package of the mechanism {name} can not be loaded: {type(error).__name__}"
     else:
         return _checked(name, loaded)

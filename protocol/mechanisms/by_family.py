@@ -79,7 +79,7 @@ def _import_estimators(kind: type[Mechanism]) -> None:
         return
     try:
         import_module(kind.estimators)
-    except ImportError as error:
+    except Exception as error:  # noqa: BLE001 - whatever a package raises, its text is not shown
         told = f"{kind.estimators} can not be imported: {type(error).__name__}"
     else:
         return
