@@ -96,6 +96,7 @@ def test_of_a_name_that_two_packages_bring_none_is_used(install):
     [
         ("import absent_module", "brought_package:Own"),
         ("def", "brought_package:Own"),
+        ("raise ValueError('no text of a package is shown')", "brought_package:Own"),
         (GOOD, "brought_package:Other"),
         ("Own = 5", "brought_package:Own"),
         ("class Own: name = 'brought'", "brought_package:Own"),
