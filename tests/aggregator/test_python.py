@@ -197,7 +197,7 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     aggregator.ingest(made.raw, str(twins / "in"), store, now=NOW)
     assert aggregator.status(store).reports == 1
     assert aggregator.export(store, str(twins / "x.parquet"), "parquet").reports == 1
-    with pytest.raises(InputError, match=r"^argument_invalid: the kind"):
+    with pytest.raises(InputError, match=r"^argument_invalid: the format"):
         aggregator.export(store, twins / "y.txt", "txt")
     made.save(twins / "c.hsc")
     with pytest.raises(InputError, match="force=True"):
