@@ -233,12 +233,12 @@ class Device(ReportMethods):
     ) -> int:
         """Begin again after a state was lost or copied: with a new secret, and with the old budget counted as spent.
 
-        The whole lifetime ε counts as spent: the largest that the owner ever allowed here, or what was spent if that
-        is more. So nothing is answered until the owner raises it. Campaigns, models, evidence and unsent reports are
-        forgotten. The lines of the old ledger stay if all of them can be read, so their periods and days are not paid
-        twice. If one is damaged or missing, none stays, and the present period may be paid for once more. Of a series,
-        in which a device answers once, the device answers nothing unless the series begins after the reset. Stop every
-        program that uses the state before the reset.
+        The whole lifetime ε counts as spent: the owner's present one, the largest that held at an answer, or what was
+        spent, whichever is most. So nothing is answered until the owner raises it. Campaigns, models, evidence and
+        unsent reports are forgotten. The lines of the old ledger stay if all of them can be read, so their periods and
+        days are not paid twice. If one is damaged or missing, none stays, and the present period may be paid for once
+        more. Of a series, in which a device answers once, the device answers nothing unless the series begins after
+        the reset. Stop every program that uses the state before the reset.
 
         Args:
             state_dir: the state folder. It may not be None.
@@ -338,10 +338,12 @@ class Device(ReportMethods):
                 marker is damaged, so it is not known whether the file was used here; ``entropy_unavailable``; or the
                 state or the marker can not be read or written.
         """
-        from edge_sdk.storage.secret import enable_state
+        from edge_sdk.storage.secret import enable_state, note_uses
 
         with self._state.transaction():
             enable_state(self._state, enrolment, self._entropy, leave_fleet=leave_fleet)
+        if enrolment is not None:
+            note_uses(self._state)
 
     def history(self, campaign: bytes | str | None = None) -> list[Answered]:
         """List what was answered, when and at which ε, oldest first. Answers themselves are not shown.

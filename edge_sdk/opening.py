@@ -96,7 +96,8 @@ def open_state(
     marker = read_marker(os.path.join(folder, MARKER_FILE))
     _prepare_folder(folder, marker, root if makes else None, enrolment, now, present=not begins)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
-    lifetime = _lifetime_allowed(allowed, begins=begins)
+    if begins:
+        allowed()  # no state is made under a policy that can not be read
     lost = False
     try:
         state = State(place)
@@ -110,8 +111,8 @@ def open_state(
             else:
                 _provision(state, root, enrolment, now, entropy, machine, makes=makes)
                 # A marker that is new, damaged or an older copy learns again what the state knows.
-                largest = max(lifetime[0], ledger.last_total()), max(lifetime[1], ledger.deltas.spent_pico())
-                note_in_marker(folder, marker, largest, used_here(state), policy=allowed.in_file)
+                spent = ledger.last_total(), ledger.deltas.spent_pico()
+                note_in_marker(folder, spent, uses=used_here(state), policy=allowed.in_file)
                 allowed.marks = True
         except BaseException:
             state.close()
@@ -123,16 +124,6 @@ def open_state(
     if lost:
         raise state_lost()
     return state, allowed
-
-
-def _lifetime_allowed(allowed: Callable[[], Policy], *, begins: bool) -> tuple[int, int]:
-    """The policy's lifetime ε and δ; zeros if the state exists (not ``begins``) and the policy can not be read."""
-    try:
-        return allowed().lifetime
-    except InputError:
-        if begins:
-            raise
-    return 0, 0
 
 
 def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool) -> None:
@@ -237,8 +228,7 @@ def _provision(
         if stored is None:
             if root is None or not makes:
                 raise _unfinished()
-            secret = secret_of(enrolment, entropy)
-            _begin(state, root, secret, now, machine, enrolled=enrolment is not None)
+            _begin(state, root, secret_of(enrolment, entropy), now, machine, enrolled=enrolment is not None)
             return
         if makes:
             raise _already_provisioned()
@@ -322,30 +312,27 @@ def reset_state(
         )
     old = _read_old(place)
     enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
-    secret = fresh_secret(known, old.used, enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
-    _make_folder(folder)
-    micro, delta_pico = _whole_budget(lifetime, known, old)
-    used = (
-        *old.used,
-        *(() if known is None else known.enrolments),
-        *(() if enrolment is None else (used_mark(secret),)),
-    )
-    note_in_marker(folder, known, (micro, delta_pico), used, policy=allowed.in_file)
     fresh = f"{place}.new"
+    # A reset that was stopped before its renaming has left its new state: nothing has used the file of that reset.
+    left = _read_old(fresh).own
+    secret = fresh_secret(
+        known, enrolment, entropy, held=old.used, left=left, enrolled=enrolled, leave_fleet=leave_fleet
+    )
+    _make_folder(folder)
+    budget = _whole_budget(lifetime, known, old)
+    used = (*(old.used or ()), *(() if known is None else known.used(old.used, left)))
+    note_in_marker(folder, budget, uses=used, policy=allowed.in_file)
+    whose = machine.after(old.machine_file)
+
+    def begin(state: State) -> None:
+        _begin(state, root, secret, now, whose, enrolled=enrolment is not None)
+        note_used(state, used)
+
     try:
-        _discard(fresh)
-        state = State(fresh)
-        try:
-            with state.transaction():
-                _begin(state, root, secret, now, machine.after(old.machine_file), enrolled=enrolment is not None)
-                note_used(state, used)
-                series_after = max(now, pinned.time_floor, old.latest)
-                line = Ledger(state).begin_after_reset((micro, delta_pico), now, old.lines, series_after)
-                if old.track is not None:
-                    carry_track(state, old.track, [each.number for each in old.lines.paid])
-                Spool(state).begin_after(line)
-        finally:
-            state.close()
+        _make_next(fresh, old, budget, now, max(now, pinned.time_floor, old.latest), begin)
+        if enrolment is not None:
+            # From here to the renaming, the new state beside the old one tells that the file was not used yet.
+            note_in_marker(folder, pending=used_mark(secret))
         # The files in the outboxes hold reports of the old state, which the reset takes back.
         clear_outboxes(folder, old.sealed)
         with suppress(FileNotFoundError):
@@ -365,8 +352,42 @@ def reset_state(
     except OSError as error:
         problem = error.strerror or "the system refused it"
     else:
-        return micro
+        if enrolment is not None:
+            with suppress(StorageError):  # the next opening does it
+                note_in_marker(folder, uses=[used_mark(secret)])
+        return budget[0]
     raise StorageError("io_failed", f"the state can not be replaced: {problem}")
+
+
+def _make_next(
+    fresh: str, old: _Old, spent: tuple[int, int], now: int, series_after: int, begin: Callable[[State], None]
+) -> None:
+    """Make at ``fresh`` the complete state that takes the place of the ``old`` one. It appears complete.
+
+    Args:
+        fresh: path of the new state; a file that an earlier reset has left there is replaced.
+        old: what could be read of the old state.
+        spent: the ε in millionths and the δ in 10⁻¹² that count as spent.
+        now: seconds since 1970.
+        series_after: campaigns of series that begin before this time are not answered, in seconds since 1970.
+        begin: writes the first entries of the new state, inside a transaction.
+    """
+    part = f"{fresh}.part"
+    _discard(part)
+    state = State(part)
+    try:
+        with state.transaction():
+            begin(state)
+            line = Ledger(state).begin_after_reset(spent, now, old.lines, series_after)
+            if old.track is not None:
+                carry_track(state, old.track, [each.number for each in old.lines.paid])
+            Spool(state).begin_after(line)
+    finally:
+        state.close()
+    remove(fresh + _JOURNAL)
+    os.rename(part, fresh)
+    remove(part + _JOURNAL)
+    flush_folder(os.path.dirname(fresh))
 
 
 class _Old(NamedTuple):
@@ -382,7 +403,8 @@ class _Old(NamedTuple):
         sealed: paths of the files that the old state has sealed; none if that can not be read.
         track: bytes of the time by which limits were counted, with its steps; None if they can not be read.
         machine_file: path of the file that tells this machine from others; None if the state names none.
-        used: digests of the secrets of used provisioning files; none if they can not be read.
+        used: digests of the secrets of used provisioning files; None if they can not be read.
+        own: the digest of the provisioning file whose secret the state has; None if it has none.
     """
 
     enrolled: bool | None = None
@@ -394,7 +416,8 @@ class _Old(NamedTuple):
     sealed: tuple[str, ...] = ()
     track: bytes | None = None
     machine_file: str | None = None
-    used: tuple[str, ...] = ()
+    used: tuple[str, ...] | None = None
+    own: str | None = None
 
 
 def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _Old) -> tuple[int, int]:
@@ -402,7 +425,7 @@ def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _Old) ->
 
     Args:
         lifetime: that the owner allows now.
-        known: the install marker, which has the largest that was ever allowed; None if there is none.
+        known: the install marker, which has the largest under which anything was answered; None if there is none.
         old: the readable parts of the old state.
     """
     marked = (0, 0) if known is None else (known.lifetime_micro, known.delta_pico)
@@ -423,7 +446,9 @@ def _read_old(place: str) -> _Old:
         state = State(place)
         try:
             old = old._replace(enrolled=state.meta("enrolled") is not None, used=used_here(state))
+            secret = state.meta("secret")
             old = old._replace(machine_file=machine_file_of(state))
+            old = old._replace(own=used_mark(secret) if old.enrolled and secret is not None else None)
             ledger = Ledger(state)
             old = old._replace(total_micro=ledger.last_total())
             old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))

@@ -14,7 +14,7 @@ from edge_sdk.log import INFO, note
 from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
 from edge_sdk.policy.series import in_words, refusal
 from edge_sdk.storage.ledger import Ledger
-from edge_sdk.storage.marker import check_own_machine
+from edge_sdk.storage.marker import check_own_machine, note_in_marker
 from edge_sdk.storage.spool import Spool
 from protocol.documents import campaign as campaigns
 from protocol.errors import DocumentError, InputError, PolicyError
@@ -123,6 +123,7 @@ class Reporting:
         self.spool = Spool(state)
         self.models = models
         self.allowed = allowed
+        self._noted = (0, 0)
 
     @property
     def policy(self) -> Policy:
@@ -277,6 +278,7 @@ class Reporting:
             return said
         policy, cost = self._check_allowed(turn, making)
         campaign, period, time = turn.campaign, turn.period, turn.time
+        self._note_lifetime(policy)
         records = making.make(campaign, turn.secret, period)
         reports = b"".join(records)
         line, number = self.ledger.spend(campaign, period, turn.answered_at, reports, cost)
@@ -287,6 +289,16 @@ class Reporting:
         making.note(campaign)
         next_at = turn.moment.opens_at((period + 1) * campaign.time_precision)
         return Said(reports, period, repeated=False, next_at=next_at)
+
+    def _note_lifetime(self, policy: Policy) -> None:
+        """Note the owner's lifetime ε and δ in the install marker, before anything is answered under them.
+
+        If the state is lost, they bound what was spent.
+        """
+        folder = self._state.folder
+        if folder is not None and policy.lifetime != self._noted:
+            note_in_marker(folder, policy.lifetime)
+            self._noted = policy.lifetime
 
     def _longest_window(self) -> int:
         """The owner's longest window in seconds; the longest possible one if the policy can not be read."""

@@ -79,11 +79,11 @@ class PolicyGiven:
 class PolicyFile:
     """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
 
-    The install marker remembers that there was such a file, and the largest lifetime ε, before anything is answered
-    under it; this object remembers the file too. So a file that is gone is refused, and the defaults do not replace it.
+    The install marker remembers that there was such a file; this object remembers it too. So a file that is gone is
+    refused, and the defaults do not replace it.
 
     Attributes:
-        marks: whether changes are written into the marker; false until the state is open for writing.
+        marks: whether the file is noted into the marker; false until the state is open for writing.
     """
 
     def __init__(self, folder: str) -> None:
@@ -126,7 +126,7 @@ class PolicyFile:
                     "if the defaults are to hold",
                 )
             if marker is not None and self.marks:
-                note_in_marker(self._folder, marker, policy.lifetime, policy=bool(seen))
+                note_in_marker(self._folder, policy=bool(seen))
             self._policy, self._seen = policy, seen
         return self._policy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
@@ -17,12 +17,9 @@ from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from edge_sdk.storage.database import State
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 MARKER_FILE = "installed"
 _FORMAT = 2
@@ -115,12 +112,14 @@ class Marker(NamedTuple):
     """The content of the install marker.
 
     Attributes:
-        lifetime_micro: the largest lifetime ε, in millionths, that the owner ever allowed here.
+        lifetime_micro: the largest lifetime ε, in millionths, under which anything was answered here.
         enrolments: digests of the secrets of all provisioning files that were used here. None of them is used again,
             since it would answer old periods a second time.
+        pending: those of ``enrolments`` that a change was about to use. They were used if the change has reached the
+            disk; the state says so (:func:`edge_sdk.storage.secret.used_here`).
         whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
         policy: whether the owner ever had a policy file here.
-        delta_pico: the largest lifetime δ, in 10⁻¹², that the owner ever allowed here together with masked campaigns.
+        delta_pico: the largest lifetime δ, in 10⁻¹², under which anything was answered here.
     """
 
     lifetime_micro: int = 0
@@ -128,6 +127,24 @@ class Marker(NamedTuple):
     whole: bool = True
     policy: bool = False
     delta_pico: int = 0
+    pending: tuple[str, ...] = ()
+
+    def is_used(self, mark: str, held: tuple[str, ...] | None, left: str | None) -> bool:
+        """Whether the provisioning file with this ``mark`` was used here.
+
+        Args:
+            mark: :func:`used_mark` of its secret.
+            held: the marks that the present state holds; None if the state can not be read.
+            left: the mark whose use a stopped reset has prepared and not done; None if there is none.
+        """
+        if mark in (held or ()):
+            return True
+        undone = mark in self.pending and (held is not None or mark == left)
+        return mark in self.enrolments and not undone
+
+    def used(self, held: tuple[str, ...] | None, left: str | None) -> tuple[str, ...]:
+        """The marks of all files that were used here (:meth:`is_used`)."""
+        return tuple(mark for mark in self.enrolments if self.is_used(mark, held, left))
 
 
 def used_mark(secret: bytes) -> str:
@@ -176,6 +193,7 @@ def _read_line(line: bytes) -> Marker:
         bool(body["whole"]),
         bool(body.get("policy")),
         int(body.get("delta_lifetime_pico", 0)),
+        tuple(map(str, body.get("pending", ()))),
     )
 
 
@@ -198,6 +216,7 @@ def write_marker(path: str, marker: Marker) -> None:
             "whole": marker.whole,
             "policy": marker.policy,
             **({"delta_lifetime_pico": marker.delta_pico} if marker.delta_pico else {}),
+            **({"pending": list(marker.pending)} if marker.pending else {}),
         }
     ).encode()
     try:
@@ -211,34 +230,57 @@ def write_marker(path: str, marker: Marker) -> None:
 
 def note_in_marker(
     folder: str,
-    known: Marker | None,
-    lifetime: tuple[int, int],
-    used: Iterable[str] = (),
+    lifetime: tuple[int, int] = (0, 0),
     *,
+    uses: Iterable[str] = (),
+    pending: str | None = None,
     policy: bool = False,
 ) -> None:
-    """Add facts to the install marker, and write it if that changes it.
+    """Add facts to the install marker, and write it if that changes it. Nobody else changes it meanwhile.
 
     Args:
         folder: the state folder.
-        known: the present marker; None if there is none.
         lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; the marker keeps
             the largest of each.
-        used: digests of the secrets of provisioning files that were used here (:func:`used_mark`).
+        uses: marks of provisioning files that were used here; they are pending no more.
+        pending: mark of a provisioning file that is about to be used; None for none.
         policy: whether there is a policy file; the marker keeps a true value for ever.
 
     Raises:
-        StorageError: ``disk_full``, ``io_failed``.
+        StorageError: ``disk_full``, ``io_failed``, ``state_damaged``.
     """
-    old = known or Marker()
-    new = old._replace(
-        lifetime_micro=max(old.lifetime_micro, lifetime[0]),
-        delta_pico=max(old.delta_pico, lifetime[1]),
-        enrolments=tuple(dict.fromkeys((*old.enrolments, *used))),
-        policy=old.policy or policy,
-    )
-    if new != known:
-        write_marker(os.path.join(folder, MARKER_FILE), new)
+    place, used = os.path.join(folder, MARKER_FILE), tuple(uses)
+    with _alone(folder):
+        known = read_marker(place)
+        old = known or Marker()
+        waits = old.pending if pending is None or pending in old.enrolments else (*old.pending, pending)
+        new = old._replace(
+            lifetime_micro=max(old.lifetime_micro, lifetime[0]),
+            delta_pico=max(old.delta_pico, lifetime[1]),
+            enrolments=tuple(dict.fromkeys((*old.enrolments, *used, *(() if pending is None else (pending,))))),
+            pending=tuple(mark for mark in waits if mark not in used),
+            policy=old.policy or policy,
+        )
+        if new != known:
+            write_marker(place, new)
+
+
+@contextmanager
+def _alone(folder: str) -> Iterator[None]:
+    """Let one process and thread at a time change the marker, where the system can lock a folder."""
+    descriptor = None
+    with suppress(ImportError, OSError):
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            with suppress(OSError):  # a child process that was forked meanwhile holds the descriptor, too
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
 
 
 def state_lost() -> StorageError:

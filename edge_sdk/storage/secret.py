@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
+from edge_sdk.storage.atomic_files import remove
 from edge_sdk.storage.marker import (
     MARKER_FILE,
     Marker,
@@ -15,6 +16,7 @@ from edge_sdk.storage.marker import (
     used_mark,
 )
 from edge_sdk.storage.outbox import clear_outboxes
+from edge_sdk.storage.state_file import STATE_FILE
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 
@@ -68,20 +70,24 @@ def note_used(state: State, used: Iterable[str]) -> None:
 
 def fresh_secret(
     known: Marker | None,
-    used: Iterable[str],
     enrolment: bytes | None,
     entropy: Callable[[int], bytes],
     *,
+    held: tuple[str, ...] | None,
+    left: str | None = None,
     enrolled: bool,
     leave_fleet: bool,
 ) -> bytes:
     """A new secret. A provisioning file's secret is refused if marker or state say that it was used on this device.
 
+    A change that did not reach the disk has used nothing: its file may be given again.
+
     Args:
         known: the install marker; None if there is none.
-        used: the digests that the state has (:func:`used_here`).
         enrolment: a provisioning file; None for a random secret.
         entropy: n → n random bytes.
+        held: marks of the files that the present state has used; None if it can not be read.
+        left: mark of the file that a stopped reset was about to use; None if none was stopped.
         enrolled: whether the device is in a closed fleet, which counts no report under a random secret.
         leave_fleet: whether the owner wants the random secret all the same.
 
@@ -107,7 +113,7 @@ def fresh_secret(
             f"the file '{MARKER_FILE}' was damaged, so it is not known whether this provisioning file was used here; "
             "if it surely was not, remove that file, nothing else, and try again",
         )
-    if used_mark(secret) in {*used, *(() if known is None else known.enrolments)}:
+    if enrolment is not None and (known or Marker()).is_used(used_mark(secret), held, left):
         raise InputError(
             "enrolment_used", "this provisioning file was used here; ask the fleet's operator for a new one"
         )
@@ -183,14 +189,27 @@ def enable_state(
     folder = state.folder
     known = None if folder is None else read_marker(os.path.join(folder, MARKER_FILE))
     enrolled = state.meta("enrolled") is not None
-    secret = fresh_secret(known, used_here(state), enrolment, entropy, enrolled=enrolled, leave_fleet=leave_fleet)
+    held = used_here(state)
+    secret = fresh_secret(known, enrolment, entropy, held=held, enrolled=enrolled, leave_fleet=leave_fleet)
     if enrolment is not None:
-        note_used(state, (*(() if known is None else known.enrolments), used_mark(secret)))
         if folder is not None:
-            note_in_marker(folder, known, (0, 0), used_here(state))
+            # A reset that did not end may have left a state with this secret.
+            remove(os.path.join(folder, f"{STATE_FILE}.new"))
+            note_in_marker(folder, pending=used_mark(secret))
+        note_used(state, (*(() if known is None else known.used(held, None)), used_mark(secret)))
     note_fleet(state, enrolled=enrolment is not None)
     state.write_meta("secret", secret)
     state.remove_meta("disabled")
+
+
+def note_uses(state: State) -> None:
+    """Note in the marker which provisioning files a state has used, once it is on the disk.
+
+    If that fails, the next opening of the state does it.
+    """
+    if state.folder is not None:
+        with suppress(StorageError):
+            note_in_marker(state.folder, uses=used_here(state))
 
 
 def note_fleet(state: State, *, enrolled: bool) -> None:

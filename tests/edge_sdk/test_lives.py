@@ -115,7 +115,7 @@ class Books:
         left: every answer, for ever.
         lines: the answers that the present ledger can know: those since the last loss.
         total: ε and δ that the ledger should count.
-        largest: the largest lifetime ε and δ that the policy ever had.
+        largest: the largest lifetime ε and δ that the policy had at an answer.
     """
 
     def __init__(self, folder, delta=3):
@@ -133,7 +133,6 @@ class Books:
     def open(self, begin=Device.open, root=None):
         self.device = begin(self.folder, root, clock=lambda: self.now, machine=lambda: None)
         self.ids = [self.device.enrol(raw).id for raw in self.raws]
-        self.largest = tuple(map(max, self.largest, self.device.policy.lifetime))
 
     def allow(self, epsilon, delta):
         """The owner's policy: lifetimes of ``epsilon`` and of ``delta`` · 10⁻⁵."""
@@ -141,8 +140,6 @@ class Books:
             f'epsilon_lifetime = "{epsilon}"\nallow_masked = true\ndelta_lifetime = "{delta}e-5"\n'
             'epsilon_per_day = "2"\nepsilon_per_window = "4"\nwindow_days = 7\n'
         )
-        if self.device is not None:
-            self.largest = tuple(map(max, self.largest, self.device.policy.lifetime))
 
     def answer(self, place, _):
         try:
@@ -150,6 +147,7 @@ class Books:
         except PolicyError:
             return
         if not said.repeated:
+            self.largest = tuple(map(max, self.largest, self.device.policy.lifetime))
             paid = Paid(self.ids[place], said.period, self.now, *COSTS[place])
             self.left.append(paid)
             self.lines.append(paid)
@@ -164,6 +162,7 @@ class Books:
 
     def lose(self, way, then):
         """The state is lost in a way; the owner resets the device and allows ``then`` more."""
+        present = self.device.policy.lifetime
         self.device.close()
         place = self.folder / "state.db"
         if way == 1:
@@ -172,7 +171,7 @@ class Books:
             place.write_bytes(place.read_bytes()[:5000])
         if way:
             self.lines = []
-        self.total = tuple(map(max, self.largest, self.total))
+        self.total = tuple(map(max, self.largest, present, self.total))
         Device.reset(self.folder, self.publisher.root(), clock=lambda: self.now, machine=lambda: None)
         self.largest = self.total
         self.allow(self.total[0] // 1_000_000 + then, self.total[1] // 10_000_000 + then)

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
@@ -20,10 +21,11 @@ from edge_sdk import Device, Node, Policy
 from edge_sdk.carriers import open_transport
 from edge_sdk.storage.database import State
 from edge_sdk.storage.disk import disk_may_forget
-from edge_sdk.storage.marker import Marker, read_marker, system_machine, used_mark, write_marker
+from edge_sdk.storage.marker import Marker, note_in_marker, read_marker, system_machine, used_mark, write_marker
 from edge_sdk.sync import sync
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import Provisioning, build_provisioning
+from protocol.errors import InputError, StorageError
 
 RECORD = {"odor": "n"}
 
@@ -94,7 +96,8 @@ def test_a_reset_makes_a_new_secret_and_counts_the_whole_budget(lived, publisher
 
 def test_a_reset_counts_the_largest_budget_that_ever_was_allowed(lived, publisher, clock):
     (lived / "policy.toml").write_text('epsilon_lifetime = "250"\n')
-    Device.open(lived, clock=clock).close()
+    with Device.open(lived, clock=clock) as device:
+        device.report(device.campaigns()[0].id, RECORD)
     (lived / "policy.toml").write_text('epsilon_lifetime = "7"\n')
     Device.open(lived, clock=clock).close()
     (lived / "state.db").unlink()
@@ -413,6 +416,120 @@ def test_a_provisioning_file_is_used_once(tmp_path, publisher, clock):
         assert SECRET.hex() not in str(error)
     fresh = build_provisioning(Provisioning("pumps", "pump 7", b"n" * 32))
     assert Device.reset(tmp_path, publisher.root(), enrolment=fresh, clock=clock) > 0
+
+
+class FullError(OSError):
+    """The disk is full."""
+
+
+def fresh_file(number):
+    return build_provisioning(Provisioning("pumps", "pump 7", bytes([number]) * 32))
+
+
+def test_an_enable_that_does_not_reach_the_disk_has_not_used_its_file(tmp_path, publisher, clock, monkeypatch):
+    with Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
+        device.disable()
+        plain = State._commit
+
+        def full(*_):
+            raise FullError(errno.ENOSPC, "full")
+
+        monkeypatch.setattr(State, "_commit", full)
+        assert failure(device.enable, fresh_file(9)).reason == "disk_full"
+        monkeypatch.setattr(State, "_commit", plain)
+        assert reason(device.enable, FILE) == "enrolment_used"
+        device.enable(fresh_file(9))
+        device.disable()
+        assert reason(device.enable, fresh_file(9)) == "enrolment_used"
+    (tmp_path / "state.db").unlink()
+    for number in (9, 0):
+        used = FILE if number == 0 else fresh_file(number)
+        assert reason(Device.reset, tmp_path, publisher.root(), enrolment=used, clock=clock) == "enrolment_used"
+
+
+STOPS = 60
+
+
+def stepped(steps, plain, *arguments):
+    """One step of a process that is killed when no step is left."""
+    if next(steps, None) is None:
+        raise KeyboardInterrupt
+    return plain(*arguments)
+
+
+@pytest.mark.parametrize("state", ["whole", "overwritten", "missing"])
+def test_a_file_is_used_once_a_state_on_the_disk_has_its_secret_and_never_before(tmp_path, publisher, clock, state):
+    """A reset and an enable are stopped before every change of the folder, then repeated with the same file."""
+    seen = set()
+    for stop in range(STOPS):
+        folder = tmp_path / str(stop)
+        with Device.provision(folder, publisher.root(), enrolment=FILE, clock=clock) as device:
+            device.disable()
+        if state != "whole":
+            lose(folder, state)
+        for most in (stop, stop // 2):  # a second attempt is stopped, too
+            with pytest.MonkeyPatch.context() as patch:
+                steps = iter(range(most))
+                for name in ("rename", "unlink", "link", "fsync"):
+                    patch.setattr(os, name, partial(stepped, steps, getattr(os, name)))
+                stopped = True
+                with contextlib.suppress(KeyboardInterrupt, InputError):
+                    Device.reset(folder, publisher.root(), enrolment=fresh_file(9), clock=clock)
+                    stopped = False
+            if not stopped:
+                break
+        used = False
+        with contextlib.suppress(StorageError), Device.open(folder, clock=clock) as device:
+            used = device._state.meta("secret") == bytes([9]) * 32
+        found = reason(Device.reset, folder, publisher.root(), enrolment=fresh_file(9), clock=clock)
+        assert found == ("enrolment_used" if used else None), stop
+        assert reason(Device.reset, folder, publisher.root(), enrolment=FILE, clock=clock) == "enrolment_used"
+        (folder / "state.db").unlink()
+        assert reason(Device.reset, folder, publisher.root(), enrolment=fresh_file(9), clock=clock) == "enrolment_used"
+        seen.add((stopped, used))
+        if not stopped:
+            break
+    assert {(True, False), (False, True)} <= seen
+
+
+def test_a_lost_state_after_a_stopped_reset_lets_no_used_file_in(tmp_path, publisher, clock, monkeypatch):
+    """An enable whose note in the marker was still missing, a loss, a stopped reset with another file."""
+    with Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock) as device:
+        device.disable()
+        with monkeypatch.context() as patch:
+            patch.setattr("edge_sdk.storage.secret.note_uses", lambda _: None)
+            device.enable(fresh_file(9))
+    lose(tmp_path, "missing")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(edge_sdk.opening, "note_in_marker", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            Device.reset(tmp_path, publisher.root(), enrolment=fresh_file(8), clock=clock)
+    assert reason(Device.reset, tmp_path, publisher.root(), enrolment=fresh_file(9), clock=clock) == "enrolment_used"
+    assert reason(Device.reset, tmp_path, publisher.root(), enrolment=fresh_file(8), clock=clock) is None
+
+
+def test_writers_of_the_marker_lose_nothing_of_each_other(tmp_path):
+    """Each of 8 threads adds marks of its own; without a lock some are overwritten."""
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: note_in_marker(str(tmp_path), uses=[f"{number:02}"]), range(64)))
+    assert len(read_marker(str(tmp_path / "installed")).enrolments) == 64
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_reset_counts_the_lifetimes_under_which_something_was_answered(tmp_path, publisher, clock, answers):
+    """The owner's policy is often written after the provisioning, under which the defaults held for a moment."""
+    with Device.provision(tmp_path, publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        assert device.status().left_micro == 100_000_000
+        if answers:
+            device.report(campaign.id, RECORD)
+    (tmp_path / "policy.toml").write_text('epsilon_lifetime = "20"\n')
+    with Device.open(tmp_path, clock=clock) as device:
+        clock.now += DAY
+        device.report(campaign.id, RECORD)
+    lose(tmp_path, "missing")
+    assert Device.reset(tmp_path, publisher.root(), clock=clock) == (100_000_000 if answers else 20_000_000)
 
 
 def test_a_state_of_older_software_without_a_machine_is_bound_to_the_first_with_an_id(tmp_path, publisher, clock):

@@ -171,11 +171,12 @@ def test_a_running_device_obeys_a_policy_that_was_tightened(tmp_path, publisher,
                 assert reason(another.report, campaign.id, {}) == expected
         path.write_text('epsilon_lifetime = "300"')
         assert device.status().left_micro == 300_000_000
-        assert read_marker(str(tmp_path / "installed")).lifetime_micro == 300_000_000
+        assert read_marker(str(tmp_path / "installed")).lifetime_micro == 0  # nothing was answered under it
         path.unlink()
         assert reason(device.report, campaign.id, {}) == "policy_missing"
         path.write_text("# defaults\n")
         assert device.report(campaign.id, {})
+        assert read_marker(str(tmp_path / "installed")).lifetime_micro == 100_000_000
         assert device.policy == Policy()
 
 
