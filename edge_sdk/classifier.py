@@ -79,6 +79,9 @@ class Classifier:
     def predict(self, record: Mapping[str, object]) -> str:
         """The most probable class; the first in ``classes`` if several are equally probable.
 
+        A value that the model does not know counts as missing, so that every record has a class; :meth:`check` names
+        such values.
+
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
         """

@@ -112,7 +112,10 @@ class Clock(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The status of a device. Amounts of ε are in millionths.
+    """The status of a device.
+
+    Amounts of ε are integers in millionths here (``left_micro``), and texts in ε in :meth:`to_json` and the command's
+    ``--json`` (``epsilon_left``): the same amounts.
 
     Attributes:
         spent_micro: the ε that was spent in all.

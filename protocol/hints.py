@@ -41,12 +41,16 @@ def hint(part: Part, value: object) -> str:
         if text is None or part.knows(value) or len(text) > MAX_BOUND_CHARACTERS or not _MISSING_CODE.fullmatch(text):
             return ""
         return f"{name}: this code is not listed; if it stands for a missing value, leave the value out"
-    if isinstance(value, str) and len(value) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(value):
+    if isinstance(value, str) and _has_decimal_comma(str.__str__(value)):
         return f"{name}: a decimal comma is not read; write a point"
     number = as_number(value)
     if number is None or _is_between(number, part.low, part.high):
         return ""
     return f"{name}: outside its range, so it counts as the nearer end; if it stands for a missing value, leave it out"
+
+
+def _has_decimal_comma(text: str) -> bool:
+    return len(text) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool:

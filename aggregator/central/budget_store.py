@@ -138,7 +138,7 @@ class BudgetStore:
         self.read_only = not os.access(path, os.W_OK)
         with _errors():
             quoted = os.fspath(path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            address = f"file:{quoted}?mode={'ro' if self.read_only else 'rw'}"
+            address = f"file://{quoted}?mode={'ro' if self.read_only else 'rw'}"
             self._connection = sqlite3.connect(address, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
             try:
                 self._prepare()

@@ -23,6 +23,7 @@ from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
 from aggregator.models.foresight import Foresight
 from aggregator.notebooks import facts, table
+from aggregator.tables import without_meaning
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
@@ -186,10 +187,25 @@ class Model:
                 total[present] += term[encoded.codes[present, index]]
         return total
 
+    def check(self, frame: pd.DataFrame) -> list[str]:
+        """A sentence for every column with cells that the model does not know. Such cells count as missing.
+
+        A prediction is for every row, as on a device, so no cell of one record stops a table. Call this first: in a
+        column of another unit, coding or decimal mark it names all cells, which :meth:`predict` leaves out. ``frame``
+        has one record per row; the label's column is looked at too, if there is one.
+
+        Raises:
+            InputError: ``duplicate_column``, ``argument_invalid``, for the causes that :meth:`scores` names.
+        """
+        _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
+        check_columns(frame, self.schema)
+        return without_meaning(frame, self.schema)
+
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
         """Shape (rows,) object: the class of every record with the largest score.
 
-        Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row.
+        Of classes with equal scores it is the first in the order of ``classes``. ``frame`` has one record per row. A
+        cell that can not be read counts as missing; :meth:`check` names the columns with such cells.
 
         Raises:
             InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the causes

@@ -110,7 +110,7 @@ class Database:
             raise StorageError("not_a_store", f"'{folder}' is no store of summaries; hearsay ingest makes one")
         with self._errors():
             quoted = os.fspath(self.path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            address = f"file:{quoted}?mode={'rwc' if make else 'rw'}"
+            address = f"file://{quoted}?mode={'rwc' if make else 'rw'}"
             self._connection = sqlite3.connect(address, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
             try:
                 self._prepare(make=make)

@@ -12,9 +12,9 @@ import sqlite3
 import zlib
 from contextlib import closing
 from typing import IO, TYPE_CHECKING, Any
-from urllib.parse import quote
 
 from edge_sdk.arguments import path_of
+from edge_sdk.storage.state_file import address_of
 from protocol.errors import InputError
 from protocol.shown import quoted
 
@@ -171,7 +171,7 @@ def sqlite_records(
 
 def _connect(place: str) -> sqlite3.Connection:
     """Open a database that exists, for statements that only read."""
-    connection = sqlite3.connect(f"file:{quote(place)}?mode=ro", uri=True)
+    connection = sqlite3.connect(address_of(place, read_only=True), uri=True)
 
     def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
         del first
@@ -189,18 +189,24 @@ def _select(
 ) -> tuple[list[str], sqlite3.Cursor]:
     """Run a statement. Return the names of its columns, and its rows.
 
+    What SQLite says of a statement that it does not understand quotes the statement, and is shown. What it says while
+    the statement runs may quote a value of a record, and is not. So the statement is explained first, which reads no
+    row.
+
     Raises:
         InputError: ``query_refused``.
         sqlite3.DatabaseError: the file is no database, or is damaged.
     """
-    problem = ""
+    problem, runs = "", False
     try:
+        connection.execute(f"EXPLAIN {statement}", tuple(parameters)).close()
+        runs = True
         rows = connection.execute(statement, tuple(parameters))
         if rows.description is not None:
             return [column[0] for column in rows.description], rows
         problem = "it selects no rows"
     except (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.Warning) as error:
-        problem = str(error)
+        problem = f"it fails while it runs ({type(error).__name__})" if runs else str(error)
     except sqlite3.DatabaseError as error:
         if str(error) not in _DENIED:
             raise

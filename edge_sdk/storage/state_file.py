@@ -123,9 +123,12 @@ def empty_state() -> bytes:
 
 
 def address_of(path: str, *, read_only: bool) -> str:
-    """The URI by which SQLite opens the state file at ``path``, for reading only if ``read_only``."""
+    """The URI by which SQLite opens the state file at ``path``, for reading only if ``read_only``.
+
+    An absolute path comes after an empty host: in ``file://a/b`` SQLite reads ``a`` as the name of a host.
+    """
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-    return f"file:{quoted}?mode={'ro' if read_only else 'rw'}"
+    return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={'ro' if read_only else 'rw'}"
 
 
 def place_of(path: str) -> tuple[int, int]:

@@ -148,6 +148,16 @@ class Campaign(NamedTuple):
     masked: MaskedTerms | None = None
 
     @property
+    def name(self) -> str:
+        """The campaign's name, as signed."""
+        return self.header.name
+
+    @property
+    def version(self) -> int:
+        """The campaign's version, as signed."""
+        return self.header.version
+
+    @property
     def evaluated(self) -> tuple[bytes, ...]:
         """Digests of all models that the campaign evaluates, one or several; empty if it evaluates none."""
         return self.models if self.model is None else (self.model,)

@@ -23,6 +23,11 @@ def reason_of(action, *arguments, **options):
     return caught.value.reason
 
 
+def test_a_campaign_and_a_model_have_their_name_and_version_at_hand(device, publisher):
+    for found in (device.enrol(publisher.campaign(version=3)), device.install(publisher.model(version=2))):
+        assert (found.name, found.version) in {("mushrooms", 3), ("mushrooms", 2)}
+
+
 def test_two_reports_in_one_period_are_one_whatever_the_second_input(device, publisher):
     campaign = device.enrol(publisher.campaign())
     first = device.report(campaign.id, RECORD, label="e")

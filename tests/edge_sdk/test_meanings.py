@@ -292,3 +292,22 @@ def test_a_complex_number_is_no_number_and_nothing_is_said(kind):
         assert (as_number(value), as_text(value)) == (None, None)
     assert said == []
     assert (as_number(3 + 0j), as_text(3 + 0j)) == (None, None)
+
+
+class Odd(str):
+    """A text whose own methods fail."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        raise RuntimeError
+
+    def __str__(self):
+        raise RuntimeError
+
+
+def test_a_text_of_a_type_of_its_own_is_read_and_named_like_any_text():
+    record = {"status": Odd("-9"), "cap": Odd("x"), "age": Odd("3,5"), "label": Odd("e")}
+    plain = {name: str.__str__(value) for name, value in record.items()}
+    assert SCHEMA.check(record) == SCHEMA.check(plain)
+    assert SCHEMA.unread(record) == SCHEMA.unread(plain)

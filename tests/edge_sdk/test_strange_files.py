@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 from support.failures import failure, reason
@@ -35,6 +36,21 @@ def dangling(path):
 
 
 STRANGE = [pipe, folder, loop, device_file, dangling]
+
+
+NAMES = ["a%20b", "q?x=1", "h#1", "k/../up", "new\nline", "file:x", ":memory:", "%zz", "'quote\"", "e\udce9x", "b\\s"]
+
+
+@pytest.mark.parametrize("name", [*(f"{{}}/{each}" for each in NAMES), "/{}/d", "//{}/d", *NAMES])
+def test_a_folder_may_have_any_name(tmp_path, publisher, clock, monkeypatch, name):
+    """SQLite reads an address: after two slashes a host, after a question mark options. Absolute and relative."""
+    monkeypatch.chdir(tmp_path)
+    place = name.replace("{}", str(tmp_path))
+    with Device.provision(place, publisher.root(), clock=clock) as device:
+        device.report(device.enrol(publisher.campaign()).id, {})
+    with Device.open(place, clock=clock) as device:
+        assert device.status().spent_micro == 1_000_000
+        assert (Path(device.folder) / "state.db").is_file()
 
 
 def test_a_relative_folder_is_the_same_after_a_change_of_the_working_folder(tmp_path, publisher, clock, monkeypatch):

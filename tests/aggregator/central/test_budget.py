@@ -452,3 +452,8 @@ def test_the_digest_is_that_of_the_formats():
     assert expected == "0f7739f408f896f437ae3e9fbab9f6f24e6f7848998bfbc14479ea289a57fb6b"
     frame = pd.DataFrame({"width": ["2.50", "?"], "class": ["e", "p"]})
     assert digest_of(record_bytes(frame), key).hex() == expected
+
+
+def test_a_path_of_two_slashes_names_no_host(tmp_path):
+    made(tmp_path).close()
+    BudgetFile.open(f"/{tmp_path}/a.budget").close()

@@ -333,3 +333,15 @@ def test_baselines_refuse_two_label_columns(fit):
     frame = pd.DataFrame([["0", "0", "a", 1]], columns=["label", "label", "id", "t"])
     with pytest.raises(InputError, match="duplicate_column"):
         fit(frame, LISTED)
+
+
+def test_check_names_the_columns_whose_cells_a_prediction_leaves_out(tmp_path):
+    publisher = Publisher()
+    (tmp_path / "m.hsm").write_bytes(publisher.model())
+    (tmp_path / "root.hst").write_bytes(publisher.root())
+    model = Model.load(tmp_path / "m.hsm", tmp_path / "root.hst", clock=lambda: NOW)
+    frame = pd.DataFrame({"odor": ["n", "f"], "width": ["3,5", "4,25"]})
+    (said,) = model.check(frame)
+    assert "column 'width': 2 of 2 cells" in said
+    assert model.check(frame.assign(width=["3.5", None])) == []
+    assert model.predict(frame).tolist() == model.predict(frame.drop(columns="width")).tolist()

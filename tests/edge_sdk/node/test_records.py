@@ -6,7 +6,7 @@ import gzip
 import sqlite3
 
 import pytest
-from support.failures import reason
+from support.failures import everything_said, failure, reason
 
 from edge_sdk.node.records import MAX_LINE, csv_records, sqlite_records
 
@@ -134,3 +134,25 @@ def test_columns_that_are_refused(database):
     assert reason(list, sqlite_records(database, query="SELECT 1 AS a", names=["odor"])) == "columns_missing"
     for options in ({}, {"table": "t", "query": "SELECT 1"}):
         assert reason(list, sqlite_records(database, **options)) == "argument_invalid"
+
+
+def test_what_sqlite_says_while_it_runs_is_not_shown(tmp_path):
+    """Functions of SQLite quote the value that they can not use."""
+    place = tmp_path / "ward.db"
+    with sqlite3.connect(place) as connection:
+        connection.execute("CREATE TABLE ward (ill, path)")
+        connection.execute("INSERT INTO ward VALUES ('{}', 'SECRET')")
+    connection.close()
+    for query in ("SELECT json_extract(ill, path) FROM ward", "SELECT json_remove(ill, path) AS x FROM ward"):
+        error = failure(list, sqlite_records(place, query=query))
+        assert error.reason == "query_refused"
+        assert "SECRET" not in everything_said(error)
+    wrong = failure(list, sqlite_records(place, query="SELECT il FROM ward"))
+    assert "no such column: il" in wrong.detail
+
+
+def test_a_path_of_two_slashes_names_no_host(tmp_path):
+    with sqlite3.connect(tmp_path / "ward.db") as connection:
+        connection.execute("CREATE TABLE ward AS SELECT 1 AS a")
+    connection.close()
+    assert list(sqlite_records(f"/{tmp_path}/ward.db", table="ward")) == [{"a": 1}]
