@@ -1,0 +1,171 @@
+"""What left a dealer, a curator, a publisher and a store is what their files say, whatever happened to the files.
+
+A life (``support.restored``) is acts of the software by chance, kills at any moment of an act, and misfortunes: single
+files and whole folders replaced by old ones, lost files, copies that are used elsewhere, other machine ids. Outside of
+the folder stands all that left: key books with their serial numbers, released sets, paid queries with ε and δ, versions
+of documents, tallies. After every act it is compared with what the journal, budget, history or manifest says. A state
+is refused, or it gives the same answer; never a second different one.
+
+*What can not be noticed*, and so does not happen in a life:
+
+- an older state of the whole disk or virtual machine, with the kernel's times of the files;
+- a dealer or curator of whom two copies are used, after the keeper said at an adoption that no other one is;
+- an old copy of a whole workspace, or an old history together with the loss of the copies in ``published/``;
+- an old manifest of a store together with an old lock file. An old copy of a whole store is as good as it was.
+
+After an adoption the dealer may give a version of a key book a second time: nodes refuse that. All else holds across
+adoptions: one set of a period, a serial number for one party and number u, and no ε beyond the total.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
+
+from aggregator.central import budget, budget_store
+from aggregator.masked import dealer, folder, issuing, journal, releasing
+from aggregator.publishing.workspace import Workspace
+from aggregator.storage import manifest, mark
+from aggregator.store import store
+
+STEPS = 250
+GROUPS = [(DealerLife, 60), (CuratorLife, 40), (WorkspaceLife, 25), (StoreLife, 25)]
+"""150 lives."""
+EACH = 5
+"""Lives of one test, so that several processes share them."""
+
+
+@pytest.fixture(autouse=True)
+def _own_world(monkeypatch):
+    """Lives have machine ids of their own, quick powers, and no flushes; all is as before afterwards."""
+    for module, name in ((dealer, "machine_mark"), (folder, "machine_mark"), (releasing, "release_elements")):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    monkeypatch.setattr(journal, "SYNCHRONOUS", "OFF")
+
+
+def lived(kind, root, seed, steps=STEPS):
+    """A life to its end, or to its first difference."""
+    root.mkdir()
+    life = kind(root, random.Random(f"{kind.__name__} {seed}"))
+    for _ in range(steps):
+        life.step()
+        if life.differences:
+            break
+    return life
+
+
+@pytest.mark.parametrize("kind", [kind for kind, _ in GROUPS])
+def test_what_left_is_what_the_files_say(tmp_path, kind):
+    life = lived(kind, tmp_path / "life", "short", 100)
+    assert life.differences == []
+    assert life.done >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "first"), [(kind, first) for kind, lives in GROUPS for first in range(0, lives, EACH)]
+)
+def test_150_lives_of_250_steps_have_no_difference(tmp_path, kind, first):
+    for seed in range(first, first + EACH):
+        life = lived(kind, tmp_path / str(seed), seed)
+        assert life.differences == []
+        assert life.done >= 25
+
+
+def one_step_of_tolerance(patch):
+    """What was before: a journal that is one change old passes, as after a kill."""
+    patch.setattr(journal, "remove_marks", lambda ledger, marks: mark.remove_marks(ledger, marks[1:]))
+    patch.setattr(journal, "superfluous_marks", lambda *_: [])
+
+
+def no_time_of_the_mark(patch):
+    patch.setattr(journal, "is_there", lambda ledger, named: mark.path_of(ledger, named.nonce).exists())
+
+
+def marks_of_kills_stay(patch):
+    patch.setattr(journal.Journal, "_finish_killed_change", lambda _: None)
+    patch.setattr(journal.Journal, "_superfluous_marks", lambda _: [])
+
+
+def no_check_of_the_original(patch):
+    patch.setattr(journal.Journal, "check_original", lambda _: None)
+
+
+def serials_go_on_after_an_adoption(patch):
+    for module in (dealer, issuing):
+        patch.setattr(module, "serial_after_adoption", lambda own, campaign: _next(own.campaign(campaign)))
+
+
+def _next(row):
+    return row.next_serial if row else 1
+
+
+def periods_stay_open_after_an_adoption(patch):
+    patch.setattr(dealer, "parsed_campaign", lambda _: _NeverBegun)
+    patch.setattr(journal.Journal, "adopted_at", lambda _: 0)
+
+
+class _NeverBegun:
+    @staticmethod
+    def period_at(_):
+        return -1
+
+
+def released_before_recorded(patch):
+    patch.setattr(journal.Journal, "add_release", lambda *_: None)
+
+
+def budget_without_a_mark(patch):
+    patch.setattr(budget_store.BudgetStore, "_check_original", lambda *_: None)
+
+
+def budget_with_a_step_of_tolerance(patch):
+    patch.setattr(budget_store, "remove_marks", lambda *_: None)
+
+
+def adoption_counts_nothing(patch):
+    patch.setattr(budget_store.BudgetStore, "close_total", lambda *_: None)
+
+
+def query_forgotten(patch):
+    patch.setattr(budget.BudgetFile, "spend", lambda *_: 1)
+
+
+def history_as_it_is(patch):
+    patch.setattr(Workspace, "complete_history", lambda _: None)
+
+
+def any_manifest(patch):
+    patch.setattr(manifest, "_noted_generation", lambda _: 0)
+
+
+def commit_is_not_noted(patch):
+    patch.setattr(store, "note_generation", lambda *_: None)
+
+
+MISTAKES = [
+    (DealerLife, one_step_of_tolerance),
+    (DealerLife, no_time_of_the_mark),
+    (DealerLife, marks_of_kills_stay),
+    (DealerLife, no_check_of_the_original),
+    (DealerLife, serials_go_on_after_an_adoption),
+    (DealerLife, periods_stay_open_after_an_adoption),
+    (DealerLife, released_before_recorded),
+    (CuratorLife, budget_without_a_mark),
+    (CuratorLife, budget_with_a_step_of_tolerance),
+    (CuratorLife, adoption_counts_nothing),
+    (CuratorLife, query_forgotten),
+    (WorkspaceLife, history_as_it_is),
+    (StoreLife, any_manifest),
+    (StoreLife, commit_is_not_noted),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "mistake"), MISTAKES, ids=lambda value: value.__name__)
+def test_a_mistake_is_found(tmp_path, monkeypatch, kind, mistake):
+    mistake(monkeypatch)
+    lives = (lived(kind, tmp_path / str(seed), seed) for seed in range(40))
+    assert any(life.differences for life in lives)
