@@ -116,7 +116,7 @@ def test_a_device_goes_on_under_the_renewed_root_and_campaign(place, later):
     now = later(0)
     root = (place / "work" / "root.hst").read_bytes()
     clock = {"now": now}
-    with Device.open(place / "state", trust=root, clock=lambda: clock["now"]) as device:
+    with Device.provision(place / "state", trust=root, clock=lambda: clock["now"]) as device:
         assert sync(device, open_transport(str(place / "www")), campaigns=["mushrooms"]).refusals == ()
         assert device.status().warnings == ()
         clock["now"] = later(25)
