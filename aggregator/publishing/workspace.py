@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 ROOT_LIFETIME_SECONDS = 3650 * DAY_SECONDS
 EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
+_SEPARATE = ("local", "federated", "distributed", "central")
+"""Kinds of trust of models that come from one source."""
 _FOLDERS = ("published", "roots", "pending")
 _UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}
 
@@ -162,7 +164,8 @@ class Workspace(NamedTuple):
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``, ``memory_short``.
-            InputError: ``passphrase_missing``, ``passphrase_wrong``, ``mechanism_incomplete``.
+            InputError: ``name_taken`` (:meth:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
+                ``mechanism_incomplete``.
             DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
@@ -186,10 +189,33 @@ class Workspace(NamedTuple):
         before = self.latest(role, name)
         version = before.version + 1 if before else 1
         payload = payload_for(version, before.digest if before else None)
+        if before is not None:
+            self._check_kind(role, name, payload, before)
         keys = [each.open(self.passphrase) for each in self.signing_keys(SIGNERS[role])]
         raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
         verdict = self.judge(role, payload, now)
         return raw, Published(role, name, version, verdict.digest, verdict.header.issued_at)
+
+    def _check_kind(self, role: str, name: str, payload: bytes, before: Published) -> None:
+        """Refuse a next version that other parties answer, or whose reports other parties gave: it is no next version.
+
+        Devices would take a campaign for nodes, or a curator's model, for the update of their own.
+
+        Raises:
+            InputError: ``name_taken``.
+        """
+        kinds = [_kind_of(role, each) for each in (self._payload_of(before), payload)]
+        if all(kinds) and kinds[0] != kinds[1]:
+            problem = f"the {role} '{name}' of this workspace is {kinds[0]}, and this one is {kinds[1]}"
+            advice = "versions of one name replace each other on devices; give another --name (in Python name=)"
+            raise InputError("name_taken", f"{problem}; {advice}")
+
+    def _payload_of(self, item: Published) -> bytes:
+        """The payload of a document's copy; empty if there is no copy that can be read."""
+        try:
+            return read_envelope(self.copy(item), item.role).payload
+        except (StorageError, DocumentError):
+            return b""
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
         """Check the header and dates of a payload, the dates of the root in force, and all values but a model's.
@@ -429,3 +455,17 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
     except DocumentError as error:
         problem = error.detail
     raise StorageError("workspace_damaged", f"'{name}' can not be used: {problem}")
+
+
+def _kind_of(role: str, payload: bytes) -> str:
+    """Who answers a campaign, or whose reports made a model, in words; empty if it is not known or does not matter."""
+    try:
+        found = canonical.unpack(payload)
+    except DocumentError:
+        return ""
+    if role == "campaign" and "nodes" in found:
+        return "for nodes"
+    if role == "campaign" and found.get("questions"):  # one that has ended asks nobody
+        return "for devices"
+    stated = found.get("card", {}).get("trust") if role == "model" else None
+    return f"of trust '{stated}'" if stated in _SEPARATE else ""  # joined sources have several kinds

@@ -23,7 +23,10 @@ from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.sealing import Cost
 from edge_sdk import Device
+from protocol import canonical
+from protocol.documents.envelope import read_envelope
 from protocol.documents.pilots import PilotCost
+from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
@@ -312,3 +315,24 @@ def test_made_up_records_have_two_of_every_class(method, classes):
     assert list(doubts_of(records)) == []
     terms = FitTerms(method, 1_000_000, adjacency=CHANGE_FEATURES, noise=NOISES.get(method), trim_micro=499_999)
     METHODS[method].check_records(records, terms)
+
+
+def test_a_curators_model_does_not_take_the_name_of_a_model_from_devices(workspace, budget):
+    """Curator, nodes and devices shared a name: a device installed the curator's model as the next of its own."""
+    name = "a name of its own"
+    made = fit_records(
+        workspace, TABLE, SCHEMA, FitTerms("sums", 1_000_000, adjacency=CHANGE), budget, name=name, now=NOW
+    )
+    first = read_envelope(made.signed.raw, "model").payload
+
+    def local(version, before):
+        body = canonical.unpack(first)
+        return canonical.pack(
+            body | {"version": version, "previous": before, "card": body["card"] | {"trust": "local"}}
+        )
+
+    with pytest.raises(
+        InputError, match=r"^name_taken: the model 'a name of its own' of this workspace is of trust 'central'"
+    ):
+        workspace.publish("model", name, NOW, local)
+    assert workspace.latest("model", name).version == 1

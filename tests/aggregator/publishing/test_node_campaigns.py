@@ -10,6 +10,7 @@ from support.publisher import NOW, key, small_schema
 
 import aggregator
 from aggregator.ask_table import AskedFeature
+from aggregator.asking import make_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.nodes.campaigns import make_node_campaign
 from aggregator.publishing.nodes.lists import make_node_list
@@ -162,3 +163,16 @@ def test_texts_on_smooth_campaigns_speak_of_what_these_cover(work):
     assert is_refused(make(work, sensitivity="smooth").campaign)
     assert is_refused(make(work, epsilon=3).campaign)
     assert not is_refused(make(work).campaign)
+
+
+def test_a_name_is_of_devices_or_of_nodes_and_not_of_both(work):
+    """Devices fetched a campaign for nodes as the next version of their own, and refused it for ever."""
+    made = make_campaign(work, small_schema(), epsilon=1, mechanism="direct", name="ward", now=NOW)
+    assert made.campaign.header.version == 1
+    assert reason(make, work, name="ward") == "name_taken"
+    assert make(work, name="ward-nodes").campaign.header.version == 1
+    assert (
+        reason(make_campaign, work, small_schema(), epsilon=1, mechanism="direct", name="ward-nodes", now=NOW)
+        == "name_taken"
+    )
+    assert work.latest("campaign", "ward").version == 1
