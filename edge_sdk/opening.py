@@ -109,7 +109,7 @@ def open_state(
                 _check_read_only(state, root, now, makes=makes)
                 _check_machine(state, machine)
             else:
-                _provision(state, root, enrolment, now, entropy, machine, makes=makes)
+                _provision(state, root, enrolment, now, entropy, machine, makes=makes, marker=marker)
                 # A marker that is new, damaged or an older copy learns again what the state knows.
                 spent = ledger.last_total(), ledger.deltas.spent_pico()
                 note_in_marker(folder, spent, uses=used_here(state), policy=allowed.in_file)
@@ -210,10 +210,12 @@ def _provision(
     machine: Machine | None,
     *,
     makes: bool = True,
+    marker: Marker | None = None,
 ) -> None:
     """Provision a new state with its first root and secret (``makes``), or bring the stored root up to date.
 
-    ``machine`` is None for a state in memory, which no other machine can have.
+    ``machine`` is None for a state in memory, which no other machine can have. A state that is there learns from the
+    ``marker`` which provisioning files were used: it may be an older copy in which no answer is missing.
 
     Raises:
         InputError: ``enrolment_late``: the device has another secret than the file's; ``already_provisioned``: the
@@ -244,7 +246,7 @@ def _provision(
                 for role in ("campaign", "nodes"):
                     documents.end_unsigned(role, newer.root.roles["campaign"])
         check_secret(state, enrolment, entropy)
-        note_used(state, used_here(state))  # older software has not
+        note_used(state, () if marker is None else marker.used(used_here(state), None))
 
 
 def _begin(state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, *, enrolled: bool) -> None:

@@ -993,6 +993,23 @@ def test_an_older_copy_stays_refused_when_the_file_of_the_highest_line_is_lost_t
         assert device.status().spent_micro == 100_000_000
 
 
+def test_an_older_copy_without_a_missing_line_learns_from_the_marker_which_files_were_used(tmp_path):
+    """The state of before the second file is put back, and then the marker is lost: the second file was taken again."""
+    folder = tmp_path / "state"
+    files = [build_provisioning(Provisioning("pumps", "pump 1", bytes([number]) * 32)) for number in range(3)]
+    lived(folder, "# defaults", enrolment=files[0])
+    older = (folder / "state.db").read_bytes()
+    with Device.open(folder, clock=lambda: NOW) as device:
+        device.disable()
+        device.enable(files[1])
+    (folder / "state.db").write_bytes(older)
+    Device.open(folder, clock=lambda: NOW).close()
+    (folder / "installed").unlink()
+    with Device.open(folder, clock=lambda: NOW) as device:
+        device.disable()
+        assert [refused(device.enable, file) for file in files] == ["enrolment_used", "enrolment_used", None]
+
+
 @pytest.mark.parametrize("how", ["lost", "older"])
 def test_a_marker_learns_from_the_state_what_it_no_longer_says(tmp_path, how):
     """The largest ε that was spent, and the provisioning files that were used."""
