@@ -82,11 +82,6 @@ def no_time_of_the_mark(patch):
     patch.setattr(journal, "is_there", lambda ledger, named: mark.path_of(ledger, named.nonce).exists())
 
 
-def marks_of_kills_stay(patch):
-    patch.setattr(journal.Journal, "_finish_killed_change", lambda _: None)
-    patch.setattr(journal.Journal, "_superfluous_marks", lambda _: [])
-
-
 def no_check_of_the_original(patch):
     patch.setattr(journal.Journal, "check_original", lambda _: None)
 
@@ -142,7 +137,6 @@ def any_manifest(patch):
 MISTAKES = [
     (DealerLife, one_step_of_tolerance),
     (DealerLife, no_time_of_the_mark),
-    (DealerLife, marks_of_kills_stay),
     (DealerLife, no_check_of_the_original),
     (DealerLife, serials_go_on_after_an_adoption),
     (DealerLife, periods_stay_open_after_an_adoption),
