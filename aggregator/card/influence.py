@@ -1,4 +1,6 @@
-"""How much each feature tells about the class, under a model's published parameters, in bits.
+"""What a model's published parameters rest on: what each feature tells about the class, and what invented reports move.
+
+**Influence**, in bits:
 
     I(V; C) = Σ_c p_c Σ_v P(v | c) log₂(P(v | c)/P(v)),   P(v) = Σ_c p_c P(v | c)
 
@@ -9,6 +11,12 @@ and sampling of the question's answers. The model is fitted to :data:`DRAWS` suc
 stated beside the feature's own: a feature that tells nothing exceeds it about once in 20 times.
 
 For a number nothing is stated: its bits also hold the noise of variances, which no simple formula follows.
+
+**Reach of invented reports.** Whoever invents ids of an open fleet chooses the question and the answer. So one or three
+answers are added to the counts, the model is fitted again, and the largest move of a published number is stated. An
+answer is tried if it moves some estimate of its question the furthest (:func:`aggregator.guarantee.manipulation.
+extreme_answers`). Several answers are tried alike, and in sets that grow by the answer that moves most. Of a large
+model the answers are tried that are likely to move most: those with the largest R/n over the share of a class.
 """
 
 from __future__ import annotations
@@ -19,15 +27,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.reports import Reports, with_answers
+from aggregator.guarantee.manipulation import contribution, extreme_answers
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.published import fitted_parameters
-from protocol.questions import CELL
+from protocol.mechanisms import INTEGERS
+from protocol.questions import CELL, MOMENT, MOMENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
     from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.statistics import Statistics
+    from protocol.questions import Question
 
     Floats = NDArray[np.float64]
 
@@ -37,6 +52,19 @@ _REACH = 8.0
 DRAWS = 20
 """Number of models that are fitted to drawn noise."""
 _LEAST_SHARE = 1e-6
+INVENTED = (1, 3)
+"""Numbers of invented reports whose reach is stated."""
+MEAN, VARIANCE = "a mean", "a variance"
+IN_HALF_RANGES = (MEAN, VARIANCE)
+"""Kinds of published numbers of a number that is in [−1, 1] between its bounds."""
+_MOST_FITS = 200
+_CELLS_AT_MOST = 40_000
+"""At most so many answers are tried alone, and so many that their fits have this number of cells together; at least 20.
+A fifth of them, or 12, are tried together."""
+_MOST_PLACES = 4096
+"""Answers of more places are about one number, and speak of every class that its question is about."""
+_BEST = 2
+"""Number of sets of answers that grow by one answer."""
 
 
 class Influence(NamedTuple):
@@ -133,3 +161,116 @@ def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generat
         error *= sqrt(len(mean) / (len(mean) - 1))
         error -= error.sum() * one.variance / one.variance.sum()
     return replace(one, estimate=mean + error)
+
+
+class Moved(NamedTuple):
+    """The largest move of one kind of published numbers.
+
+    Attributes:
+        kind: ``P(class)``, ``P(value | class)``, ``a mean`` or ``a variance``; the last two in half ranges of a number.
+        by: number of invented reports → the largest move.
+    """
+
+    kind: str
+    by: dict[int, float]
+
+
+class _Answer(NamedTuple):
+    """An invented answer: its question, its counts, and R/n over the share of the rarest class that it speaks of."""
+
+    question: int
+    counts: tuple[int, ...]
+    weight: float
+
+
+def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[Moved, ...]:
+    """How far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
+
+    Args:
+        statistics: of one source of reports; of any others the result is empty.
+        postprocess: how estimates become probabilities.
+
+    Raises:
+        InputError: ``postprocess_unknown``, ``not_fittable``.
+    """
+    source = statistics.sources[0]
+    if len(statistics.sources) != 1 or not isinstance(source, Reports):
+        return ()
+    before, kinds = published_numbers(statistics, postprocess)
+    answers = _likeliest(statistics, source, len(before))
+    moves = np.array([_with(statistics, [one], postprocess) - before for one in answers])
+    found = [Moved(kind, {1: float(np.abs(moves[:, kinds == kind]).max())}) for kind in dict.fromkeys(kinds.tolist())]
+    for kind in found:
+        single = np.abs(moves[:, kinds == kind.kind]).max(axis=1)
+        some = np.argsort(-single, kind="stable")[: max(12, len(answers) // 5)].tolist()
+
+        def moved(group: tuple[int, ...], kind: Moved = kind) -> float:
+            after = _with(statistics, [answers[one] for one in group], postprocess)
+            return float(np.abs(after - before)[kinds == kind.kind].max())
+
+        for number in INVENTED[1:]:
+            kind.by[number] = max(kind.by[1], _together(moved, some, number))
+    return tuple(found)
+
+
+def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], number: int) -> float:
+    """The largest move by ``number`` answers: all alike, or grown one by one from the best answers of each size.
+
+    ``some``: places of the answers to try, the best one first.
+    """
+    most = max(moved((one,) * number) for one in some)
+    best: list[tuple[int, ...]] = [(one,) for one in some[:_BEST]]
+    for _ in range(1, number):
+        grown = sorted({tuple(sorted((*group, one))) for group in best for one in some})
+        each = {group: moved(group) for group in grown}
+        best = sorted(grown, key=lambda group: -each[group])[:_BEST]
+        most = max(most, each[best[0]])
+    return most
+
+
+def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats, NDArray[np.str_]]:
+    """All numbers of the fitted model as one array, float64, and the kind of each, as an array of the same shape."""
+    log_prior, terms = fitted_parameters(statistics, postprocess)
+    parts = [("P(class)", np.exp(log_prior))]
+    for term in terms:
+        if isinstance(term, NormalParameters):
+            parts += [(MEAN, term.mean), (VARIANCE, term.variance)]
+        else:
+            parts.append(("P(value | class)", np.exp(np.asarray(term)).ravel()))
+    return np.concatenate([part for _, part in parts]), np.repeat(
+        [kind for kind, _ in parts], [len(part) for _, part in parts]
+    )
+
+
+def _likeliest(statistics: Statistics, source: Reports, cells: int) -> list[_Answer]:
+    """The answers to try, largest weight first."""
+    classes = len(statistics.schema.label.classes)
+    share = np.maximum(np.nan_to_num(class_shares(statistics).ratio), 1 / max(source.reports, classes))
+    found = []
+    for place, question in enumerate(source.campaign.questions):
+        own = share if question.subject.of_class is None else share[question.subject.of_class :][:1]
+        width = contribution(question.mechanism).width / (source.tally.n[place] + 1)
+        extremes = extreme_answers(question.mechanism, len(own))
+        for counts in (*extremes, *_cancelling(question, source.tally.counts[place])):
+            rare = min(counts, key=counts.count) if len(counts) <= _MOST_PLACES else None
+            spoken = {place % len(own) for place, count in enumerate(counts) if count == rare}
+            weight = width / float(own[list(spoken)].min() if spoken else own.min())
+            found.append(_Answer(place, counts, weight))
+    most = max(20, min(_MOST_FITS, _CELLS_AT_MOST // cells))
+    return sorted(found, key=lambda one: -one.weight)[:most]
+
+
+def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Answers in integers about numbers that bring one sum, or all, near 0: a variance is then the largest."""
+    mechanism = question.mechanism
+    if mechanism.layout != INTEGERS or question.kind not in (MOMENT, MOMENTS):
+        return []
+    least, most = mechanism.counted
+    whole = [min(max(-one, least), most) for one in sums]
+    single = [tuple(one if place == own else 0 for place, one in enumerate(whole)) for own in range(len(whole))]
+    return list(dict.fromkeys([tuple(whole), *single]))
+
+
+def _with(statistics: Statistics, added: Sequence[_Answer], postprocess: str) -> Floats:
+    """:func:`published_numbers` of the model that is fitted to the counts with further answers."""
+    return published_numbers(with_answers(statistics, [(one.question, one.counts) for one in added]), postprocess)[0]

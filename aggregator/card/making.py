@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from decimal import ROUND_CEILING, Context, Decimal
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
-from aggregator.card.influence import influences
+from aggregator.card.influence import IN_HALF_RANGES, INVENTED, influences, reach_of_reports
 from aggregator.guarantee.manipulation import manipulation
 from aggregator.guarantee.masked import masked_guarantee
 from aggregator.guarantee.nodes import node_guarantee
@@ -63,6 +64,8 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
     card |= _asked(statistics)
     card["answers"] = dict(sorted(_answers(statistics).items()))
     card |= _influence(statistics, postprocess)
+    if invented := _reach_of_reports(statistics, postprocess):
+        card["reach_of_lies"] = "; ".join([*([card["reach_of_lies"]] if "reach_of_lies" in card else []), invented])
     return shortened(card | ({"chosen": dict(chosen)} if chosen else {}))
 
 
@@ -200,6 +203,25 @@ def _influence(statistics: Statistics, postprocess: str) -> dict[str, Any]:
         "influence": {one.name: f"{one.bits:.4f}" for one in found},
         "influence_noise": {one.name: f"{one.noise:.4f}" for one in found if one.noise is not None},
     }
+
+
+def _reach_of_reports(statistics: Statistics, postprocess: str) -> str:
+    """How far invented reports move the published numbers, in words; empty if they are not of one store's reports."""
+    kinds = reach_of_reports(statistics, postprocess)
+    if not kinds:
+        return ""
+    said = [
+        f"{number} invented report{'s move' if number > 1 else ' moves'} "
+        + ", ".join(f"{one.kind} by at most {_rounded_up(one.by[number])}" for one in kinds)
+        for number in INVENTED
+    ]
+    units = " (numbers in half ranges)" if any(one.kind in IN_HALF_RANGES for one in kinds) else ""
+    return f"added to an open fleet, {'; '.join(said)}{units}"
+
+
+def _rounded_up(number: float) -> str:
+    """A move as text with three digits after the point, rounded up."""
+    return f"{ceil(number * 1000 - 1e-9) / 1000:.3f}"
 
 
 def _first(entries: Mapping[str, str]) -> dict[str, str]:

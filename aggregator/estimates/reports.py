@@ -5,9 +5,10 @@ Source: docs/math.md, sections 1 and 2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -198,6 +199,41 @@ def estimate(
     found = tuple(_completed(part, table, campaign.schema, with_intervals=with_intervals) for part in parts)
     source = Reports(campaign, tally, recurrence, dict(rejected or {}), unproven, superseded, periods, proven_only)
     return Statistics(campaign.schema, campaign.fit, found, (source,))
+
+
+def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int]]]) -> Statistics:
+    """The same statistics with a few further answers. Questions that they answer are estimated anew, without intervals.
+
+    The numbers of answers to whole strata, which only variances rest on, stay as they are.
+
+    Args:
+        statistics: of one source of reports.
+        added: for each answer the index of its question and what it adds to the question's counts.
+    """
+    source = statistics.source
+    assert isinstance(source, Reports)
+    campaign, tally, recurrence = source.campaign, source.tally, source.recurrence
+    n, counts = list(tally.n), list(tally.counts)
+    for place, own in added:
+        n[place] += 1
+        counts[place] = tuple(map(add, counts[place], own))
+    classes, found = len(campaign.schema.label.classes), list(statistics.questions)
+    parts = {
+        place: _part(campaign.questions[place], n[place], counts[place], recurrence, classes) for place, _ in added
+    }
+    table = None
+    if not all(is_share(part.question.subject) for part in parts.values()):
+        votes = [parts[place].classes if place in parts else one.classes for place, one in enumerate(found)]
+        shares = combined([vote for own in votes for vote in own], classes).share
+        known = [
+            parts[place].estimated() if place in parts else Estimated(one.subject, one.n, one.estimate)
+            for place, one in enumerate(found)
+        ]
+        table = spreads(known, campaign.schema, shares)
+    for place, part in parts.items():
+        found[place] = _completed(part, table, campaign.schema, with_intervals=False)
+    grown = replace(source, tally=replace(tally, n=tuple(n), counts=tuple(counts)))
+    return replace(statistics, questions=tuple(found), sources=(grown,))
 
 
 class _Part(NamedTuple):

@@ -131,6 +131,31 @@ def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float
     return float(found.estimate[0])
 
 
+@lru_cache(maxsize=256)
+def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...], ...]:
+    """Counts of one accepted answer each, which move some estimate, or sum of estimates over a group, the furthest.
+
+    Answers of one number are its two ends, single values are all values. Rows have one place or one group at one end
+    and all others at the other end, or all places at one end.
+
+    Args:
+        mechanism: the mechanism of the answer.
+        groups: k ≥ 1: place i of a row is in group i mod k.
+    """
+    size = mechanism.answers
+    if isinstance(mechanism, SingleNumberMechanism):
+        values = [mechanism.estimate(answer) for answer in range(size)]
+        chosen = dict.fromkeys((values.index(min(values)), values.index(max(values))))
+        return tuple(tuple(int(place == one) for place in range(size)) for one in chosen)
+    if mechanism.layout not in (BITS, INTEGERS):
+        return tuple(tuple(int(place == one) for place in range(size)) for one in range(size))
+    least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
+    sets = [{one} for one in range(size)] + [set(range(group, size, groups)) for group in range(groups)] + [set()]
+    ends = ((least, most), (most, least))
+    rows = (tuple(high if place in one else low for place in range(size)) for low, high in ends for one in sets)
+    return tuple(dict.fromkeys(rows))
+
+
 class Numbers(NamedTuple):
     """Numbers of lies and of honest answers to a question: shares of all devices, or bounds if their number is known.
 

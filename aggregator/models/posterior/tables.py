@@ -12,7 +12,8 @@ With k classes, a feature of A values, x the estimated share of value a and clas
    feature with little noise keeps its estimates, with values near 0 where the estimate is 0 or negative.
 5. Every table T becomes (nT + qmKT₀)/(n + qmK): n is the feature's number of answers, K = Ak, T₀ the table of a
    feature that is independent of the class, and m the number of reports per cell that count for T₀:
-   m = (F/11)³ r, F the number of features, r of :func:`stakes`.
+   m = (F/11)³ r, F the number of features, r of :func:`stakes`. m = 0 if all tables together tell more about the
+   class than its entropy, by :data:`CLEAR` standard deviations (:func:`association`).
    q ≤ 1 is the weight of the two largest shapes in step 4 over their prior weight, at most 1.
 6. A feature with little noise has the table of ``simplex`` instead of steps 2 to 5: its standard deviation in a cell of
    share 1/K is below a fifth of 1/K (:data:`SHARP`), or less if F·r is above :data:`CALM`. That table is nearer to 0
@@ -29,7 +30,7 @@ Source: docs/math.md, section 4; docs/decisions/0056.
 
 from __future__ import annotations
 
-from math import log2
+from math import log2, sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -67,6 +68,8 @@ SHARP = 5
 """A feature is fitted as by ``simplex`` if a cell of average share has more than so many standard deviations."""
 CALM = 10
 """Number of features times r above which more standard deviations are needed, in proportion to the square root."""
+CLEAR = 3
+"""No reports count for independence if all tables tell more than the class's entropy by so many standard deviations."""
 _NEAR = 3
 """Index of the first of :data:`SHAPES` that mean a feature near independence of the class."""
 _LEAST = 1e-12
@@ -178,6 +181,9 @@ def _likelihoods(
         1.0,
     ).mean
     margins = np.split(rows, np.cumsum(values)[:-1])
+    told = association(asked, margins, prior)
+    if told.nats - CLEAR * told.sd >= -float(prior @ np.log(prior)):
+        caution = caution._replace(reports=0.0)
     centre = np.concatenate([_independent(margin, prior) for margin in margins], axis=None)
     share = np.concatenate([joint.share for joint in asked], axis=None)
     # The variance depends on the true share. A first posterior mean replaces the share.
@@ -193,6 +199,47 @@ def _likelihoods(
         else np.full(joint.estimate.shape, 1 / len(joint.estimate))
         for joint in joints
     )
+
+
+class Association(NamedTuple):
+    """What the tables of all features together tell about the class, if the features are independent of each other.
+
+    Attributes:
+        nats: about unbiased; below 0 by noise alone.
+        sd: standard deviation of the noise of ``nats``.
+    """
+
+    nats: float
+    sd: float
+
+
+def association(joints: Sequence[JointTable], margins: Sequence[Floats], prior: Floats) -> Association:
+    """What all tables together tell about the class; single tables of few reports tell nothing, their sum may.
+
+        nats = Σ_f K_f/2 (|D_f − E_f|² − δ_f v_f)   sd = √(Σ_f K_f² δ_f v_f²/2)   δ_f = (A_f − 1)(k − 1)   K_f = A_f k
+
+    D_f is the estimated table without the means of its rows and columns, E_f the same for a feature that is independent
+    of the class, and v_f the mean variance of a cell of that feature. K|D − E|²/2 is the mutual information of a table
+    near independence with cells of about equal size.
+
+    Args:
+        joints: estimated joint tables with answers, each of shape (A_f, k).
+        margins: shape (A_f,) float64 each, shares of the values in any unit.
+        prior: shape (k,) float64, P(class).
+    """
+    nats = variance = 0.0
+    for joint, margin in zip(joints, margins, strict=True):
+        away = _interaction(joint.share) - _interaction(np.outer(margin / margin.sum(), prior))
+        freedom = (len(margin) - 1) * (len(prior) - 1)
+        noise = float(joint.variance(_independent(margin, prior)).mean())
+        nats += away.size * (float((away**2).sum()) - freedom * noise) / 2
+        variance += away.size**2 * freedom * noise**2 / 2
+    return Association(nats, sqrt(variance))
+
+
+def _interaction(table: Floats) -> Floats:
+    """A table, shape (A, k) float64, without the means of its rows and columns."""
+    return np.asarray(table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean(), np.float64)
 
 
 def _independent(margin: Floats, prior: Floats) -> Floats:

@@ -17,11 +17,13 @@ from support.reports import made, opened
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
+from aggregator.models.joint_tables import joint_table
 from aggregator.models.posterior import noisy_gamma
 from aggregator.models.posterior import tables as posterior_tables
 from aggregator.models.posterior.noisy_gamma import REACH, posterior
 from aggregator.models.postprocess import POSTPROCESSES
 from aggregator.tally.tally import Tally
+from benchmarks.models import estimators as bench
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 
@@ -303,3 +305,58 @@ def test_a_model_of_few_of_the_features_needs_no_less_noise():
         np.testing.assert_array_equal(one, other)
     of_all = posterior_tables.posterior_tables(found, range(5)).likelihood
     assert any(not np.array_equal(one, other) for one, other in zip(exact, of_all, strict=True))
+
+
+def telling(strength, rng, devices=409, features=30):
+    """Codes, class codes and schema of records of ``features`` numbers in four bins that depend on each other.
+
+    Two classes of 37 and 63 %. The numbers are log-normal, so most records are in the two lowest bins; a fifth of their
+    variance is of one common number. ``strength``: distance of the classes' means in standard deviations.
+    """
+    labels = (rng.random(devices) < 0.63).astype(np.int64)
+    common = rng.normal(size=(devices, 1))
+    numbers = np.sqrt(0.2) * common + np.sqrt(0.8) * rng.normal(size=(devices, features)) - strength * labels[:, None]
+    codes = np.clip(np.exp(0.4 * numbers) / 0.6, 0, 3).astype(np.int64)
+    schema = build_schema(
+        Label("y", ["a", "b"]), [Categorical(f"f{place}", list("0123"), substitute=0) for place in range(features)]
+    )
+    return codes, labels, schema
+
+
+def associations(strength, epsilon, repeats):
+    """What all tables tell beyond the class's entropy in so many campaigns, in standard deviations."""
+    rng, found = np.random.default_rng(9), []
+    for _ in range(repeats):
+        codes, labels, schema = telling(strength, rng)
+        campaign = bench.campaign_of(schema, epsilon)
+        statistics = estimate(campaign, bench.tally_of(campaign, codes, labels, rng))
+        prior = posterior_tables.posterior_prior(statistics)
+        joints = [joint_table(statistics, feature) for feature in range(len(schema.observed))]
+        margins = [np.maximum(joint.share.sum(axis=1), 0.02) for joint in joints]
+        told = posterior_tables.association(joints, margins, prior)
+        found.append((told.nats + prior @ np.log(prior)) / told.sd)
+    return np.array(found)
+
+
+def test_features_that_tell_nothing_hardly_ever_count_as_clear():
+    for epsilon in ("1", "4"):
+        assert (associations(0.0, epsilon, 40) >= posterior_tables.CLEAR).mean() <= 0.1
+    assert (associations(1.5, "4", 10) >= posterior_tables.CLEAR).mean() >= 0.7
+
+
+def test_many_features_that_clearly_tell_the_class_are_not_pulled_to_independence(monkeypatch):
+    """409 devices, 30 features, ε = 4, 12 splits: 4.3 points below ``simplex`` before the rule."""
+    rng = np.random.default_rng(3)
+    differences = {True: [], False: []}
+    for _ in range(12):
+        codes, labels, schema = telling(1.5, rng)
+        new = telling(1.5, rng, 2000)[:2]
+        campaign = bench.campaign_of(schema, "4")
+        statistics = estimate(campaign, bench.tally_of(campaign, codes, labels, rng))
+        sharp = bench.right(*fit(statistics, "simplex"), *new)
+        for is_ruled, clear in ((True, posterior_tables.CLEAR), (False, np.inf)):
+            with monkeypatch.context() as patch:
+                patch.setattr(posterior_tables, "CLEAR", clear)
+                differences[is_ruled].append(bench.right(*fit(statistics, "posterior"), *new) - sharp)
+    assert np.mean(differences[True]) > -1
+    assert np.mean(differences[False]) < -1
