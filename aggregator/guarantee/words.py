@@ -189,7 +189,7 @@ def _reach_of_devices(lies: tuple[Bound, ...], devices: int | None) -> Reach:
     meaning = (
         f"how far a share of lying devices, of {fleet}, moves an estimated share or mean at most, before estimates are "
         "cut to their range; one answer moves a count of devices. A published mean or P(value | class) is an estimate "
-        "divided by the share of its class: of a class of 10 % it moves some ten times further, and a model's card says "
-        "how far one and three invented reports move the model's numbers"
+        "divided by the share of its class: of a class of 10 % it moves some ten times further, and the model's card "
+        "says how far one and three invented reports move its numbers"
     )
     return Reach(("estimate", "mechanism", "one answer", *heads), rows, 2, meaning)
