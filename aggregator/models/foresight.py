@@ -2,8 +2,9 @@
 
 The model is tested on simulated records of many fleets that agree with the statistics
 (:mod:`aggregator.models.simulated_fleets`). In a simulated fleet, features are independent given the class, and missing
-values are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
-accuracy over all fleets. The model beats the largest class if it is better in all fleets. It does not if its largest
+values are left out of the score as on a device. The expected accuracy is the interval that holds 95 % of the fleets'
+accuracies; so is the expected recall of every class, the share of its records that the model gives that class. The
+model beats the largest class if it is better in all fleets. It does not if its largest
 accuracy is below the lower end of the 95 % interval of the largest class's share. Otherwise, or if that share is too
 uncertain, the answer is not known. "Better in no fleet" is no reason to say that it does not: few reports hide the
 small gain that a model has where one class is rare.
@@ -13,11 +14,12 @@ the label's substitute, and a value with a substitute may be missing. The statis
 printed accuracy includes the assumption :data:`ASSUMES`. An evaluation campaign measures the accuracy
 (``aggregator.planning.evaluation``).
 
-Source: docs/math.md, section 4; docs/decisions/0042.
+Source: docs/math.md, section 4; docs/decisions/0042 and 0095.
 """
 
 from __future__ import annotations
 
+import re
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Term = Floats | NormalParameters
 
-FLEETS = 100
-RECORDS, FEWEST_RECORDS, WORK = 2500, 500, 100_000
+FLEETS = 150
+RECORDS, FEWEST_RECORDS, WORK = 1500, 400, 100_000
 """Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
+INSIDE = (0.025, 0.975)
+"""Shares of the fleets below the ends of an interval."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
 NOT_KNOWN = "not known yet"
 UNDER_RULE = "not known under a robust rule"
@@ -51,6 +55,38 @@ ASSUMES_NORMAL = (
     "if features are independent given the class, numbers normal, and no record lacks its label or a value that has a "
     "substitute"
 )
+
+
+NEVER = "never predicted"
+
+
+class Recall(NamedTuple):
+    """Expected share of the records of one class that the model gives this class.
+
+    Attributes:
+        name: the class.
+        expected: the mean over the simulated fleets; None if not known.
+        least, most: ends of the interval that holds 95 % of the fleets; None if not known.
+    """
+
+    name: str
+    expected: float | None
+    least: float | None
+    most: float | None
+
+    @property
+    def is_never(self) -> bool:
+        """Whether the model gave no record of any simulated fleet this class."""
+        return self.most == 0
+
+    @property
+    def shown(self) -> str:
+        """The interval as text for people."""
+        if self.is_never:
+            return NEVER
+        if self.expected is None or self.least is None or self.most is None:
+            return NOT_KNOWN
+        return f"{self.least:.1%} to {self.most:.1%}"
 
 
 class Foresight(NamedTuple):
@@ -64,10 +100,11 @@ class Foresight(NamedTuple):
             class was selected as the largest of noisy shares. The interval contains ``largest_class``. None if the
             statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
-        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
-            models of older releases.
+        least, most: ends of the interval that holds 95 % of the accuracies over :data:`FLEETS` simulated fleets; None
+            if not known, and for models of older releases.
         assumes: assumption of ``accuracy`` and ``beats``, in words.
         not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
+        recall: one entry per class; empty if no fleet can be simulated, and for models of older releases.
     """
 
     accuracy: float | None
@@ -79,9 +116,11 @@ class Foresight(NamedTuple):
     most: float | None = None
     assumes: str = ASSUMES
     not_known: str = NOT_KNOWN
+    recall: tuple[Recall, ...] = ()
 
-    def to_card(self) -> dict[str, str]:
+    def to_card(self) -> dict[str, Any]:
         """Entries of a model's card. The numbers are text, because payloads carry no floats."""
+        recall = {one.name: _recall_text(one) for one in self.recall}
         return {
             "expected_accuracy": self._said(self.accuracy),
             "expected_accuracy_low": self._said(self.least),
@@ -91,6 +130,7 @@ class Foresight(NamedTuple):
             "largest_class_low": self._said(self.low),
             "largest_class_high": self._said(self.high),
             "beats_largest_class": self.not_known if self.beats is None else "yes" if self.beats else "no",
+            **({"expected_recall": recall} if recall else {}),
         }
 
     def _said(self, share: float | None) -> str:
@@ -114,7 +154,13 @@ class Foresight(NamedTuple):
             most=_read(card.get("expected_accuracy_high", NOT_KNOWN)),
             assumes=card.get("expected_accuracy_assumes", ASSUMES),
             not_known=UNDER_RULE if card["expected_accuracy"] == UNDER_RULE else NOT_KNOWN,
+            recall=tuple(_read_recall(name, text) for name, text in card.get("expected_recall", {}).items()),
         )
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """The classes that the model never predicts."""
+        return tuple(one.name for one in self.recall if one.is_never)
 
     @property
     def shown(self) -> str:
@@ -155,6 +201,40 @@ def _read(text: str) -> float | None:
     return None if text in (NOT_KNOWN, UNDER_RULE) else float(text)
 
 
+def _recall_text(found: Recall) -> str:
+    """The text of one class in a card: the expected recall and its interval."""
+    if found.is_never or found.expected is None:
+        return found.shown
+    return f"{found.expected:.3f} ({found.least:.3f} to {found.most:.3f})"
+
+
+_RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASCII)
+
+
+def _read_recall(name: str, text: str) -> Recall:
+    """A class's entry of a card. Any other text is not known."""
+    if text == NEVER:
+        return Recall(name, 0.0, 0.0, 0.0)
+    found = _RECALL.fullmatch(text)
+    return Recall(name, *((None,) * 3 if found is None else map(float, found.groups())))
+
+
+class _Tried(NamedTuple):
+    """The model in F simulated fleets: shape (F,) or (F, k) float64, and (k,) bool.
+
+    Attributes:
+        right: accuracy.
+        more: accuracy minus the largest class's share.
+        recall: recall of every class.
+        never: whether a class was never predicted.
+    """
+
+    right: Floats
+    more: Floats
+    recall: Floats
+    never: NDArray[np.bool_]
+
+
 def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     """Compute the expected accuracy of the model that these statistics give, and the largest class's share.
 
@@ -187,31 +267,58 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     if high - low > WIDEST_SHARE or unbounded:
         fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, *share, None, None, None, assumes)
-    right, more = _tried(statistics, postprocess)
-    least, most = float(right.min()), float(right.max())
-    beats = True if more.min() > 0 else False if most < low else None
+    tried = _tried(statistics, postprocess)
+    least, most = np.quantile(tried.right, INSIDE).tolist()
+    beats = True if tried.more.min() > 0 else False if tried.right.max() < low else None
+    recall = tuple(
+        _recalled(name, of, is_never=bool(never))
+        for name, of, never in zip(statistics.schema.label.classes, tried.recall.T, tried.never, strict=True)
+    )
     if most - least > WIDEST_ACCURACY:
-        return Foresight(None, *share, beats, None, None, assumes)
-    return Foresight(float(right.mean()), *share, beats, least, most, assumes)
+        return Foresight(None, *share, beats, None, None, assumes, recall=recall)
+    return Foresight(float(tried.right.mean()), *share, beats, least, most, assumes, recall=recall)
 
 
-def _tried(statistics: Statistics, postprocess: str) -> tuple[Floats, Floats]:
-    """Accuracy of the model in every simulated fleet, and accuracy minus the largest class's share.
+def _recalled(name: str, found: Floats, *, is_never: bool) -> Recall:
+    """Recall of one class from its recall in every fleet, shape (fleets,) float64."""
+    if is_never:
+        return Recall(name, 0.0, 0.0, 0.0)
+    least, most = np.quantile(found, INSIDE).tolist()
+    return Recall(name, float(found.mean()), least, max(most, 0.001))
 
-    Returns:
-        Two arrays of shape (fleets,) float64.
-    """
+
+def _tried(statistics: Statistics, postprocess: str) -> _Tried:
+    """The model in every simulated fleet."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     log_prior, terms = fitted_parameters(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
     is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
-    right, more = [], []
-    for fleet in fleets(statistics, generator, FLEETS):
-        label = generator.choice(len(log_prior), number, p=fleet.prior)
-        answers = _answers(fleet, label, log_prior, terms, generator, is_truncated=is_truncated)
-        right.append(float((answers == label).mean()))
-        more.append(right[-1] - float((label == fleet.prior.argmax()).mean()))
-    return np.array(right), np.array(more)
+    drawn, found, errors = list(fleets(statistics, generator, FLEETS)), [], []
+    for fleet in drawn:
+        each = np.maximum(np.rint(number * fleet.prior), number // (4 * len(log_prior))).astype(np.int64)
+        label = np.repeat(np.arange(len(each)), each)
+        answers, chance = _answers(fleet, label, log_prior, terms, generator, is_truncated=is_truncated)
+        right = chance[np.arange(len(label)), answers]
+        ends = np.cumsum(each)[:-1]
+        weight = fleet.prior / each
+        told = np.zeros((len(each), len(each)))
+        np.add.at(told, answers, chance * weight[label][:, None])
+        found.append(told)
+        errors.append(
+            sum(w**2 * n * part.var() for w, n, part in zip(weight, each, np.split(right, ends), strict=True))
+        )
+    told = np.array(found)
+    prior = np.array([fleet.prior for fleet in drawn])
+    right = _without_error(np.trace(told, axis1=1, axis2=2), float(np.mean(errors)))
+    recall = np.diagonal(told, axis1=1, axis2=2) / told.sum(axis=1)
+    never = ~(told.sum(axis=2) > 0).any(axis=0)
+    return _Tried(right, right - prior.max(axis=1), recall, never)
+
+
+def _without_error(found: Floats, error: float) -> Floats:
+    """Numbers about their mean, pulled together until their variance is less by ``error``, the simulation's own."""
+    middle, spread = found.mean(), found.var()
+    return np.asarray(middle + (found - middle) * np.sqrt(max(0.0, 1 - error / max(spread, 1e-12))))
 
 
 def _answers(
@@ -222,26 +329,40 @@ def _answers(
     generator: np.random.Generator,
     *,
     is_truncated: bool,
-) -> NDArray[np.int64]:
-    """Predictions of the model for random records of a fleet: shape (records,) int64.
+) -> tuple[NDArray[np.int64], Floats]:
+    """Predictions of the model for random records of a fleet, and P(class | record) in the fleet.
 
     ``label``: shape (records,) int64, the true classes of the records. ``is_truncated``: whether the model's normal
     distributions are cut to [−1, 1].
+
+    Returns:
+        Arrays of shape (records,) int64 and (records, k) float64.
     """
     score = np.tile(log_prior, (len(label), 1))
+    true_score = np.tile(np.log(fleet.prior), (len(label), 1))
+    at_end = np.zeros(len(label), bool)  # A clipped number has no density; such records count by their own class.
     for feature, term in zip(fleet.features, terms, strict=True):
         truth = feature.term
         if isinstance(truth, NormalParameters):
             assert isinstance(term, NormalParameters)
             x = np.clip(generator.normal(truth.mean[label], np.sqrt(truth.variance[label])), -1, 1)
-            told = -((x[:, None] - term.mean) ** 2) / (2 * term.variance) - np.log(term.variance) / 2
+            told, known = (
+                -((x[:, None] - one.mean) ** 2) / (2 * one.variance) - np.log(one.variance) / 2 for one in (term, truth)
+            )
             if is_truncated:
                 told = told - np.array([log_mass(*pair) for pair in zip(term.mean, term.variance, strict=True)])
             is_there = generator.random(len(label)) < feature.there[label]
+            at_end |= is_there & (np.abs(x) == 1)
+            gone = np.log(np.maximum(1 - feature.there, 1e-12))
+            true_score += np.where(is_there[:, None], known + np.log(np.maximum(feature.there, 1e-12)), gone)
         else:
             assert not isinstance(term, NormalParameters)
             ends = np.cumsum(truth, axis=0)[:, label]
             code = np.minimum((generator.random(len(label)) > ends).sum(axis=0), len(truth) - 1)
             told, is_there = term[code], code != feature.left_out
+            true_score += np.log(truth)[code]
         score += np.where(is_there[:, None], told, 0.0)
-    return np.asarray(score.argmax(axis=1), np.int64)
+    chance = np.exp(true_score - true_score.max(axis=1, keepdims=True))
+    chance /= chance.sum(axis=1, keepdims=True)
+    chance[at_end] = np.eye(len(log_prior))[label[at_end]]
+    return np.asarray(score.argmax(axis=1), np.int64), chance

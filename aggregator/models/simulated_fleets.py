@@ -1,29 +1,38 @@
-"""Simulated fleets that agree with given statistics: random shares and moments from the posterior, without noise.
+"""Simulated fleets that agree with given statistics: random tables and moments from their posterior, given the noise.
 
-The contrast of a feature is the difference between the classes' joint shares (or moments) with the feature and the
-joint shares if all classes were alike. Let a_i be the estimated contrast of feature i, d_i its degrees of freedom and
-e_i the expectation of |a_i|² from noise alone. Q_i = d_i|a_i|²/e_i is modelled as (1 + τ_i²) times a χ² variable with
-d_i degrees of freedom; τ_i is the size of the true contrast in multiples of the noise. All τ_i are drawn together from
-their posterior under a Dirichlet process with concentration A; its base distribution is the smallest τ with
-probability one half, else half-Cauchy. This distinguishes a single feature with a large contrast by
-chance from many features with real contrasts. A feature whose noise hides the signal keeps a possible signal. No
-contrast exceeds the range that the values' shares allow. Given τ_i the true contrast is normal:
+Every parameter of a feature is a row r of numbers u_rc, one per class c. A table has one row per value, and
+P(value r | c) is proportional to exp u_rc. A number has two rows: its mean in class c is S·u_1c, clipped to [−1, 1],
+and its variance is S²·exp(u_2c/2) from the campaign's floor to 1, where S² is the variance in all classes together.
 
-    b_i a_i + √b_i z_i,   b_i = τ_i²/(1 + τ_i²),   z_i a random draw of the estimates' noise and sampling
+    u_rc = b_r + τ·e_rc     b_r normal of standard deviation β, e_rc standard normal
 
-Source: docs/math.md, section 4; docs/decisions/0042.
+b is what the classes have in common, and no class counts more for it than another: a class with many records does not
+pull the others towards itself. τ is how much the classes differ, one of :data:`SIGNALS`. Tables, the means and the
+variances of numbers have a law of τ each, which all features share: a Dirichlet process of concentration
+:data:`CONCENTRATION` around a law that is :data:`NOTHING` at the smallest τ, and else the same at all others. So many
+small differences are a signal, a single one may be chance, and a feature that the noise hides keeps what it may have.
+
+The estimated joint shares and moments are normal around π_c·P(r | c), or around the moments of the records with the
+number, with the estimates' variances. P(r | c) is never negative, so noise around an impossible value is not taken for
+a flat table. π are the classes' shares, from all questions.
+
+Draws are made by Hamiltonian steps for b and e, and by two kinds of steps for τ: at the same e, and at the same τ·e
+(Yu, Meng 2011). Several independent chains begin at the published model.
+
+Source: docs/math.md, section 4; docs/decisions/0095.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.joint_tables import project_to_simplex
+from aggregator.models.joint_tables import joint_table, project_to_simplex
+from aggregator.models.posterior.tables import posterior_tables
 from aggregator.models.postprocess import simplex_prior
 from protocol.epsilon import MICRO
 from protocol.questions import CELL, PRESENT, SQUARE
@@ -34,20 +43,24 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.statistics import Statistics
 
     Floats = NDArray[np.float64]
+    Indices = NDArray[np.int64]
 
-SIGNALS = np.logspace(-3, 6, 37)
-"""Grid of the values of τ²."""
-CONCENTRATION = 2.0
-"""A, the concentration of the Dirichlet process: how much the features' τ may differ from each other."""
-NOTHING = 0.5
-"""Probability of the smallest τ² in the base distribution: a feature without information about the class."""
-SWEEPS = 10
-"""Number of sweeps of the Gibbs sampler between two draws of τ."""
+SIGNALS = np.array([0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])
+"""Grid of the values of τ."""
+CONCENTRATION = 1.0
+"""Concentration of the Dirichlet process: how much the features' τ may differ from each other."""
+NOTHING = 0.3
+"""Probability of the smallest τ: a feature without information about the class."""
+COMMON = 1.0
+"""β, the standard deviation of what the classes have in common."""
+CHAINS, FIRST, BETWEEN = 25, 50, 12
+"""Number of chains, of steps before the first draw of a chain, and of steps from one draw to the next."""
 _LEAST = 1e-6
+_WIDEST = 8.0
+"""Largest |u| of a number's rows that is told apart."""
 
 
 class Feature(NamedTuple):
@@ -71,68 +84,149 @@ class Fleet(NamedTuple):
     features: tuple[Feature, ...]
 
 
-class _Contrast(NamedTuple):
-    """Contrast of one feature's joint shares or moments.
+class _Seen(Protocol):
+    """What the statistics say about F features of one kind, each with R rows of k classes."""
+
+    @property
+    def rows(self) -> NDArray[np.bool_]:
+        """Rows that a feature has: shape (F, R) bool."""
+
+    @property
+    def groups(self) -> int:
+        """Number of different τ of a feature: 1, or R with one per row."""
+
+    def start(self) -> Floats:
+        """U of the published model: shape (F, R, k) float64."""
+
+    def precision(self) -> Floats:
+        """About the inverse variance of u that the estimates alone would give: shape (F, R, k) float64."""
+
+    def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
+        """Log density of the estimates, shape (chains, F), and its derivative by u: the shape of u.
+
+        ``u``: shape (chains, F, R, k) float64.
+        """
+
+
+class _Tables(NamedTuple):
+    """Estimates of F tables. Rows beyond a table's values have no weight.
 
     Attributes:
-        alike: shape (values, k) float64, joint shares if all classes were alike: row sums times ``weights``.
-        away: shape (values, k) float64, the estimated contrast.
-        error: shape (values, k) float64, variances of the estimated joint shares.
-        rows: shape (values,) float64, the values' shares; None for a moment, which has no fixed sum.
-        weights: shape (k,) float64, the classes' shares.
-        most: the largest possible square of the contrast.
+        share: shape (F, R, k) float64, estimated joint shares.
+        weight: shape (F, R, k) float64, inverse variances; 0 without answers.
+        rows: shape (F, R) bool.
+        prior: shape (chains, 1, 1, k) float64, the classes' shares.
+        table: shape (F, R, k) float64, P(value | class) to begin at.
     """
 
-    alike: Floats
-    away: Floats
-    error: Floats
-    rows: Floats | None
-    weights: Floats
-    most: float
-
-    @classmethod
-    def of(cls, joint: Floats, error: Floats, rows: Floats | None, weights: Floats, most: float) -> _Contrast:
-        """The contrast in ``joint``, shape (values, k) float64; all other arguments are attributes."""
-        totals = joint.sum(axis=1) if rows is None else rows
-        return cls(np.outer(totals, weights), _centred(joint, rows, weights), error, rows, weights, most)
+    share: Floats
+    weight: Floats
+    rows: NDArray[np.bool_]
+    prior: Floats
+    table: Floats
 
     @property
-    def freedom(self) -> int:
-        values, classes = self.away.shape
-        return int((classes - 1) * (values if self.rows is None else values - 1))
+    def groups(self) -> int:
+        return 1
+
+    def tables(self, u: Floats) -> Floats:
+        """P(value | class): the shape of ``u``, (chains, F, R, k)."""
+        masked = np.where(self.rows[..., None], u, -np.inf)
+        found = np.exp(masked - masked.max(axis=2, keepdims=True))
+        return np.asarray(found / found.sum(axis=2, keepdims=True))
+
+    def start(self) -> Floats:
+        u = np.log(np.maximum(self.table, 0.02))
+        return np.where(self.rows[..., None], u - u.mean(axis=1, keepdims=True), 0.0)
+
+    def precision(self) -> Floats:
+        prior = self.prior.mean(axis=0)
+        sd = 1 / np.sqrt(np.where(self.weight > 0, self.weight, np.inf)) / prior
+        table = np.maximum(self.table, np.minimum(sd, 0.3) / 2)
+        return np.asarray((prior * np.minimum(table * (1 - np.minimum(table, 0.7)), 0.25)) ** 2 * self.weight)
+
+    def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
+        table = self.tables(u)
+        off = self.share - self.prior * table
+        pull = off * self.weight
+        by_table = self.prior * pull
+        slope = table * (by_table - (table * by_table).sum(axis=2, keepdims=True))
+        return -(off * pull).sum(axis=(2, 3)) / 2, slope
+
+
+class _Numbers(NamedTuple):
+    """Estimates of the moments of F numbers.
+
+    Attributes:
+        first, second: shape (F, k) float64, estimated means of x·[y = c] and of x²·[y = c].
+        first_weight, second_weight: shape (F, k) float64, their inverse variances; 0 without answers.
+        there: shape (F, k) float64, share of each class's records with the number.
+        scale: shape (F, 1) float64, S.
+        prior: shape (chains, 1, k) float64, the classes' shares.
+        normal: shape (2, F, k) float64, means and variances to begin at.
+        floor: smallest variance.
+    """
+
+    first: Floats
+    second: Floats
+    first_weight: Floats
+    second_weight: Floats
+    there: Floats
+    scale: Floats
+    prior: Floats
+    normal: Floats
+    floor: float
 
     @property
-    def noise(self) -> float:
-        """E|a|² from noise alone: Σ over cells (v, c) of ‖(I − m1ᵀ)e_v‖² ‖(I − w1ᵀ)e_c‖² times the cell's variance.
+    def rows(self) -> NDArray[np.bool_]:
+        return np.ones((len(self.first), 2), bool)
 
-        m is ``rows``, w is ``weights``, e_v and e_c are unit vectors.
-        """
-        row = 1.0 if self.rows is None else 1 - 2 * self.rows + self.rows @ self.rows
-        column = 1 - 2 * self.weights + self.weights @ self.weights
-        return float((self.error * np.outer(np.broadcast_to(row, len(self.error)), column)).sum())
+    @property
+    def groups(self) -> int:
+        return 2
 
-    def likelihood(self) -> Floats:
-        """Likelihood of every τ² in :data:`SIGNALS`, shape (signals,) float64; 0 for impossible contrasts."""
-        noise, size = self.noise, float((self.away**2).sum())
-        if not noise > 0:
-            return np.ones(len(SIGNALS))
-        grown = 1 + SIGNALS
-        log = -self.freedom / 2 * (np.log(grown) + size / noise / grown)
-        possible = noise * SIGNALS <= self.most
-        possible[0] = True
-        return np.asarray(np.where(possible, np.exp(log - log[possible].max()), 0.0))
+    def moments_of(self, u: Floats) -> tuple[Floats, Floats]:
+        """Means and variances: shape (chains, F, k) float64 each, from u of shape (chains, F, 2, k)."""
+        mean = np.clip(self.scale * u[:, :, 0], -1, 1)
+        variance = self.scale**2 * np.exp(np.clip(u[:, :, 1], -_WIDEST, _WIDEST) / 2)
+        return mean, np.clip(variance, self.floor, 1)
 
-    def drawn(self, signal: float, generator: np.random.Generator) -> Floats:
-        """Random joint shares or moments without noise, given τ² = ``signal``: shape (values, k) float64."""
-        kept = signal / (1 + signal)
-        noise = _centred(generator.normal(0, np.sqrt(self.error)), self.rows, self.weights)
-        return np.asarray(self.alike + kept * self.away + np.sqrt(kept) * noise)
+    def start(self) -> Floats:
+        mean, variance = self.normal
+        return np.stack([mean / self.scale, 2 * np.log(variance / self.scale**2)], axis=1)
+
+    def precision(self) -> Floats:
+        mean, variance = self.normal
+        share = self.prior.mean(axis=0) * self.there
+        first = (share * self.scale) ** 2 * (self.first_weight + 4 * mean**2 * self.second_weight)
+        return np.stack([first, (share * variance / 2) ** 2 * self.second_weight], axis=1)
+
+    def likelihood(self, u: Floats) -> tuple[Floats, Floats]:
+        mean, variance = self.moments_of(u)
+        share = self.prior * self.there
+        off = self.first - share * mean, self.second - share * (mean**2 + variance)
+        pull = off[0] * self.first_weight, off[1] * self.second_weight
+        by_mean = share * (pull[0] + 2 * mean * pull[1]) * self.scale * (np.abs(mean) < 1)
+        inside = (variance > self.floor) & (variance < 1)
+        slope = np.stack([by_mean, share * pull[1] * variance / 2 * inside], axis=2)
+        return -(off[0] * pull[0] + off[1] * pull[1]).sum(axis=2) / 2, slope
 
 
-def _centred(joint: Floats, rows: Floats | None, weights: Floats) -> Floats:
-    """Joint shares minus the common part of all classes and of all values: shape (values, k) float64."""
-    found = joint - np.outer(joint.sum(axis=1), weights)
-    return np.asarray(found if rows is None else found - np.outer(rows, found.sum(axis=0)))
+class _State(NamedTuple):
+    """State of all chains. Shapes: common (chains, F, R), apart (chains, F, R, k), signal (chains, F, groups) int64."""
+
+    common: Floats
+    apart: Floats
+    signal: NDArray[np.int64]
+
+    @property
+    def size(self) -> Floats:
+        """τ, shape (chains, F, groups, 1) float64."""
+        return np.asarray(SIGNALS[self.signal][..., None])
+
+    @property
+    def u(self) -> Floats:
+        return np.asarray(self.common[..., None] + self.size * self.apart)
 
 
 def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[Fleet]:
@@ -140,67 +234,170 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
-        generator: source of randomness; its state advances with every fleet.
+        generator: source of randomness; its state advances with every :data:`CHAINS` fleets.
         draws: number of fleets.
 
     Returns:
         An iterator over ``draws`` fleets. Their features are in the order of the schema's observed features.
+
+    Raises:
+        InputError: ``not_fittable``: there is no question about the values of a feature.
     """
-    shares = class_shares(statistics)
-    spread = np.sqrt(np.where(np.isfinite(shares.variance), shares.variance, 1.0))
-    prior = simplex_prior(statistics)
-    numbers = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()
-    there = [_there(statistics, index, prior) for index in range(len(statistics.schema.observed))]
-    seen = [
-        _of_number(statistics, index, prior * there[index])
-        if index in numbers
-        else [_of_table(statistics, index, prior)]
-        for index in range(len(there))
-    ]
-    sampler = _signals([contrast.likelihood() for contrasts in seen for contrast in contrasts], generator)
-    for _ in range(draws):
-        signal = iter(next(sampler))
-        features = []
-        for index, contrasts in enumerate(seen):
-            drawn = [contrast.drawn(next(signal), generator) / contrast.weights for contrast in contrasts]
-            if index in numbers:
-                features.append(Feature(_normal(statistics, *drawn), there[index], None))
-            else:
-                rows, weights = contrasts[0].rows, contrasts[0].weights
-                assert rows is not None
-                table = _possible_table(drawn[0] * weights, rows)
-                features.append(Feature(table, np.ones(len(prior)), missing_code(statistics.schema.observed[index])))
-        yield Fleet(_possible(generator.normal(shares.share if shares.share.any() else prior, spread)), tuple(features))
+    schema = statistics.schema
+    numbers = list(schema.numeric) if statistics.fit.family in NORMAL_FAMILIES else []
+    tables = [index for index in range(len(schema.observed)) if index not in numbers]
+    priors = _priors(statistics, generator)
+    there = np.array([_there(statistics, index) for index in numbers]).reshape(-1, priors.shape[1])
+    of_tables = _tables(statistics, tables, priors) if tables else None
+    of_numbers = _numbers(statistics, there, priors) if numbers else None
+    table_chain = None if of_tables is None else _walk(of_tables, generator)
+    number_chain = None if of_numbers is None else _walk(of_numbers, generator)
+    left = draws
+    while left > 0:
+        found: dict[int, list[Feature]] = {}
+        if of_tables is not None and table_chain is not None:
+            drawn = of_tables.tables(next(table_chain))
+            for place, index in enumerate(tables):
+                observed = schema.observed[index]
+                parts = np.maximum(drawn[:, place, : observed.size], _LEAST)
+                found[index] = [Feature(part, np.ones(len(part[0])), missing_code(observed)) for part in parts]
+        if of_numbers is not None and number_chain is not None:
+            mean, variance = of_numbers.moments_of(next(number_chain))
+            for place, index in enumerate(numbers):
+                pairs = zip(mean[:, place], variance[:, place], strict=True)
+                found[index] = [Feature(NormalParameters(*pair), there[place], None) for pair in pairs]
+        for chain in range(min(left, CHAINS)):
+            yield Fleet(priors[chain], tuple(found[index][chain] for index in range(len(schema.observed))))
+        left -= CHAINS
 
 
-def _signals(likelihood: Sequence[Floats], generator: np.random.Generator) -> Iterator[list[float]]:
-    """Endless draws of τ² for every contrast, by a Gibbs sampler over the common distribution and all τ².
-
-    ``likelihood``: one array per contrast, shape (signals,) float64.
-    """
-    seen = np.array(likelihood).reshape(-1, len(SIGNALS))
-    root = np.sqrt(SIGNALS)
-    base = CONCENTRATION * (1 - NOTHING) * root / (1 + SIGNALS) / (root / (1 + SIGNALS)).sum()
-    base[0] += CONCENTRATION * NOTHING
-    counts = np.zeros(len(SIGNALS))
+def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
+    """Endless draws of u for all chains, shape (chains, F, R, k) float64 each: one per :data:`BETWEEN` steps."""
+    state, rows = _started(seen, generator), seen.rows
+    length = np.full(len(rows), 0.35)
+    steps = 0
     while True:
-        for _ in range(SWEEPS):
-            weights = generator.dirichlet(base + counts)
-            ends = np.cumsum(seen * np.maximum(weights, 1e-300), axis=1)
-            at = generator.random(len(seen)) * ends[:, -1]
-            found = np.minimum((ends < at[:, None]).sum(axis=1), len(SIGNALS) - 1)
-            counts = np.bincount(found, minlength=len(SIGNALS)).astype(np.float64)
-        yield SIGNALS[found].tolist()
+        state, accepted = _moved(seen, state, length, generator)
+        if steps < FIRST:
+            length = np.minimum(length * np.exp(0.3 * (accepted - 0.75)), 1.0)
+        state = _resized(seen, state, generator)
+        steps += 1
+        if steps >= FIRST and (steps - FIRST) % BETWEEN == 0:
+            yield state.u
 
 
-def _asked(statistics: Statistics, kind: str, feature: int) -> list[QuestionEstimate]:
-    """Estimates with answers of all questions of this kind about the feature."""
-    return [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == (kind, feature) and one.n]
+def _started(seen: _Seen, generator: np.random.Generator) -> _State:
+    """A state near the published model, with the noise of the estimates."""
+    chains, u = CHAINS, seen.start()
+    common = np.where(seen.rows, u.mean(axis=2), 0.0)
+    apart = np.where(seen.rows[..., None], u - common[..., None], 0.0)
+    squares, cells = (apart**2).mean(axis=2), seen.rows
+    if seen.groups == 1:
+        squares = (squares.sum(axis=1) / cells.sum(axis=1))[:, None]
+    signal = np.abs(np.log(SIGNALS) - np.log(np.sqrt(squares) + 0.05)[..., None]).argmin(axis=-1)
+    size = SIGNALS[signal][..., None]
+    noise = generator.normal(size=(chains, *u.shape)) / np.sqrt(1 + size**2 * seen.precision())
+    apart = np.where(cells[..., None], apart / size + noise, 0.0)
+    return _State(np.tile(common, (chains, 1, 1)), apart, np.tile(signal, (chains, 1, 1)))
 
 
-def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:
+def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Generator) -> tuple[_State, Floats]:
+    """One Hamiltonian step for b and e at constant τ; every feature of every chain accepts it by itself.
+
+    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations.
+
+    Returns:
+        The new state, and the share of the chains that accepted: shape (F,) float64.
+    """
+    rows, size, precision = seen.rows, state.size, seen.precision()
+    mass = 1 + size**2 * precision
+    common_mass = 1 / COMMON**2 + precision.sum(axis=2)
+    speed = np.where(rows[..., None], generator.normal(size=state.apart.shape), 0.0) * np.sqrt(mass)
+    common_speed = np.where(rows, generator.normal(size=state.common.shape), 0.0) * np.sqrt(common_mass)
+
+    def energy(density: Floats, apart: Floats, common: Floats, speed: Floats, common_speed: Floats) -> Floats:
+        still = (apart**2 + speed**2 / mass).sum(axis=(2, 3))
+        return np.asarray((still + (common**2 / COMMON**2 + common_speed**2 / common_mass).sum(axis=2)) / 2 - density)
+
+    step = (length * generator.uniform(0.6, 1.2, state.common.shape[:2]))[..., None]
+    apart, common = state.apart, state.common
+    density, slope = seen.likelihood(state.u)
+    before = energy(density, apart, common, speed, common_speed)
+    for _ in range(int(generator.integers(4, 9))):
+        speed = speed + step[..., None] / 2 * (size * slope - apart)
+        common_speed = common_speed + step / 2 * (slope.sum(axis=3) - common / COMMON**2)
+        apart = apart + step[..., None] * speed / mass
+        common = common + step * common_speed / common_mass
+        density, slope = seen.likelihood(common[..., None] + size * apart)
+        speed = np.where(rows[..., None], speed + step[..., None] / 2 * (size * slope - apart), 0.0)
+        common_speed = np.where(rows, common_speed + step / 2 * (slope.sum(axis=3) - common / COMMON**2), 0.0)
+    change = before - energy(density, apart, common, speed, common_speed)
+    taken = np.log(generator.random(change.shape)) < change
+    moved = _State(
+        np.where(taken[..., None], common, state.common),
+        np.where(taken[..., None, None], apart, state.apart),
+        state.signal,
+    )
+    return moved, taken.mean(axis=0)
+
+
+def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _State:
+    """New τ of every feature: at the same e, then at the same τ·e. The law of τ is drawn first."""
+    for group in range(seen.groups):
+        log_law = _law(state.signal[..., group], generator)
+        here: Indices = state.signal[..., group]
+        new = here + np.asarray(generator.choice([-1, 1], here.shape) * generator.integers(1, 4, here.shape)
+        possible = (new >= 0) & (new < len(SIGNALS))
+        new = np.clip(new, 0, len(SIGNALS) - 1)
+        trial = state._replace(signal=_with(state.signal, group, new))
+        gain = seen.likelihood(trial.u)[0] - seen.likelihood(state.u)[0]
+        gain = gain + np.take_along_axis(log_law, new, 1) - np.take_along_axis(log_law, here, 1)
+        taken = possible & (np.log(generator.random(here.shape)) < gain)
+        state = state._replace(signal=_with(state.signal, group, np.where(taken, new, here)))
+        differences = state.size * state.apart
+        part = slice(None) if seen.groups == 1 else slice(group, group + 1)
+        squares = (differences[:, :, part] ** 2).sum(axis=(2, 3))
+        cells = seen.rows[:, part].sum(axis=1) * state.apart.shape[-1]
+        weight = -cells[:, None] * np.log(SIGNALS) - squares[..., None] / SIGNALS**2 / 2 + log_law[:, None, :]
+        ends = np.cumsum(np.exp(weight - weight.max(axis=-1, keepdims=True)), axis=-1)
+        found = (ends < generator.random(here.shape)[..., None] * ends[..., -1:]).sum(axis=-1)
+        state = state._replace(signal=_with(state.signal, group, np.minimum(found, len(SIGNALS) - 1)))
+        state = state._replace(apart=differences / state.size)
+    return state
+
+
+def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
+    """Logarithm of a random law of τ given the features' τ: shape (chains, signals) float64.
+
+    ``signal``: shape (chains, F) int64, indices in :data:`SIGNALS`.
+    """
+    base = np.full(len(SIGNALS), CONCENTRATION * (1 - NOTHING) / (len(SIGNALS) - 1))
+    base[0] = CONCENTRATION * NOTHING
+    counts = (signal[..., None] == np.arange(len(SIGNALS))).sum(axis=1)
+    drawn = generator.gamma(base + counts)
+    return np.asarray(np.log(np.maximum(drawn / drawn.sum(axis=1, keepdims=True), 1e-12)))
+
+
+def _with(signal: NDArray[np.int64], group: int, new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``signal``, shape (chains, F, groups) int64, with ``new``, shape (chains, F), in place of one group."""
+    changed = signal.copy()
+    changed[..., group] = new
+    return changed
+
+
+def _priors(statistics: Statistics, generator: np.random.Generator) -> Floats:
+    """Random shares of the classes for every chain: shape (chains, k) float64."""
+    shares, middle = class_shares(statistics), simplex_prior(statistics)
+    known = np.isfinite(shares.ratio) & np.isfinite(shares.ratio_variance)
+    centre = np.where(known, shares.ratio, middle)
+    spread = np.sqrt(np.where(known, shares.ratio_variance, 1.0))
+    return np.array([_possible(generator.normal(centre, spread)) for _ in range(CHAINS)])
+
+
+def _there(statistics: Statistics, feature: int) -> Floats:
     """Share of each class's records with the number: shape (k,) float64; ones if the number is never missing."""
-    asked = _asked(statistics, PRESENT, feature)
+    prior, kind = simplex_prior(statistics), (PRESENT, feature)
+    asked = [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == kind and one.n]
     if not asked:
         return np.ones(len(prior))
     n = sum(one.n for one in asked)
@@ -208,54 +405,49 @@ def _there(statistics: Statistics, feature: int, prior: Floats) -> Floats:
     return np.asarray(np.clip(joint / prior, 1 / n, 1))
 
 
-def _of_table(statistics: Statistics, feature: int, prior: Floats) -> _Contrast:
-    """Contrast of a feature's table of values; an unasked feature has uniform shares with large errors.
+def _tables(statistics: Statistics, features: Sequence[int], priors: Floats) -> _Tables:
+    """The estimates of some features' tables. ``priors``: shape (chains, k) float64.
 
-    ``prior``: shape (k,) float64, the classes' shares.
+    The variance is taken at the published table. Its sampling part is f and not f(1 − f), and that of estimates that
+    always add up is larger by K/(K − 1) for K cells: cells that add up to a known sum vary together.
     """
-    asked, size = _asked(statistics, CELL, feature), statistics.schema.observed[feature].size
-    if not asked:
-        rows = np.full(size, 1 / size)
-        joint, error = np.outer(rows, prior), np.ones((size, len(prior)))
-    else:
-        n = sum(one.n for one in asked)
-        joint = sum((one.estimate for one in asked), np.zeros(asked[0].subject.size)).reshape(size, -1) / n
-        error = sum((one.variance for one in asked), np.zeros(asked[0].subject.size)).reshape(size, -1) / n**2
-        rows = _possible(joint.sum(axis=1))
-    most = float(rows @ rows) * float((1 - 2 * prior + prior @ prior).max())
-    return _Contrast.of(joint, error, rows, prior, most)
+    began = posterior_tables(statistics, features)
+    joints = [joint_table(statistics, index) for index in features]
+    shape = (len(joints), max(len(joint.estimate) for joint in joints), len(began.prior))
+    share, weight, table, rows = np.zeros(shape), np.zeros(shape), np.zeros(shape), np.zeros(shape[:2], bool)
+    for place, (index, joint, first) in enumerate(zip(features, joints, began.likelihood, strict=True)):
+        values = len(first)
+        rows[place, :values], table[place, :values] = True, first
+        if joint.n:
+            f = first * began.prior
+            variance = (joint.at_zero + f * (joint.at_one - joint.at_zero + joint.scatter)) / joint.n**2
+            if _adds_up(statistics, index):
+                variance = variance * f.size / (f.size - 1)
+            share[place, :values], weight[place, :values] = joint.share, 1 / np.maximum(variance, _LEAST**2)
+    return _Tables(share, weight, rows, priors[:, None, None, :], table)
 
 
-def _of_number(statistics: Statistics, feature: int, share: Floats) -> list[_Contrast]:
-    """Contrasts of a number's first and second moments, shape (1, k) each, among the records with the number.
+def _adds_up(statistics: Statistics, feature: int) -> bool:
+    kind = (CELL, feature)
+    return any(one.adds_up for one in statistics.questions if (one.subject.kind, one.subject.feature) == kind)
 
-    ``share``: shape (k,) float64, the share of records in each class that have the number.
-    """
+
+def _numbers(statistics: Statistics, there: Floats, priors: Floats) -> _Numbers:
+    """The estimates of all numbers' moments. ``there``: shape (F, k); ``priors``: shape (chains, k) float64."""
     schema, found = statistics.schema, statistics.questions
-    row, total = schema.numeric.index(feature), float(share.sum())
     noise = [Estimated(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
-    weights = share / total
-    contrasts = []
-    for power in (1, SQUARE):
-        joint = np.nan_to_num(moments(found, schema, power)[row]) / total
-        error = np.nan_to_num(moments(noise, schema, power)[row], nan=1.0, posinf=1.0) / total**2
-        most = (4.0 if power == 1 else 1.0) * float(weights @ weights)
-        contrasts.append(_Contrast.of(joint[None], error[None], None, weights, most))
-    return contrasts
-
-
-def _normal(statistics: Statistics, first: Floats, second: Floats) -> NormalParameters:
-    """Mean and variance in every class from the two moments, shape (1, k) float64 each, clipped to possible values."""
-    floor = statistics.fit.variance_floor_micro / MICRO
-    mean = np.clip(first[0], -1, 1)
-    return NormalParameters(mean, np.clip(second[0] - mean**2, floor, 1))
-
-
-def _possible_table(joint: Floats, rows: Floats) -> Floats:
-    """P(value | class) of the nearest possible joint shares with the row sums ``rows``: shape (values, k) float64."""
-    possible = [project_to_simplex(row, total) for row, total in zip(joint, rows.tolist(), strict=True)]
-    table = np.array(possible) + _LEAST
-    return np.asarray(table / table.sum(axis=0), np.float64)
+    first, second = (np.nan_to_num(moments(found, schema, power)) for power in (1, SQUARE))
+    one, two = (
+        1 / np.maximum(np.nan_to_num(moments(noise, schema, power), nan=np.inf, posinf=np.inf), _LEAST**2)
+        for power in (1, SQUARE)
+    )
+    floor = max(statistics.fit.variance_floor_micro / MICRO, _LEAST)
+    share = simplex_prior(statistics) * there
+    total = share.sum(axis=1)
+    mean = np.clip(first.sum(axis=1) / total, -1, 1)
+    scale = np.sqrt(np.clip(second.sum(axis=1) / total - mean**2, 0.01, 1))[:, None]
+    began = np.array([np.tile(mean[:, None], (1, share.shape[1])), np.tile(scale**2, (1, share.shape[1]))])
+    return _Numbers(first, second, one, two, there, scale, priors[:, None, :], began, floor)
 
 
 def _possible(shares: Floats) -> Floats:
