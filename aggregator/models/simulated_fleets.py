@@ -346,9 +346,9 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
     for group in range(seen.groups):
         log_law = _law(state.signal[..., group], generator)
         here: Indices = state.signal[..., group]
-        new = here + np.asarray(generator.choice([-1, 1], here.shape) * generator.integers(1, 4, here.shape)
-        possible = (new >= 0) & (new < len(SIGNALS))
-        new = np.clip(new, 0, len(SIGNALS) - 1)
+        step = generator.integers(1, 4, here.shape) * generator.choice(np.array([-1, 1]), here.shape)
+        possible = (here + step >= 0) & (here + step < len(SIGNALS))
+        new: Indices = np.clip(here + step, 0, len(SIGNALS) - 1)
         trial = state._replace(signal=_with(state.signal, group, new))
         gain = seen.likelihood(trial.u)[0] - seen.likelihood(state.u)[0]
         gain = gain + np.take_along_axis(log_law, new, 1) - np.take_along_axis(log_law, here, 1)
