@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from protocol.projection import Component
     from protocol.schema import Schema
 
-MOST_BYTES = 62 << 10
-"""Size of the largest card in its canonical form; with the expected accuracy a card has at most 64 KiB."""
+MOST_BYTES = 57 << 10
+"""Size of the largest card in its canonical form; with the expected accuracy and recall a card has at most 64 KiB."""
 _LYING = 0.01
 _KINDS = {
     CLASS: "the class alone",

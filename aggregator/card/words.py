@@ -40,7 +40,8 @@ SECTIONS: Final = {
     "How sure it is": {
         "expected_accuracy": "expected accuracy", "expected_accuracy_low": "expected accuracy, at least",
         "expected_accuracy_high": "expected accuracy, at most",
-        "expected_accuracy_assumes": "assumed", "largest_class": "largest class",
+        "expected_accuracy_assumes": "assumed", "expected_recall": "expected recall of each class",
+        "largest_class": "largest class",
         "largest_class_low": "largest class, at least",
         "largest_class_high": "largest class, at most", "beats_largest_class": "better than the largest class",
         "class_intervals": "classes, 95 %", "interval_widths": "widths of intervals", "intervals": "intervals are of",

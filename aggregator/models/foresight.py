@@ -31,6 +31,7 @@ from aggregator.models.postprocess import simplex_prior
 from aggregator.models.published import fitted_parameters
 from aggregator.models.simulated_fleets import Fleet, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,6 +59,10 @@ ASSUMES_NORMAL = (
 
 
 NEVER = "never predicted"
+MOST_CLASSES, MOST_RECALL_BYTES = 64, 6000
+"""Largest number of classes with a recall in a card, and bytes; those that are never predicted come first."""
+MOST_SHOWN = 12
+"""Number of classes that a text for people names."""
 
 
 class Recall(NamedTuple):
@@ -120,7 +125,8 @@ class Foresight(NamedTuple):
 
     def to_card(self) -> dict[str, Any]:
         """Entries of a model's card. The numbers are text, because payloads carry no floats."""
-        recall = {one.name: _recall_text(one) for one in self.recall}
+        kept = _for_card(self.recall)
+        recall = {one.name: _recall_text(one) for one in self.recall if one in kept}
         return {
             "expected_accuracy": self._said(self.accuracy),
             "expected_accuracy_low": self._said(self.least),
@@ -186,6 +192,45 @@ class Foresight(NamedTuple):
         return None if self.beats else f"{self.doubt}; gather more reports, or ask fewer questions"
 
     @property
+    def recall_warning(self) -> str | None:
+        """A warning if the model never predicts some class; None if it predicts all, or if that is not known."""
+        if not self.never:
+            return None
+        return (
+            f"the model never predicts {_listed(self.never)}, by all records of {FLEETS} simulated fleets: gather more "
+            "reports, use a larger ε, or join rare classes into one"
+        )
+
+    @property
+    def recall_shown(self) -> str:
+        """The expected recall of every class as text for people, the first :data:`MOST_SHOWN` classes."""
+        if not self.recall:
+            return self.not_known
+        shown = [f"{one.name} {one.shown}" for one in self.recall[:MOST_SHOWN]]
+        more = len(self.recall) - len(shown)
+        return "; ".join([*shown, f"and {more} more"] if more else shown)
+
+    def reconciled(self, measured: float, low: float, high: float) -> str:
+        """One sentence about the expected and the measured accuracy: which one holds, and why they may differ.
+
+        Args:
+            measured: the measured accuracy.
+            low, high: its 95 % interval for the population.
+        """
+        found = f"{min(max(measured, 0.0), 1.0):.1%} ({max(low, 0.0):.1%} to {min(high, 1.0):.1%})"
+        if self.accuracy is None or self.least is None or self.most is None:
+            return f"The accuracy is {found}, as devices measured it; what was expected is {self.not_known}."
+        said = f"{self.accuracy:.1%} ({self.least:.1%} to {self.most:.1%})"
+        if self.least <= high and low <= self.most:
+            return f"The accuracy is {found}, as devices measured it; it agrees with the {said} that was expected."
+        side, why = (
+            ("below", "so the assumptions do not hold, for example because features depend on each other")
+            if high < self.least
+            else ("above", "so the statistics, or what was assumed with them, told too little of it")
+        )
+        return f"The accuracy is {found}, as devices measured it; it is {side} the {said} that was expected, {why}."
+
+    @property
     def doubt(self) -> str:
         """What the warning says of a model that is not expected to beat the largest class, without any advice."""
         found = "" if self.accuracy is None else f" (expected: {self.shown})"
@@ -197,8 +242,24 @@ class Foresight(NamedTuple):
         return f"{said} always says the largest class: {self.largest_shown}"
 
 
+def _listed(names: Sequence[str]) -> str:
+    """Names in quotes, the first :data:`MOST_SHOWN` of them."""
+    more = [f"and {len(names) - MOST_SHOWN} more"] if len(names) > MOST_SHOWN else []
+    return ", ".join([*map(quoted, names[:MOST_SHOWN]), *more])
+
+
 def _read(text: str) -> float | None:
     return None if text in (NOT_KNOWN, UNDER_RULE) else float(text)
+
+
+def _for_card(recall: Sequence[Recall]) -> list[Recall]:
+    """The classes whose recall a card holds: those that are never predicted, then as many others as there is room."""
+    kept, left = list[Recall](), MOST_RECALL_BYTES
+    for one in sorted(recall, key=lambda one: not one.is_never)[:MOST_CLASSES]:
+        left -= len(one.name.encode()) + len(_recall_text(one)) + 8
+        if left >= 0:
+            kept.append(one)
+    return kept
 
 
 def _recall_text(found: Recall) -> str:

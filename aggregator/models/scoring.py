@@ -281,7 +281,10 @@ def _expected(card: Mapping[str, Any]) -> dict[str, str]:
         return {}
     found = Foresight.of_card(card)
     about = {"expected accuracy": found.shown, "largest class": found.largest_shown}
-    return about if found.warning is None else {**about, "warning": found.warning}
+    if found.recall:
+        about["expected recall"] = found.recall_shown
+    warnings = [text for text in (found.warning, found.recall_warning) if text is not None]
+    return {**about, "warning": "; ".join(warnings)} if warnings else about
 
 
 def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> None:

@@ -10,11 +10,13 @@ import re
 from typing import TYPE_CHECKING
 
 from aggregator.card.words import in_words, sections
-from aggregator.models.foresight import Foresight
-from aggregator.page.blocks import clipped
+from aggregator.models.foresight import MOST_CLASSES, Foresight
+from aggregator.page.blocks import MOST_CELL, clipped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from aggregator.models.foresight import Recall
 
 _RANGE = re.compile(r"(-?[01](?:\.[0-9]{1,9})?) to (-?[01](?:\.[0-9]{1,9})?)")
 _NUMBER = re.compile(r"-?[0-9]{1,6}(?:\.[0-9]{1,9})?")
@@ -69,7 +71,19 @@ def foresight(card: Mapping[str, object]) -> Foresight | None:
     shares = [found.accuracy, found.largest_class, found.low, found.high, found.least, found.most]
     if not all(share is None or 0 <= share <= 1 for share in shares) or not isinstance(found.assumes, str):
         return None
-    return found._replace(assumes=clipped(found.assumes))
+    recall = tuple(
+        one._replace(name=clipped(one.name, MOST_CELL)) for one in found.recall[:MOST_CLASSES] if _is_fair(one)
+    )
+    return found._replace(assumes=clipped(found.assumes), recall=recall)
+
+
+def _is_fair(found: Recall) -> bool:
+    """Whether an entry of a class's recall can be shown: a name, and shares in order or none."""
+    if not isinstance(found.name, str):
+        return False
+    if found.expected is None or found.least is None or found.most is None:
+        return True
+    return 0 <= found.least <= found.expected <= max(found.most, found.expected) <= 1
 
 
 def influence_of(card: Mapping[str, object]) -> dict[str, tuple[float, float | None]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.intervals import score_interval
+from aggregator.estimates.ratios import cell_variance, ratio_interval
 from aggregator.estimates.showing import as_range, as_share
 from aggregator.notebooks import facts, table
 from protocol.documents.campaign import EVALUATION
@@ -18,12 +19,13 @@ from protocol.errors import InputError, PolicyError
 from protocol.questions import OUTCOME
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.statistics import Statistics
 
 COLUMNS = ("true", "predicted", "share", "these devices", "population")
+RECALL_COLUMNS = ("class", "predicted", "recall", "these devices", "population")
 
 
 class Confusion(NamedTuple):
@@ -46,6 +48,26 @@ class Confusion(NamedTuple):
     devices_high: float
 
 
+class ClassRecall(NamedTuple):
+    """Share of the records of one class that the model gives this class, with 95 % intervals.
+
+    Attributes:
+        name: the class.
+        share: quotient of the unbiased estimates; None if no record of the class is seen through the noise.
+        predicted: share of all records that the model gives this class, unbiased; may be negative.
+        low, high: interval for the population of the devices, in [0, 1]; from 0 to 1 if it is not determined.
+        devices_low, devices_high: interval for the devices that answered, in the same way.
+    """
+
+    name: str
+    share: float | None
+    predicted: float
+    low: float
+    high: float
+    devices_low: float
+    devices_high: float
+
+
 class Evaluation(NamedTuple):
     """Accuracy and confusion matrix of a model, from the reports of an outcome campaign.
 
@@ -54,19 +76,34 @@ class Evaluation(NamedTuple):
         accuracy: share of right predictions.
         confusion: k² cells, ordered by true class, then by predicted class.
         populations: the populations of the two intervals, and the assumption of the second one.
+        recall: one entry per class; without intervals narrower than [0, 1] if the mechanism states no covariances.
     """
 
     reports: int
     accuracy: Accuracy
     confusion: tuple[Confusion, ...]
     populations: Mapping[str, Any]
+    recall: tuple[ClassRecall, ...] = ()
 
     def _repr_html_(self) -> str:
         about = {"answers": self.reports, "accuracy": as_share(self.accuracy.estimate)}
         about["95 % interval, these devices"] = as_range(self.accuracy.devices_low, self.accuracy.devices_high)
         about["95 % interval, population"] = as_range(self.accuracy.low, self.accuracy.high)
         about["assumed"] = self.populations["assumes"]
-        return facts("Evaluation", about) + table(COLUMNS, self.rows())
+        return facts("Evaluation", about) + table(RECALL_COLUMNS, self.recall_rows()) + table(COLUMNS, self.rows())
+
+    def recall_rows(self) -> list[tuple[str, ...]]:
+        """The recall of every class as text, with the columns :data:`RECALL_COLUMNS`."""
+        return [
+            (
+                one.name,
+                as_share(one.predicted),
+                "not determined" if one.share is None else as_share(one.share),
+                _ends(one.devices_low, one.devices_high),
+                _ends(one.low, one.high),
+            )
+            for one in self.recall
+        ]
 
     def rows(self) -> list[tuple[str, ...]]:
         """The confusion matrix as text: one row per cell with the columns :data:`COLUMNS`, shares clipped to [0, 1]."""
@@ -80,6 +117,36 @@ class Evaluation(NamedTuple):
             )
             for cell in self.confusion
         ]
+
+
+def _ends(low: float, high: float) -> str:
+    return "not determined" if (low, high) == (0, 1) else as_range(low, high)
+
+
+def recall_of(found: QuestionEstimate, names: Sequence[str]) -> tuple[ClassRecall, ...]:
+    """Recall of every class from ``found``, the estimate of an outcome question with at least one answer.
+
+    The recall of a class is its cell (c, c) divided by the sum of its row, the records of that class. The intervals are
+    Fieller's (:mod:`aggregator.estimates.ratios`).
+    """
+    size = len(names)
+    cells = np.asarray(found.estimate / found.n).reshape(size, size)
+    share, right, given = cells.sum(axis=1), np.diagonal(cells), cells.sum(axis=0)
+    low, high = np.zeros((2, size)), np.ones((2, size))
+    if found.law is not None and found.pairs is not None and found.has_interval:
+        scatters = np.array([found.scatter, found.devices_scatter])[:, None]
+        variance = cell_variance(share, found.n, found.law, found.pairs, size, scatters)
+        ends = ratio_interval(right, share, variance)
+        low, high = ends.low, ends.high
+    return tuple(
+        ClassRecall(
+            name,
+            float(right[place] / share[place]) if share[place] > 0 else None,
+            float(given[place]),
+            *(float(part[row, place]) for row in (0, 1) for part in (low, high)),
+        )
+        for place, name in enumerate(names)
+    )
 
 
 def evaluate(statistics: Statistics) -> Evaluation:
@@ -105,7 +172,7 @@ def evaluate(statistics: Statistics) -> Evaluation:
         for i, true in enumerate(names)
         for j, predicted in enumerate(names)
     ]
-    return Evaluation(found.n, accuracy_of(found), tuple(cells), statistics.populations)
+    return Evaluation(found.n, accuracy_of(found), tuple(cells), statistics.populations, recall_of(found, names))
 
 
 class Accuracy(NamedTuple):

@@ -9,7 +9,7 @@ counts P(the predicted class | x), which is known. Features are independent give
 accuracy assumes.
 
 Columns: fleets of which an accuracy is said; mean true and mean expected accuracy of these; share of their intervals
-that hold the truth; intervals that lie too low, and too high; their mean width in points; the width that ``hearsay plan``
+that hold the truth; intervals that lie too low, and too high; their mean width in points; the width that ``plan``
 states for the same design, from a pilot of ``--pilot`` records; the share of all intervals of a recall that hold
 the truth; fleets in which it is said whether the model beats the largest class, and how often that is wrong.
 """

@@ -200,6 +200,11 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         "epsilon_left": format_micro(made.left.epsilon_micro),
         "records": card["reports"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
+        "expected_recall": (
+            {one.name: [one.expected, one.least, one.most] for one in expected.recall}
+            if as_json
+            else expected.recall_shown
+        ),
         "largest_class": expected.largest_class if as_json else expected.largest_shown,
         "expires": document.header.expires if as_json else when(document.header.expires),
     }
@@ -208,6 +213,8 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         note(made.chosen)
     if not expected.beats:
         warn(f"{expected.doubt}; take a larger ε, fewer features, or the method {DEFAULT}")
+    if expected.recall_warning is not None:
+        warn(expected.recall_warning)
     for doubt in made.doubts:
         warn(doubt)
     if made.doubts:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.periods import Span
+    from aggregator.models.foresight import Foresight
     from aggregator.publishing.workspace import Workspace
 
 
@@ -209,8 +210,9 @@ def _publish_model(
     signed.save(output, force=force)
     made = signed.document
     expected = Foresight.of_card(made.card)
-    if expected.warning is not None:
-        warn(expected.warning)
+    for warning in (expected.warning, expected.recall_warning):
+        if warning is not None:
+            warn(warning)
     for ended in evaluations_ended(signer, made.header.name, int(time.time())):
         warn(
             f"campaign {quoted(ended)} evaluates an earlier version of this model and still runs: a device that "
@@ -229,11 +231,20 @@ def _publish_model(
         "postprocess": made.card["postprocess"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
         "largest_class": expected.largest_class if as_json else expected.largest_shown,
+        "expected_recall": _recall_json(expected) if as_json else expected.recall_shown,
         **({"expected_accuracy_interval": interval, "expected_accuracy_assumes": expected.assumes} if as_json else {}),
         **({"largest_class_interval": [expected.low, expected.high]} if as_json else {}),
         **({"beats_largest_class": expected.beats} if as_json else {}),
         "statistics_id": made.statistics_id.hex(),
         "expires": made.header.expires if as_json else when(made.header.expires),
+    }
+
+
+def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
+    """Class → its expected recall with its interval, and whether the model never predicts it."""
+    return {
+        one.name: {"expected": one.expected, "interval": [one.least, one.most], "never_predicted": one.is_never}
+        for one in expected.recall
     }
 
 

@@ -183,7 +183,7 @@ def show(
     proven_only: bool,
     as_json: bool,
 ) -> None:
-    """Show accuracy and confusion matrix, or the ranking of several models, with 95 % intervals.
+    """Show accuracy, recall of every class and confusion matrix, or the ranking of several models, with 95 % intervals.
 
     Each number has two intervals: one for these devices, weighted by their answers, and one for the population that
     they are drawn from. In a ranking the intervals of all models hold together with 95 %, and each model's accuracy
@@ -198,7 +198,7 @@ def show(
     """  # noqa: D301
     from aggregator.estimates.showing import as_range, as_share
     from aggregator.gathering import together
-    from aggregator.planning.evaluation import COLUMNS
+    from aggregator.planning.evaluation import COLUMNS, RECALL_COLUMNS
     from aggregator.planning.evaluation import evaluate as evaluate_statistics
     from aggregator.planning.ranking import rank
 
@@ -214,6 +214,7 @@ def show(
     if as_json:
         confusion = [cell._asdict() for cell in found.confusion]
         facts = {"reports": found.reports, "accuracy": found.accuracy._asdict(), "confusion": confusion}
+        facts["recall"] = [one._asdict() for one in found.recall]
         print_json({**facts, "populations": dict(found.populations)})
         return
     accuracy = found.accuracy
@@ -225,6 +226,8 @@ def show(
             "95 % interval, population": as_range(accuracy.low, accuracy.high),
         }
     )
+    click.echo()
+    print_table(RECALL_COLUMNS, found.recall_rows(), numeric=RECALL_COLUMNS[1:])
     click.echo()
     print_table(COLUMNS, found.rows(), numeric=COLUMNS[2:])
     print_populations(found.populations)

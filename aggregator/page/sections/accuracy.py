@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.estimates.showing import as_range, as_share
+from aggregator.models.foresight import NEVER
 from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import foresight, rows_of
@@ -42,6 +43,14 @@ def section(card: Mapping[str, object] | None, measured: Sequence[Measured]) -> 
         blocks += [paragraph("The model's card does not say what is expected.")] if found is None else _expected(found)
         told = rows_of(card, _IN_CARD, _ELSEWHERE if found is None else (*_ELSEWHERE, *found.to_card()))
         told |= {} if found is None or found.beats is None else {"better than the largest class": _yes(found.beats)}
+        if found is not None:
+            blocks += [
+                paragraph(
+                    found.reconciled(one.result.accuracy.estimate, one.result.accuracy.low, one.result.accuracy.high)
+                )
+                for one in measured
+                if isinstance(one.result, Evaluation)
+            ]
         if told:
             blocks.append(facts("As the model's card says", told))
     for one in measured:
@@ -83,8 +92,14 @@ def _expected(found: Foresight) -> list[Block]:
     numbers = table("In numbers", ("what", "share", "from … to"), rows, (1, 2))
     svg = whiskers("Expected accuracy, and share of the largest class", bars, unit="%", without=found.not_known)
     blocks: list[Block] = [Chart(svg, numbers, "Expected"), paragraph(f"Expected {found.assumes}.")]
-    if found.warning is not None:
-        blocks.append(paragraph(found.warning, "warning"))
+    if found.recall:
+        shown = [
+            (one.name, NEVER if one.is_never else _share(one.expected), _ends(one.least, one.most))
+            for one in found.recall
+        ]
+        caption = "Expected recall: of the records of a class, the share that the model gives this class"
+        blocks.append(table(caption, ("class", "recall", "from … to"), shown, (1, 2)))
+    blocks += [paragraph(text, "warning") for text in (found.warning, found.recall_warning) if text is not None]
     return blocks
 
 
@@ -106,7 +121,9 @@ def _measured(found: Evaluation) -> list[Block]:
     caption = "Confusion matrix: share of all records by true and predicted class, with 95 % intervals"
     numbers = table(caption, evaluation.COLUMNS, found.rows(), (2, 3, 4), more=_SHOW)
     svg = whiskers("Share of records: right, then true class → predicted class", bars, unit="%")
-    return [Chart(svg, numbers, "Measured"), facts("Measured by private answers", pairs)]
+    of_classes = "Measured recall: of the records of a class, the share that the model gives this class"
+    recall = table(of_classes, evaluation.RECALL_COLUMNS, found.recall_rows(), (1, 2, 3, 4), more=_SHOW)
+    return [Chart(svg, numbers, "Measured"), recall, facts("Measured by private answers", pairs)]
 
 
 def _ranked(found: Ranking) -> list[Block]:
