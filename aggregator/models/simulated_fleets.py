@@ -287,7 +287,7 @@ def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
 
 
 def _started(seen: _Seen, generator: np.random.Generator) -> _State:
-    """A state near the published model, with the noise of the estimates."""
+    """A state near the published model. Far from it a chain would stay where its steps are too long for the slope."""
     chains, u = CHAINS, seen.start()
     common = np.where(seen.rows, u.mean(axis=2), 0.0)
     apart = np.where(seen.rows[..., None], u - common[..., None], 0.0)
@@ -296,7 +296,7 @@ def _started(seen: _Seen, generator: np.random.Generator) -> _State:
         squares = (squares.sum(axis=1) / cells.sum(axis=1))[:, None]
     signal = np.abs(np.log(SIGNALS) - np.log(np.sqrt(squares) + 0.05)[..., None]).argmin(axis=-1)
     size = SIGNALS[signal][..., None]
-    noise = generator.normal(size=(chains, *u.shape)) / np.sqrt(1 + size**2 * seen.precision())
+    noise = 0.2 * generator.normal(size=(chains, *u.shape)) / np.sqrt(1 + size**2 * seen.precision())
     apart = np.where(cells[..., None], apart / size + noise, 0.0)
     return _State(np.tile(common, (chains, 1, 1)), apart, np.tile(signal, (chains, 1, 1)))
 
@@ -319,7 +319,7 @@ def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Gene
         still = (apart**2 + speed**2 / mass).sum(axis=(2, 3))
         return np.asarray((still + (common**2 / COMMON**2 + common_speed**2 / common_mass).sum(axis=2)) / 2 - density)
 
-    step = (length * generator.uniform(0.6, 1.2, state.common.shape[:2]))[..., None]
+    step = (length * generator.uniform(0.2, 1.2, state.common.shape[:2]))[..., None]
     apart, common = state.apart, state.common
     density, slope = seen.likelihood(state.u)
     before = energy(density, apart, common, speed, common_speed)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.estimates.statistics import Statistics
-    from aggregator.periods import Span
     from aggregator.models.foresight import Foresight
+    from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
 
 
