@@ -2,9 +2,10 @@
 
 The model is tested on simulated records of many fleets that agree with the statistics
 (:mod:`aggregator.models.simulated_fleets`). In a simulated fleet, features are independent given the class, and missing
-values are left out of the score as on a device. The expected accuracy is the interval that holds 95 % of the fleets'
-accuracies; so is the expected recall of every class, the share of its records that the model gives that class. The
-model beats the largest class if it is better in all fleets. It does not if its largest
+values are left out of the score as on a device. The expected accuracy is the interval from the smallest to the largest
+accuracy over all fleets. So is the expected recall of every class, the share of its records that the model gives that
+class. The prior of the fleets is learned from the same statistics, so the middle 95 % of them would hold the truth less
+often than they say. The model beats the largest class if it is better in all fleets. It does not if its largest
 accuracy is below the lower end of the 95 % interval of the largest class's share. Otherwise, or if that share is too
 uncertain, the answer is not known. "Better in no fleet" is no reason to say that it does not: few reports hide the
 small gain that a model has where one class is rare.
@@ -29,7 +30,7 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.postprocess import simplex_prior
 from aggregator.models.published import fitted_parameters
-from aggregator.models.simulated_fleets import Fleet, fleets
+from aggregator.models.simulated_fleets import Fleet, cells_of_tables, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 from protocol.shown import quoted
 
@@ -46,9 +47,9 @@ if TYPE_CHECKING:
 FLEETS = 150
 RECORDS, FEWEST_RECORDS, WORK = 1500, 400, 100_000
 """Largest and smallest number of records per fleet; in between, records × features × classes ≤ ``WORK``."""
-INSIDE = (0.025, 0.975)
-"""Shares of the fleets below the ends of an interval."""
 WIDEST_SHARE, WIDEST_ACCURACY = 0.2, 0.3
+MOST_CELLS = 300_000
+"""Largest number of cells of all tables that fleets are simulated for; it takes about a minute."""
 NOT_KNOWN = "not known yet"
 UNDER_RULE = "not known under a robust rule"
 ASSUMES = "if features are independent given the class, and no record lacks its label or a value that has a substitute"
@@ -71,7 +72,7 @@ class Recall(NamedTuple):
     Attributes:
         name: the class.
         expected: the mean over the simulated fleets; None if not known.
-        least, most: ends of the interval that holds 95 % of the fleets; None if not known.
+        least, most: smallest and largest recall over the simulated fleets; None if not known.
     """
 
     name: str
@@ -105,8 +106,8 @@ class Foresight(NamedTuple):
             class was selected as the largest of noisy shares. The interval contains ``largest_class``. None if the
             statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
-        least, most: ends of the interval that holds 95 % of the accuracies over :data:`FLEETS` simulated fleets; None
-            if not known, and for models of older releases.
+        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
+            models of older releases.
         assumes: assumption of ``accuracy`` and ``beats``, in words.
         not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
         recall: one entry per class; empty if no fleet can be simulated, and for models of older releases.
@@ -160,7 +161,7 @@ class Foresight(NamedTuple):
             most=_read(card.get("expected_accuracy_high", NOT_KNOWN)),
             assumes=card.get("expected_accuracy_assumes", ASSUMES),
             not_known=UNDER_RULE if card["expected_accuracy"] == UNDER_RULE else NOT_KNOWN,
-            recall=tuple(_read_recall(name, text) for name, text in card.get("expected_recall", {}).items()),
+            recall=tuple(_read_recall(*entry) for entry in dict(card.get("expected_recall", {})).items()),
         )
 
     @property
@@ -276,7 +277,7 @@ def _read_recall(name: str, text: str) -> Recall:
     """A class's entry of a card. Any other text is not known."""
     if text == NEVER:
         return Recall(name, 0.0, 0.0, 0.0)
-    found = _RECALL.fullmatch(text)
+    found = _RECALL.fullmatch(text) if isinstance(text, str) else None
     return Recall(name, *((None,) * 3 if found is None else map(float, found.groups())))
 
 
@@ -302,7 +303,8 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     The same statistics give the same numbers, because the statistics' id seeds the random generator. The accuracy is
     known if the interval of the largest class is at most :data:`WIDEST_SHARE` wide, and the interval of the accuracy at
     most :data:`WIDEST_ACCURACY`. Whether the model beats the largest class needs only the first of these conditions.
-    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn. Under a robust rule the
+    Neither is known if a curator's noise has no variance (Cauchy), since no fleet can be drawn, or if the tables have
+    more than :data:`MOST_CELLS` cells. Under a robust rule the
     interval of the largest class is not known either: what lying nodes did is not known.
 
     Args:
@@ -324,13 +326,14 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     low, high = (float(np.clip(np.nan_to_num(shares.ratio[largest]) + side * reach, 0, 1)) for side in (-1, 1))
     low, high = min(low, float(prior[largest])), max(high, float(prior[largest]))
     share = (float(prior[largest]), low, high)
-    unbounded = any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
+    too_large = cells_of_tables(statistics) > MOST_CELLS
+    unbounded = too_large or any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
     if high - low > WIDEST_SHARE or unbounded:
         fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, *share, None, None, None, assumes)
     tried = _tried(statistics, postprocess)
-    least, most = np.quantile(tried.right, INSIDE).tolist()
-    beats = True if tried.more.min() > 0 else False if tried.right.max() < low else None
+    least, most = float(tried.right.min()), float(tried.right.max())
+    beats = True if tried.more.min() > 0 else False if most < low else None
     recall = tuple(
         _recalled(name, of, is_never=bool(never))
         for name, of, never in zip(statistics.schema.label.classes, tried.recall.T, tried.never, strict=True)
@@ -344,8 +347,7 @@ def _recalled(name: str, found: Floats, *, is_never: bool) -> Recall:
     """Recall of one class from its recall in every fleet, shape (fleets,) float64."""
     if is_never:
         return Recall(name, 0.0, 0.0, 0.0)
-    least, most = np.quantile(found, INSIDE).tolist()
-    return Recall(name, float(found.mean()), least, max(most, 0.001))
+    return Recall(name, float(found.mean()), float(found.min()), max(float(found.max()), 0.001))
 
 
 def _tried(statistics: Statistics, postprocess: str) -> _Tried:
@@ -373,7 +375,8 @@ def _tried(statistics: Statistics, postprocess: str) -> _Tried:
     right = _without_error(np.trace(told, axis1=1, axis2=2), float(np.mean(errors)))
     recall = np.diagonal(told, axis1=1, axis2=2) / told.sum(axis=1)
     never = ~(told.sum(axis=2) > 0).any(axis=0)
-    return _Tried(right, right - prior.max(axis=1), recall, never)
+    largest = np.take_along_axis(told.sum(axis=1), prior.argmax(axis=1)[:, None], 1)[:, 0]
+    return _Tried(right, np.trace(told, axis1=1, axis2=2) - largest, recall, never)
 
 
 def _without_error(found: Floats, error: float) -> Floats:

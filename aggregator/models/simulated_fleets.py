@@ -4,7 +4,9 @@ Every parameter of a feature is a row r of numbers u_rc, one per class c. A tabl
 P(value r | c) is proportional to exp u_rc. A number has two rows: its mean in class c is S·u_1c, clipped to [−1, 1],
 and its variance is S²·exp(u_2c/2) from the campaign's floor to 1, where S² is the variance in all classes together.
 
-    u_rc = b_r + τ·e_rc     b_r normal of standard deviation β, e_rc standard normal
+    u_rc = b_r + τ·e_rc     b_r normal of standard deviation β, e_rc of Student's law with :data:`TAILS` degrees
+
+of freedom: a normal number times λ, whose law is that of its degrees. Values that a class never has are far out.
 
 b is what the classes have in common, and no class counts more for it than another: a class with many records does not
 pull the others towards itself. τ is how much the classes differ, one of :data:`SIGNALS`. Tables, the means and the
@@ -24,6 +26,8 @@ Source: docs/math.md, section 4; docs/decisions/0095.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -39,7 +43,7 @@ from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import missing_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -54,10 +58,16 @@ CONCENTRATION = 1.0
 """Concentration of the Dirichlet process: how much the features' τ may differ from each other."""
 NOTHING = 0.3
 """Probability of the smallest τ: a feature without information about the class."""
+TAILS = 2.0
+"""Degrees of freedom of e."""
 COMMON = 1.0
 """β, the standard deviation of what the classes have in common."""
 CHAINS, FIRST, BETWEEN = 25, 50, 12
 """Number of chains, of steps before the first draw of a chain, and of steps from one draw to the next."""
+MOST_WORK, FEWEST_CHAINS, BETWEEN_IF_FEW = 200_000, 5, 4
+"""Largest number of chains times cells, unless there are as few chains, with fewer steps from one draw to the next."""
+WIDTHS = (6, 24, 96, 1 << 30)
+"""Tables are drawn together with those of at most as many values."""
 _LEAST = 1e-6
 _WIDEST = 8.0
 """Largest |u| of a number's rows that is told apart."""
@@ -90,6 +100,10 @@ class _Seen(Protocol):
     @property
     def rows(self) -> NDArray[np.bool_]:
         """Rows that a feature has: shape (F, R) bool."""
+
+    @property
+    def prior(self) -> Floats:
+        """The classes' shares; the first axis is that of the chains."""
 
     @property
     def groups(self) -> int:
@@ -213,16 +227,29 @@ class _Numbers(NamedTuple):
 
 
 class _State(NamedTuple):
-    """State of all chains. Shapes: common (chains, F, R), apart (chains, F, R, k), signal (chains, F, groups) int64."""
+    """State of all chains.
+
+    Attributes:
+        common: b, shape (chains, F, R) float64.
+        apart: e/λ, shape (chains, F, R, k) float64.
+        tail: λ, the same shape.
+        signal: places of τ in :data:`SIGNALS`, shape (chains, F, groups) int64.
+    """
 
     common: Floats
     apart: Floats
-    signal: NDArray[np.int64]
+    tail: Floats
+    signal: Indices
+
+    @property
+    def tau(self) -> Floats:
+        """τ, shape (chains, F, groups, 1) float64."""
+        return np.asarray(SIGNALS[self.signal][..., None])
 
     @property
     def size(self) -> Floats:
-        """τ, shape (chains, F, groups, 1) float64."""
-        return np.asarray(SIGNALS[self.signal][..., None])
+        """τλ, shape (chains, F, R, k) float64."""
+        return np.asarray(self.tau * self.tail)
 
     @property
     def u(self) -> Floats:
@@ -234,7 +261,7 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
 
     Args:
         statistics: statistics of a discrete or Gaussian campaign.
-        generator: source of randomness; its state advances with every :data:`CHAINS` fleets.
+        generator: source of randomness; its state advances with every fleet of each chain.
         draws: number of fleets.
 
     Returns:
@@ -245,35 +272,78 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
     """
     schema = statistics.schema
     numbers = list(schema.numeric) if statistics.fit.family in NORMAL_FAMILIES else []
+    chains = int(np.clip(MOST_WORK // cells_of_tables(statistics), FEWEST_CHAINS, CHAINS))
+    priors = _priors(statistics, generator, chains)
+    walks: list[Callable[[], dict[int, list[Feature]]]] = []
     tables = [index for index in range(len(schema.observed)) if index not in numbers]
-    priors = _priors(statistics, generator)
-    there = np.array([_there(statistics, index) for index in numbers]).reshape(-1, priors.shape[1])
-    of_tables = _tables(statistics, tables, priors) if tables else None
-    of_numbers = _numbers(statistics, there, priors) if numbers else None
-    table_chain = None if of_tables is None else _walk(of_tables, generator)
-    number_chain = None if of_numbers is None else _walk(of_numbers, generator)
-    left = draws
-    while left > 0:
+    for _, alike in groupby(sorted(tables, key=lambda index: _width(statistics, index)), partial(_width, statistics)):
+        walks.append(_table_walk(statistics, list(alike), priors, generator))
+    if numbers:
+        walks.append(_number_walk(statistics, numbers, priors, generator))
+    for left in range(draws, 0, -chains):
         found: dict[int, list[Feature]] = {}
-        if of_tables is not None and table_chain is not None:
-            drawn = of_tables.tables(next(table_chain))
-            for place, index in enumerate(tables):
-                observed = schema.observed[index]
-                parts = np.maximum(drawn[:, place, : observed.size], _LEAST)
-                found[index] = [Feature(part, np.ones(len(part[0])), missing_code(observed)) for part in parts]
-        if of_numbers is not None and number_chain is not None:
-            mean, variance = of_numbers.moments_of(next(number_chain))
-            for place, index in enumerate(numbers):
-                pairs = zip(mean[:, place], variance[:, place], strict=True)
-                found[index] = [Feature(NormalParameters(*pair), there[place], None) for pair in pairs]
-        for chain in range(min(left, CHAINS)):
+        for walk in walks:
+            found |= walk()
+        for chain in range(min(left, chains)):
             yield Fleet(priors[chain], tuple(found[index][chain] for index in range(len(schema.observed))))
-        left -= CHAINS
+
+
+def cells_of_tables(statistics: Statistics) -> int:
+    """Number of cells of all tables that :func:`fleets` draws at a time; at least 1."""
+    numbers = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()
+    widths = [_width(statistics, index) for index in range(len(statistics.schema.observed)) if index not in numbers]
+    return max(1, sum(widths) * len(statistics.schema.label.classes))
+
+
+def _width(statistics: Statistics, feature: int) -> int:
+    """The entry of :data:`WIDTHS` that holds a feature's values. Tables of one width are drawn together."""
+    size = statistics.schema.observed[feature].size
+    return next(width for width in WIDTHS if size <= width)
+
+
+def _table_walk(
+    statistics: Statistics, features: list[int], priors: Floats, generator: np.random.Generator
+) -> Callable[[], dict[int, list[Feature]]]:
+    """A function that draws the tables of some features anew: index → one feature per chain."""
+    seen = _tables(statistics, features, priors)
+    chain = _walk(seen, generator)
+
+    def drawn() -> dict[int, list[Feature]]:
+        tables, found = seen.tables(next(chain)), {}
+        for place, index in enumerate(features):
+            observed = statistics.schema.observed[index]
+            parts = np.maximum(tables[:, place, : observed.size], _LEAST)
+            found[index] = [Feature(part, np.ones(len(part[0])), missing_code(observed)) for part in parts]
+        return found
+
+    return drawn
+
+
+def _number_walk(
+    statistics: Statistics, features: list[int], priors: Floats, generator: np.random.Generator
+) -> Callable[[], dict[int, list[Feature]]]:
+    """A function that draws the means and variances of all numbers anew: index → one feature per chain."""
+    there = np.array([_there(statistics, index) for index in features])
+    seen = _numbers(statistics, there, priors)
+    chain = _walk(seen, generator)
+
+    def drawn() -> dict[int, list[Feature]]:
+        mean, variance = seen.moments_of(next(chain))
+        return {
+            index: [
+                Feature(NormalParameters(*pair), there[place], None)
+                for pair in zip(mean[:, place], variance[:, place], strict=True)
+            ]
+            for place, index in enumerate(features)
+        }
+
+    return drawn
 
 
 def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
-    """Endless draws of u for all chains, shape (chains, F, R, k) float64 each: one per :data:`BETWEEN` steps."""
+    """Endless draws of u for all chains, shape (chains, F, R, k) float64 each, some steps apart."""
     state, rows = _started(seen, generator), seen.rows
+    between = BETWEEN if len(seen.prior) == CHAINS else BETWEEN_IF_FEW
     length = np.full(len(rows), 0.35)
     steps = 0
     while True:
@@ -282,13 +352,13 @@ def _walk(seen: _Seen, generator: np.random.Generator) -> Iterator[Floats]:
             length = np.minimum(length * np.exp(0.3 * (accepted - 0.75)), 1.0)
         state = _resized(seen, state, generator)
         steps += 1
-        if steps >= FIRST and (steps - FIRST) % BETWEEN == 0:
+        if steps >= FIRST and (steps - FIRST) % between == 0:
             yield state.u
 
 
 def _started(seen: _Seen, generator: np.random.Generator) -> _State:
     """A state near the published model. Far from it a chain would stay where its steps are too long for the slope."""
-    chains, u = CHAINS, seen.start()
+    chains, u = len(seen.prior), seen.start()
     common = np.where(seen.rows, u.mean(axis=2), 0.0)
     apart = np.where(seen.rows[..., None], u - common[..., None], 0.0)
     squares, cells = (apart**2).mean(axis=2), seen.rows
@@ -298,7 +368,7 @@ def _started(seen: _Seen, generator: np.random.Generator) -> _State:
     size = SIGNALS[signal][..., None]
     noise = 0.2 * generator.normal(size=(chains, *u.shape)) / np.sqrt(1 + size**2 * seen.precision())
     apart = np.where(cells[..., None], apart / size + noise, 0.0)
-    return _State(np.tile(common, (chains, 1, 1)), apart, np.tile(signal, (chains, 1, 1)))
+    return _State(np.tile(common, (chains, 1, 1)), apart, np.ones_like(apart), np.tile(signal, (chains, 1, 1)))
 
 
 def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Generator) -> tuple[_State, Floats]:
@@ -336,6 +406,7 @@ def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Gene
     moved = _State(
         np.where(taken[..., None], common, state.common),
         np.where(taken[..., None, None], apart, state.apart),
+        state.tail,
         state.signal,
     )
     return moved, taken.mean(axis=0)
@@ -354,7 +425,7 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
         gain = gain + np.take_along_axis(log_law, new, 1) - np.take_along_axis(log_law, here, 1)
         taken = possible & (np.log(generator.random(here.shape)) < gain)
         state = state._replace(signal=_with(state.signal, group, np.where(taken, new, here)))
-        differences = state.size * state.apart
+        differences = state.tau * state.apart
         part = slice(None) if seen.groups == 1 else slice(group, group + 1)
         squares = (differences[:, :, part] ** 2).sum(axis=(2, 3))
         cells = seen.rows[:, part].sum(axis=1) * state.apart.shape[-1]
@@ -362,8 +433,10 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
         ends = np.cumsum(np.exp(weight - weight.max(axis=-1, keepdims=True)), axis=-1)
         found = (ends < generator.random(here.shape)[..., None] * ends[..., -1:]).sum(axis=-1)
         state = state._replace(signal=_with(state.signal, group, np.minimum(found, len(SIGNALS) - 1)))
-        state = state._replace(apart=differences / state.size)
-    return state
+        state = state._replace(apart=differences / state.tau)
+    whole = state.tail * state.apart
+    tail = np.sqrt((TAILS + whole**2) / 2 / generator.gamma((TAILS + 1) / 2, size=whole.shape))
+    return state._replace(tail=tail, apart=whole / tail)
 
 
 def _law(signal: NDArray[np.int64], generator: np.random.Generator) -> Floats:
@@ -385,13 +458,13 @@ def _with(signal: NDArray[np.int64], group: int, new: NDArray[np.int64]) -> NDAr
     return changed
 
 
-def _priors(statistics: Statistics, generator: np.random.Generator) -> Floats:
+def _priors(statistics: Statistics, generator: np.random.Generator, chains: int) -> Floats:
     """Random shares of the classes for every chain: shape (chains, k) float64."""
     shares, middle = class_shares(statistics), simplex_prior(statistics)
     known = np.isfinite(shares.ratio) & np.isfinite(shares.ratio_variance)
     centre = np.where(known, shares.ratio, middle)
     spread = np.sqrt(np.where(known, shares.ratio_variance, 1.0))
-    return np.array([_possible(generator.normal(centre, spread)) for _ in range(CHAINS)])
+    return np.array([_possible(generator.normal(centre, spread)) for _ in range(chains)])
 
 
 def _there(statistics: Statistics, feature: int) -> Floats:

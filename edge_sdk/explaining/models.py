@@ -14,7 +14,7 @@ from protocol.shown import quoted, sentence
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from protocol.documents.model import Model
 
@@ -22,7 +22,7 @@ _MOST_TEXT = 400
 _MOST_NAMES = 12
 _MOST_NAME = 60
 _MOST_COUNT = 10**15
-_NOT_STATED = "not stated"
+_NOT_STATED, _NEVER = "not stated", "never predicted"
 _SHARE = re.compile(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?")
 _KINDS = {
     "local": (
@@ -81,7 +81,16 @@ def model_in_words(model: Model, digest: bytes) -> str:
         lines.append("By its own statistics it is right no more often than who always says the largest class.")
     elif card.get("beats_largest_class") != "yes":
         lines.append("It is not known whether it is right more often than who always says the largest class.")
+    never = _never(card, schema.label.classes)
+    if never:
+        lines.append(f"By its own statistics it never says {_names(never)}.")
     return "\n".join(lines)
+
+
+def _never(card: Mapping[str, object], classes: Sequence[str]) -> list[str]:
+    """The classes that the card says the model never predicts."""
+    recall = card.get("expected_recall")
+    return [name for name in classes if recall.get(name) == _NEVER] if isinstance(recall, dict) else []
 
 
 def _of_trust(text: str) -> tuple[str, str, str]:

@@ -7,7 +7,7 @@ from support.publisher import Publisher
 
 from protocol import canonical
 from protocol.documents.envelope import read_envelope
-from protocol.documents.model import float_array
+from protocol.documents.model import float_array, parse_model
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -75,6 +75,16 @@ def test_each_kind_of_trust_has_its_words(device, trust, said):
 def test_a_model_that_may_be_useless_is_said_to_be(device, beats, said):
     assert said in device.explain(signed({**CARD, "beats_largest_class": beats}))
     assert said not in device.explain(signed(CARD))
+
+
+def test_a_class_that_the_model_never_says_is_named(device):
+    name = parse_model(read_envelope(signed(CARD), "model").payload).schema.label.classes[1]
+    recall = {"expected_recall": {name: "never predicted", "no class": "never predicted"}}
+    text = device.explain(signed({**CARD, **recall}))
+    assert text.splitlines()[-1].startswith("By its own statistics it never says")
+    assert name in text.splitlines()[-1]
+    assert "no class" not in text
+    assert "never says" not in device.explain(signed(CARD))
 
 
 def test_an_empty_card_and_one_of_an_older_release_are_explained(device):

@@ -12,7 +12,16 @@ from support.publisher import Publisher
 MARKUP = "<script>alert(1)</script>\"'&lt;x onload=y>"
 KNOWN = (
     *("expected_accuracy", "largest_class", "largest_class_low", "largest_class_high", "beats_largest_class"),
-    *("class_intervals", "interval_widths", "influence", "rejected", "chosen", "mechanisms", "asked"),
+    *(
+        "class_intervals",
+        "interval_widths",
+        "influence",
+        "expected_recall",
+        "rejected",
+        "chosen",
+        "mechanisms",
+        "asked",
+    ),
 )
 CARDS = {
     "nothing": {},
@@ -25,6 +34,7 @@ CARDS = {
         "largest_class_low": "7",
         "largest_class_high": "0x1",
         "beats_largest_class": "maybe",
+        "expected_recall": {"e": "1.999 (0.9 to 3.000)", "p": "1.999 (0.000 to 1.000)", MARKUP: MARKUP},
         "class_intervals": {"e": "5 to 3", "p": "nan to 1"},
         "influence": {"odor": "1e9", "width": "-3", "other": "nan", "x": 1 << 62},
     },

@@ -200,12 +200,12 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         "epsilon_left": format_micro(made.left.epsilon_micro),
         "records": card["reports"],
         "expected_accuracy": expected.accuracy if as_json else expected.shown,
+        "largest_class": expected.largest_class if as_json else expected.largest_shown,
         "expected_recall": (
             {one.name: [one.expected, one.least, one.most] for one in expected.recall}
             if as_json
             else expected.recall_shown
         ),
-        "largest_class": expected.largest_class if as_json else expected.largest_shown,
         "expires": document.header.expires if as_json else when(document.header.expires),
     }
     say(facts, as_json=as_json)

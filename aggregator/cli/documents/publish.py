@@ -90,7 +90,8 @@ def publish(
     statistics could be of. It is an interval, and with too few reports it is "not known yet". It holds if features
     are independent in each class and no record lacks its label or a value that has a substitute; where features
     repeat each other the model may be far worse. An evaluation campaign measures the accuracy. A warning is printed
-    unless the model is expected to be better than always saying the largest class.
+    unless the model is expected to be better than always saying the largest class. The expected recall is said of
+    every class: the share of its records that the model gives it. A class that it never predicts has a warning.
 
     Of a store of nodes' summaries the sums are added. --robust takes a trimmed mean or the median of every number, or
     the sums of one node (krum), and prints what that costs where no node lies. No interval and no expected accuracy is

@@ -279,6 +279,22 @@ def test_recall_of_every_class_is_expected_and_a_class_that_is_never_predicted_i
     assert Foresight.of_card(found.to_card()).never == ("rare",)
 
 
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ((0.7, 0.6, 0.8), "it agrees with the 75.0% (62.5% to 87.5%) that was expected"),
+        ((0.5, 0.4, 0.6), "it is below the 75.0% (62.5% to 87.5%) that was expected, so the assumptions do not hold"),
+        ((0.95, 0.9, 1.1), "The accuracy is 95.0% (90.0% to 100.0%), as devices measured it; it is above the 75.0%"),
+    ],
+)
+def test_expected_and_measured_accuracy_are_one_sentence(measured, said):
+    found = Foresight(0.75, 0.5, 0.25, 0.625, beats=True, least=0.625, most=0.875)
+    assert said in found.reconciled(*measured)
+    assert found.reconciled(*measured).count(".") - found.reconciled(*measured).count("%") <= 1
+    unknown = Foresight(None, 0.5, 0.25, 0.625, beats=None).reconciled(*measured)
+    assert unknown.endswith("what was expected is not known yet.")
+
+
 def test_the_condition_names_substitutes_since_reports_do_not_tell_them_from_values():
     statistics, _, _ = statistics_of(np.random.default_rng(5), 3, 3000, 0.25)
     assert "a value that has a substitute" in foresee(statistics, "simplex").assumes

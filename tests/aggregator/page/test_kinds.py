@@ -128,6 +128,8 @@ def test_measured_accuracy_is_shown_for_its_own_model_only(evaluated):
     found = check(page_of(model, evaluation=[store], now=NOW).html)
     assert "Measured by private answers" in found.words
     assert "exactly this model" in found.words
+    assert "as devices measured it; what was expected is" in found.words or "Nothing was" not in found.words
+    assert "Measured recall" in found.words
     assert reason(page_of, model.with_name("other.hsm"), evaluation=[store], now=NOW) == "other_model"
     assert reason(page_of, model, evaluation=[stored_campaign(model.parent)], now=NOW) in (
         "not_an_evaluation",
