@@ -368,6 +368,5 @@ class Device(ReportMethods):
                 self._meanings,
                 self._time,
                 secret=self._state.meta("secret"),
-                closed_fleet=self._state.meta("enrolled") is not None,
                 state=self._state,
             )

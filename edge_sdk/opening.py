@@ -230,7 +230,7 @@ def _provision(
         if stored is None:
             if root is None or not makes:
                 raise _unfinished()
-            _begin(state, root, secret_of(enrolment, entropy), now, machine, enrolled=enrolment is not None)
+            _begin(state, root, secret_of(enrolment, entropy), now, machine, enrolment)
             return
         if makes:
             raise _already_provisioned()
@@ -246,17 +246,21 @@ def _provision(
                 for role in ("campaign", "nodes"):
                     documents.end_unsigned(role, newer.root.roles["campaign"])
         check_secret(state, enrolment, entropy)
+        if enrolment is not None:
+            note_fleet(state, enrolment)  # older software has not stored the names
         note_used(state, () if marker is None else marker.used(used_here(state), None))
 
 
-def _begin(state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, *, enrolled: bool) -> None:
+def _begin(
+    state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, enrolment: bytes | None
+) -> None:
     """Write the first entries of a new state.
 
     Raises:
         StorageError: ``machine_unknown``: the file of the machine's id can not be read, or has none.
     """
     state.write_meta("secret", secret)
-    note_fleet(state, enrolled=enrolled)
+    note_fleet(state, enrolment)
     note_used(state, used_here(state))
     Documents(state).write_trust(trust.pin(root, now))
     if machine is not None:
@@ -327,7 +331,7 @@ def reset_state(
     whose = machine.after(old.machine_file)
 
     def begin(state: State) -> None:
-        _begin(state, root, secret, now, whose, enrolled=enrolment is not None)
+        _begin(state, root, secret, now, whose, enrolment)
         note_used(state, used)
 
     try:

@@ -9,6 +9,7 @@ from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
 from edge_sdk.policy.series import refusal
 from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.storage.marker import machine_file_of
+from edge_sdk.storage.secret import fleet_of
 from edge_sdk.timekeeping.periods import SLACK_SECONDS
 from protocol.dates import expiry_warning
 from protocol.documents import campaign as campaigns
@@ -132,6 +133,9 @@ class Status(NamedTuple):
             their publisher signs them again.
         disabled: the owner has opted out.
         closed_fleet: the device belongs to a closed fleet: its newest secret is of a provisioning file.
+        fleet: name of that fleet, as the provisioning file states it; None if the device is in no closed fleet, or if
+            older software has used the file, which did not store it. Never part of a report.
+        device: name of the device in that fleet, as the operator's list has it; None as ``fleet``.
         unread: missing and unlisted values of answered records since this program started, as counts by feature.
         contradictions: the number of pairs of contradictory signed documents that are kept as evidence.
         disk_may_forget: the type of the state folder's file system, if it may be in memory or a layer in memory above
@@ -174,6 +178,8 @@ class Status(NamedTuple):
     root_expires: int = 0
     machine: str = "none"
     copied: bool = False
+    fleet: str | None = None
+    device: str | None = None
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -215,6 +221,8 @@ class Status(NamedTuple):
             "clock": self.clock._asdict(),
             "disabled": self.disabled,
             "closed_fleet": self.closed_fleet,
+            "fleet": self.fleet,
+            "device": self.device,
             "kind": self.kind,
             "epsilon_counted_for": self.adjacency,
             **self._masked(),
@@ -247,7 +255,6 @@ def gather(
     time: Timekeeper,
     *,
     secret: bytes | None,
-    closed_fleet: bool,
     state: State,
 ) -> Status:
     """Gather the status, with the clocks read once.
@@ -258,7 +265,6 @@ def gather(
         meanings: counts of missing and unlisted values.
         time: the device's clocks.
         secret: of the device; None if the owner has opted out.
-        closed_fleet: the device's newest secret is of a closed fleet's provisioning file.
         state: the device's state.
 
     Raises:
@@ -280,6 +286,7 @@ def gather(
         ledger.spent_around(limit_time, policy.window_seconds, track),
         ledger.spent_micro(),
     )
+    member = fleet_of(state)
     trusted, delta = documents.trust(), ledger.deltas.spent_pico()
     shown = [
         _campaign(campaigns.parse_campaign(payload), ledger, present, secret, documents)
@@ -297,7 +304,9 @@ def gather(
         root_expired=trusted is None or now >= trusted.root.header.expires,
         clock=_clock(reading, present, (documents.time_floor(), time.earliest(reading)), track),
         disabled=secret is None,
-        closed_fleet=closed_fleet,
+        closed_fleet=member is not None,
+        fleet=(member and member[0]) or None,
+        device=(member and member[1]) or None,
         contradictions=len(documents.evidence()),
         unread=meanings.of(campaign.name for campaign in shown),
         policy=origin,

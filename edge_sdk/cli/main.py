@@ -32,7 +32,7 @@ _TIMES = frozenset(
 
 _NAMES = frozenset((
     "name", "enrolled", "campaign", "missing", "unlisted", "unsigned_campaigns", "ended_campaigns", "installed",
-    "class", "classes", "missing_models", "series",
+    "class", "classes", "missing_models", "series", "fleet", "device",
 ))  # fmt: skip
 """Keys of results that are texts of documents. They are printed in quotes, since they may look like other output."""
 _NAMED = frozenset(("probabilities",))

@@ -179,6 +179,8 @@ def enable_state(
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if state.meta("secret") is not None:
         check_secret(state, enrolment, entropy)
+        if enrolment is not None:
+            note_fleet(state, enrolment)  # older software has not stored the names
         if leave_fleet and state.meta("enrolled") is not None:
             raise InputError(
                 "enrolment_late",
@@ -197,7 +199,7 @@ def enable_state(
             remove(os.path.join(folder, f"{STATE_FILE}.new"))
             note_in_marker(folder, pending=used_mark(secret))
         note_used(state, (*(() if known is None else known.used(held, None)), used_mark(secret)))
-    note_fleet(state, enrolled=enrolment is not None)
+    note_fleet(state, enrolment)
     state.write_meta("secret", secret)
     state.remove_meta("disabled")
 
@@ -212,12 +214,37 @@ def note_uses(state: State) -> None:
             note_in_marker(state.folder, uses=used_here(state))
 
 
-def note_fleet(state: State, *, enrolled: bool) -> None:
-    """Store in ``state`` whether its secret is of a provisioning file (``enrolled``). Called inside a transaction."""
-    if enrolled:
-        state.write_meta("enrolled", b"1")
-    else:
+def note_fleet(state: State, enrolment: bytes | None) -> None:
+    """Store the names of fleet and device of the provisioning file whose secret the state has.
+
+    Called inside a transaction. The names are for the owner, in ``status``; they are part of no report.
+
+    Args:
+        state: the state.
+        enrolment: the bytes of the file; None if the secret is a random one: then the device is in no closed fleet.
+
+    Raises:
+        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+    """
+    if enrolment is None:
         state.remove_meta("enrolled")
+        return
+    from protocol.documents.provisioning import parse_provisioning
+
+    fleet, device, _ = parse_provisioning(enrolment)
+    state.write_meta("enrolled", f"{fleet}\n{device}".encode())
+
+
+def fleet_of(state: State) -> tuple[str, str] | None:
+    """The closed fleet of a state's newest secret and the device's name in it; None if that secret is a random one.
+
+    Both names are empty in a state whose provisioning file was used by older software, which has stored no names.
+    """
+    stored = state.meta("enrolled")
+    if stored is None:
+        return None
+    fleet, line_break, device = stored.decode(errors="replace").partition("\n")
+    return (fleet, device) if line_break else ("", "")
 
 
 def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:

@@ -640,6 +640,59 @@ def test_a_device_of_a_fleet_that_takes_part_leaves_it_in_two_steps(tmp_path, pu
     assert reason(Device.reset, tmp_path, publisher.root(), clock=clock, **both) == "argument_invalid"
 
 
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_device_of_a_closed_fleet_says_its_name_and_reports_do_not(tmp_path, publisher, clock, in_memory):
+    """The operator's list has the name, for replacing and revoking; the newest secret's file tells it."""
+    folder = None if in_memory else tmp_path / "state"
+    other = build_provisioning(Provisioning("wells", "well 9", bytes([9]) * 32))
+
+    def names(device):
+        shown = device.status()
+        assert (shown.fleet, shown.device) == (shown.to_json()["fleet"], shown.to_json()["device"])
+        return shown.closed_fleet, shown.fleet, shown.device
+
+    with Device.provision(folder, publisher.root(), enrolment=FILE, clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        assert names(device) == (True, "pumps", "pump 7")
+        report = device.report(campaign.id, RECORD)
+        assert report.find(b"pump") == report.find(b"fleet") == -1
+        device.disable()
+        assert names(device) == (True, "pumps", "pump 7")
+        device.enable(other)
+        assert names(device) == (True, "wells", "well 9")
+        device.disable()
+        device.enable(leave_fleet=True)
+        assert names(device) == (False, None, None)
+    if folder is not None:
+        Device.reset(folder, publisher.root(), enrolment=new_file(1), clock=clock)
+        with Device.open(folder, clock=clock) as device:
+            assert names(device) == (True, "pumps", "pump 7")
+
+
+def test_a_state_of_older_software_says_only_that_it_is_in_a_fleet(tmp_path, publisher, clock):
+    """Its file, given again, tells the names."""
+
+    def older():
+        state = State(str(tmp_path / "state.db"))
+        with state.transaction():
+            state.write_meta("enrolled", b"1")
+        state.close()
+
+    def names(device):
+        shown = device.status()
+        return shown.closed_fleet, shown.fleet, shown.device
+
+    Device.provision(tmp_path, publisher.root(), enrolment=FILE, clock=clock).close()
+    older()
+    with Device.open(tmp_path, clock=clock) as device:
+        assert names(device) == (True, None, None)
+        device.enable(FILE)
+        assert names(device) == (True, "pumps", "pump 7")
+    older()
+    with Device.open(tmp_path, enrolment=FILE, clock=clock) as device:
+        assert names(device) == (True, "pumps", "pump 7")
+
+
 def test_a_reset_waits_for_no_program_that_holds_the_state(lived, publisher, clock, monkeypatch):
     """Its ledger could be read later, and would be lost."""
     before = (lived / "state.db").read_bytes()
