@@ -11,26 +11,36 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support import broker as support_broker
-from support.broker import EXAMPLE, RunningBroker, need_mosquitto
+from support.broker import (
+    EXAMPLE,
+    HostileBroker,
+    RunningBroker,
+    huge_message,
+    need_mosquitto,
+    unfinished_messages,
+)
 from support.commands import unknown_options
 from support.failures import failure
+from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import DAY, NOW, Publisher
-from support.reports import batch
+from support.reports import batch, report
 
 from aggregator.store.store import create_store
 from edge_sdk import Device, DocumentError, Node, Policy, StorageError
 from edge_sdk.sync.run import sync
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.nodes.summary_files import read_summaries
 
 sys.path.insert(0, str(EXAMPLE))
-from device import Broker
+from device import Broker, divided
 from gateway import Gateway
 from topics import REPORTS, client, kept
 
@@ -512,3 +522,67 @@ def test_messages_that_were_not_asked_for_are_not_kept(monkeypatch):
     assert broker.fetch("models/a.hsm", 10) is None
     assert not any(isinstance(event, str) for event in broker._seen)
     assert len(broker._seen) <= 100
+
+
+@pytest.mark.parametrize("flood", [huge_message, unfinished_messages])
+def test_a_hostile_brokers_messages_are_not_read_into_memory(flood):
+    """A device may have few megabytes. MaximumPacketSize asks the broker, and a hostile one does not heed it."""
+    hostile = HostileBroker(flood())
+    tracemalloc.start()
+    try:
+        with Broker("127.0.0.1", hostile.port, seconds=20) as connection:
+            error = failure(connection.fetch, "models/a.hsm", 10)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    hostile.join(timeout=20)
+    assert error.reason == "unreachable"
+    assert peak < 12 << 20
+
+
+def test_a_larger_outbox_than_the_broker_takes_arrives_in_parts(tmp_path, folder, publisher):
+    """It would stick for ever, with every report after it."""
+    broker = RunningBroker(tmp_path / "broker", largest=6000)
+    broker.start()
+    gateway = run_gateway(broker, folder, EXAMPLE / "gateway.py")
+    try:
+        campaign = parse_campaign(read_envelope(campaign_of(publisher), "campaign").payload)
+        records = [report(campaign, number, number) for number in range(500)]
+        sealed = tmp_path / "batch.hsr"
+        sealed.write_bytes(batch_of(publisher, records))
+        assert len(sealed.read_bytes()) > 6000
+        with Broker("127.0.0.1", broker.port, seconds=10, login=broker.logins["device"]) as connection:
+            connection.send("reports/batch.hsr", str(sealed))
+    finally:
+        kill(gateway)
+        broker.stop(signal.SIGKILL)
+    parts = list((folder / "inbox").iterdir())
+    assert len(parts) > 1
+    whole = tally_of(tmp_path / "whole", publisher, [sealed])
+    assert whole[1] == len(records)
+    assert tally_of(tmp_path / "parts", publisher, parts) == whole
+
+
+def test_a_larger_file_of_summaries_is_divided_between_two():
+    campaign = node_campaign()
+    envelopes = [summary_of(campaign, 0, 1, PERIOD + later) for later in range(6)]
+    whole = b"".join(envelopes)
+    parts = list(divided(whole, "reports/a.hsn", 2 * len(envelopes[0]) + 100))
+    assert b"".join(parts) == whole
+    assert [len(list(read_summaries(part))) for part in parts] == [2, 2, 2]
+    assert list(divided(whole, "reports/a.hsn", 10)) == envelopes
+
+
+@pytest.mark.parametrize("option", ["--login", "--ca"])
+@pytest.mark.parametrize("content", [None, b"no colon", b"\xff\xfe"])
+def test_a_missing_or_wrong_file_is_a_refusal_with_a_reason(tmp_path, publisher, option, content):
+    """Both programs say so in one line."""
+    if content is not None:
+        (tmp_path / "file").write_bytes(content)
+    Device.provision(tmp_path / "state", trust=publisher.root()).close()
+    for program in (["device.py", "--state", tmp_path / "state"], ["gateway.py", "--inbox", tmp_path / "inbox"]):
+        command = [sys.executable, *program, "--broker", "localhost:1", option, tmp_path / "file"]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=EXAMPLE)
+        assert run.returncode == 1
+        assert run.stderr.startswith(f"file_unreadable: {option} '{tmp_path / 'file'}': ")
+        assert run.stderr.count("\n") == 1

@@ -25,13 +25,20 @@ from topics import INDEX, MAX_MESSAGE, OVERHEAD, REPORTS, client, digest, grante
 from edge_sdk import Device, DocumentError, HearsayError, StorageError
 from edge_sdk.sync import sync
 from edge_sdk.transport import Found, Transport, parts_of
+from protocol.batches.batch import Batch, read_batches
+from protocol.batches.framing import write_batch
+from protocol.nodes.summary_files import read_summaries
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from paho.mqtt.client import Client, MQTTMessage
     from paho.mqtt.reasoncodes import ReasonCode
 
 MAX_EVENTS = 100
 """Most events that wait for the main thread; the oldest are dropped."""
+FRAME_BYTES = 256
+"""More than header and trailer of a batch of reports have."""
 NOBODY_LISTENS = 0x10
 """Reason code of a broker's receipt (MQTT 5) if no session receives the message, which is then lost."""
 
@@ -48,6 +55,7 @@ class Broker(Transport):
 
     Raises:
         StorageError: ``unreachable``, ``server_untrusted``, ``refused_by_server``.
+        InputError: ``file_unreadable``: the file of authorities or of the login.
     """
 
     def __init__(self, host: str, port: int = 1883, *, seconds: float = 30, **options: Any) -> None:
@@ -57,7 +65,8 @@ class Broker(Transport):
         self._seen: dict[object, Any] = {}
         self._wanted: set[str] = set()
         self._index: dict[str, str] | None = None
-        self._client = client("", ca=options.get("ca"), login=options.get("login"))
+        self._largest_sent = 0xFFFFFFFF
+        self._client = client("", ca=options.get("ca"), login=options.get("login"), largest=MAX_MESSAGE + OVERHEAD)
         self._client.on_connect = self._connected
         self._client.on_disconnect = lambda *_: self._note("gone", value=True)
         self._client.on_subscribe = lambda _c, _d, mid, reasons, _p: self._note(("subscribed", mid), reasons)
@@ -114,9 +123,23 @@ class Broker(Transport):
         return Found(content, digest(content))
 
     def send(self, place: str, path: str) -> None:
-        """Publish a batch and wait until the gateway has it on disk. The gateway names it by its digest."""
+        """Publish a batch and wait until the gateway has it on disk. The gateway names it by its digest.
+
+        A larger file than the broker takes is sent in parts, each a file of its own. If the sending stops between two,
+        all are sent again: the same reports count once.
+        """
         parts_of(place)
-        content = _read(path)
+        content, room = _read(path), self._largest_sent - OVERHEAD
+        for part in [content] if len(content) <= room else divided(content, place, room):
+            if len(part) > room:
+                raise StorageError(
+                    "refused_by_server",
+                    f"{self.address} takes packets of at most {self._largest_sent} bytes, which is too few for one "
+                    f"entry of '{place}'; raise its max_packet_size",
+                )
+            self._send_part(place, part)
+
+    def _send_part(self, place: str, content: bytes) -> None:
         self._subscribe(kept(content))
         number = self._client.publish(REPORTS, content, qos=1).mid
         receipt = self._wait(("receipt", number))
@@ -124,7 +147,10 @@ class Broker(Transport):
             raise StorageError("refused_by_server", f"{self.address} does not take '{place}': {receipt}")
         self._wait(kept(content))
 
-    def _connected(self, _client: Client, _data: object, _flags: object, reason: ReasonCode, _more: object) -> None:
+    def _connected(
+        self, _client: Client, _data: object, _flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self._largest_sent = getattr(properties, "MaximumPacketSize", self._largest_sent)
         self._note("connected", reason)
 
     def _arrived(self, _client: Client, _data: object, message: MQTTMessage) -> None:
@@ -173,6 +199,37 @@ class Broker(Transport):
         if not isinstance(index, dict) or not all(isinstance(item, str) for item in index.values()):
             raise DocumentError("malformed", f"the index at {self.address} is not understood")
         return index
+
+
+def divided(content: bytes, place: str, room: int) -> Iterator[bytes]:
+    """Divide a file that this device has sealed into files of at most ``room`` bytes; one entry may need more.
+
+    Args:
+        content: the file's bytes.
+        place: its name: ``.hsr`` for reports, ``.hsn`` for a node's summaries, ``.hse`` for its encrypted sums.
+        room: most bytes of a part.
+    """
+    if place.endswith(".hsr"):
+        for batch in read_batches(content):
+            if isinstance(batch, Batch):
+                length = batch.header.record_length
+                records = [
+                    content[start + length * number : start + length * (number + 1)]
+                    for start, count in batch.spans
+                    for number in range(count)
+                ]
+                most = max(1, (room - FRAME_BYTES) // length)
+                for first in range(0, len(records), most):
+                    yield write_batch(batch.header, records[first : first + most])
+        return
+    part = b""
+    for piece in read_summaries(content, "masked" if place.endswith(".hse") else "node"):
+        if part and len(part) + piece.length > room:
+            yield part
+            part = b""
+        part += piece.envelope
+    if part:
+        yield part
 
 
 def _read(path: str) -> bytes:

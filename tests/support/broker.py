@@ -5,14 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
+from itertools import repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "mqtt"
 PATHS = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
@@ -43,9 +50,10 @@ class RunningBroker:
     Args:
         folder: made here.
         certificate: a folder with ``cert.pem`` and ``key.pem``; then it speaks TLS only.
+        largest: most bytes of a packet; None for the example's limit.
     """
 
-    def __init__(self, folder: Path, certificate: Path | None = None) -> None:
+    def __init__(self, folder: Path, certificate: Path | None = None, largest: int | None = None) -> None:
         self._program = need_mosquitto()
         self._folder = folder
         self.port = free_port()
@@ -53,6 +61,8 @@ class RunningBroker:
         folder.mkdir()
         text = (EXAMPLE / "mosquitto.conf").read_text("utf-8")
         text = text.replace("listener 1883 127.0.0.1", f"listener {self.port} 127.0.0.1")
+        if largest is not None:
+            text = re.sub(r"(?<=max_packet_size )\d+", str(largest), text)
         if certificate is not None:
             text += f"certfile {certificate / 'cert.pem'}\nkeyfile {certificate / 'key.pem'}\n"
         if os.geteuid() == 0:
@@ -93,3 +103,45 @@ class RunningBroker:
     def log(self) -> str:
         """The broker's log so far."""
         return (self._folder / "log").read_text("utf-8")
+
+
+class HostileBroker(threading.Thread):
+    """Accepts one connection of MQTT 5 on loopback, and answers its first request with bytes of the test's choice.
+
+    Args:
+        flood: pieces of what it sends; it stops when the other side closes the connection.
+    """
+
+    def __init__(self, flood: Iterable[bytes]) -> None:
+        super().__init__(daemon=True)
+        self._flood = flood
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self.sent = 0
+        self.start()
+
+    def run(self) -> None:
+        """Serve the connection."""
+        with self._server, contextlib.suppress(OSError):
+            connection, _ = self._server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(b"\x20\x03\x00\x00\x00")  # CONNACK: accepted, no properties
+                connection.recv(65536)
+                for piece in self._flood:
+                    connection.sendall(piece)
+                    self.sent += len(piece)
+                connection.recv(65536)
+
+
+def huge_message() -> Iterable[bytes]:
+    """A PUBLISH of 256 MB, announced and begun."""
+    yield b"\x30\xff\xff\xff\x7f"
+    yield from repeat(bytes(1 << 20), 32)
+
+
+def unfinished_messages() -> Iterable[bytes]:
+    """Forty messages of QoS 2 with 1 MiB each, which the broker never completes."""
+    for number in range(1, 41):
+        body = b"\x00\x01t" + number.to_bytes(2, "big") + b"\x00" + bytes((1 << 20) - 6)
+        yield b"\x34\x80\x80\x40" + body
