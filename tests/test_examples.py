@@ -173,6 +173,7 @@ def test_every_example_is_tested_here_or_in_a_file_of_its_own():
         "gossip",
         "loop",
         "masked",
+        "mechanisms",
         "mqtt",
         "nodes",
         "quickstart",

@@ -236,7 +236,7 @@ def _curator(world):
     hearsay("budget new", "w.hsb", "--name", "ward", "--epsilon", "4")
     hearsay("budget assign", "w.hsb", "pilot.csv")
     hearsay("fit", "pilot.csv", "--label", "class", "--schema", "s.toml", "--epsilon", "1", "--budget", "w.hsb", *WORK,
-            "-o", "fit.hsm")  # fmt: skip
+            "--name", "ward", "-o", "fit.hsm")  # fmt: skip
     hearsay("budget show", "w.hsb")
 
 

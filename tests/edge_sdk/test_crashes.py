@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support import children
-from support.publisher import NOW, Publisher
+from support.publisher import NOW, Publisher, installed
 
 import edge_sdk.storage.atomic_files
 import edge_sdk.storage.database
@@ -82,7 +82,7 @@ def live(folder: Path, kill_at: int, *, links: bool = True) -> int:
             return result
 
         setattr(module, name, counted)
-    device = Device.provision(folder / "state", trust=ROOT, clock=lambda: NOW)
+    device = installed(Device, folder / "state", ROOT, clock=lambda: NOW)
     campaign = device.enrol(CAMPAIGN)
     with (folder / "emitted").open("ab") as seen:
         seen.write(device.report(campaign.id, RECORD, label="e"))

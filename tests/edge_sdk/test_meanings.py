@@ -181,16 +181,17 @@ def test_the_command_line_checks_and_reports_nothing(tmp_path):
     record = json.dumps({"status": SECRET, "age": "31", "label": SECRET, SECRET: 1})
     report = ("report", "--campaign", "mushrooms")
     status, out, err = run(state, *report, "--check", "--json", text=record)
-    assert (status, err) == (0, "")
+    assert (status, err) == (1, "record_doubtful: check: 1 missing, 2 unlisted\n")
     assert json.loads(out) == {
         "campaign": "mushrooms",
         "missing": ["cap"],
         "unlisted": ["label", "status"],
         "ignored": 1,
         "hints": [],
+        "refusals": [{"step": "check", "reason": "record_doubtful", "detail": "1 missing, 2 unlisted", "status": 1}],
     }
     status, out, err = run(state, *report, "--check", "--label", "e", text=record)
-    assert (status, err) == (0, "")
+    assert (status, err) == (1, "record_doubtful: check: 1 missing, 1 unlisted\n")
     assert [line.split(maxsplit=1) for line in out.splitlines()] == [
         ["campaign", "'mushrooms'"],
         ["missing", "'cap'"],

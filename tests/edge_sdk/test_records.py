@@ -117,7 +117,7 @@ def test_keys_that_occur_twice_are_counted_and_never_named(state, capsys):
         assert read_record(raw, repeated)
         assert repeated == expected
     capsys.readouterr()
-    assert report(state, twice, "--check") == 0
+    assert report(state, twice, "--check") == 1  # width is missing
     checked = capsys.readouterr().out
     assert report(state, twice) == 0
     noted = capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 from support.failures import failure, reason
 from support.masked import MODULUS, TERMS, book_of, masked_payload, secret_of
 from support.nodes import NODE_KEYS, signed_list
-from support.publisher import DAY, NOW, key
+from support.publisher import DAY, NOW, installed, key
 
 from edge_sdk import Node, Policy
 from edge_sdk.node import encryption
@@ -40,7 +40,7 @@ def open_node(tmp_path, publisher, clock):
     opened = []
 
     def make(name="state", policy=ALLOWED, **options):
-        opened.append(Node.provision(tmp_path / name, trust=publisher.root(), policy=policy, clock=clock, **options))
+        opened.append(installed(Node, tmp_path / name, publisher.root(), policy=policy, clock=clock, **options))
         return opened[-1]
 
     yield make
@@ -208,13 +208,16 @@ def test_delta_is_booked_shown_and_limited(open_node, publisher, clock, tmp_path
     assert [line.delta_pico for line in node.history()] == [ALLOWED.lifetime_delta_pico - 2 * delta, delta, delta]
 
 
-def test_a_reset_counts_the_largest_delta_that_was_ever_allowed(open_node, publisher, clock, tmp_path):
-    """The owner has lowered the limit since, and the state is lost: what was spent is not known."""
+def test_a_reset_counts_the_largest_delta_that_was_allowed_at_an_answer(open_node, publisher, clock, tmp_path):
+    """The owner has lowered the limit since an answer, and the state is lost: what was spent is not known."""
     node = open_node("one")
     node.close()
-    for policy in ('allow_masked = true\ndelta_lifetime = "1e-3"', 'delta_lifetime = "1e-9"'):
-        (tmp_path / "one" / "policy.toml").write_text(policy)
-        open_node("one", None).close()
+    (tmp_path / "one" / "policy.toml").write_text('allow_masked = true\ndelta_lifetime = "1e-3"')
+    node = open_node("one", None)
+    node.encrypt(enrolled(node, publisher).id, RECORDS)
+    node.close()
+    (tmp_path / "one" / "policy.toml").write_text('delta_lifetime = "1e-9"')
+    open_node("one", None).close()
     (tmp_path / "one" / "state.db").unlink()
     Node.reset(tmp_path / "one", publisher.root(), clock=clock)
     assert open_node("one", None).status().delta_spent_pico == 10**9
