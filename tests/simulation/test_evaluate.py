@@ -79,7 +79,11 @@ def test_the_round_of_an_evaluation(demo, tmp_path):
     assert {(cell["true"], cell["predicted"]) for cell in found["confusion"]} == {
         (a, b) for a in schema.label.classes for b in schema.label.classes
     }
-    assert "95 % interval" in invoke("evaluate", "show", "--store", tmp_path / "s").stdout
+    assert [one["name"] for one in found["recall"]] == list(schema.label.classes)
+    assert all(0 <= one["low"] <= one["high"] <= 1 for one in found["recall"])
+    shown = invoke("evaluate", "show", "--store", tmp_path / "s").stdout
+    assert "95 % interval" in shown
+    assert "recall" in shown
     refused = invoke("publish", "--store", tmp_path / "s", "--workspace", demo / "workspace", "-o", tmp_path / "m.hsm")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("not_fittable: ")

@@ -238,8 +238,9 @@ def test_verify_accepts_what_the_workspace_signed_and_nothing_else(round_trip, t
 
 def test_versions_rise_and_models_name_their_predecessor(round_trip, tmp_path):
     first = parse_model(read_envelope((round_trip / "m.hsm").read_bytes(), "model").payload)
-    run("publish", "--store", round_trip / "store", "--workspace", round_trip / "work", "-o", tmp_path / "m.hsm",
-        "--postprocess", "paper")  # fmt: skip
+    said = last_json(run("publish", "--store", round_trip / "store", "--workspace", round_trip / "work", "-o",
+                         tmp_path / "m.hsm", "--postprocess", "paper", "--json"))  # fmt: skip
+    assert set(said["expected_recall"]) <= set(first.schema.label.classes)
     shown = last_json(run("show", tmp_path / "m.hsm", "--json"))
     assert shown["payload"]["version"] == first.header.version + 1
     assert shown["payload"]["previous"] == last_json(run("show", round_trip / "m.hsm", "--json"))["id"]
