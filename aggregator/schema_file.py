@@ -46,6 +46,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.ask_table import Ask, parse_ask
 from aggregator.decisions.record import parse_decision
 from aggregator.files import read_file
+from aggregator.notebooks import facts, table
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost, parse_pilots
 from protocol.errors import DocumentError, InputError
@@ -78,6 +79,16 @@ class SchemaFile(NamedTuple):
     ask: Ask = MappingProxyType({})
     pilots: tuple[PilotCost, ...] = ()
     decision: Decision = MappingProxyType({})
+
+    def _repr_html_(self) -> str:
+        label = self.schema.label
+        about = {"name": self.name, "label": label.name, "classes": ", ".join(label.classes)}
+        about["asked about"] = ", ".join(self.ask) or "all features"
+        rows = [
+            (each.name, f"{each.low} to {each.high}" if isinstance(each, Numeric) else "", each.size)
+            for each in self.schema.features
+        ]
+        return facts("Schema", about) + table(("feature", "bounds", "codes"), rows)
 
 
 def load_schema(path: str | Path) -> SchemaFile:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.intake.reader import Reader
+from aggregator.notebooks import facts
 from aggregator.storage.compaction import compact
 from aggregator.storage.input_index import Inputs, numbers
 from aggregator.storage.part_writer import PartWriter
@@ -56,6 +57,13 @@ class IngestSummary(NamedTuple):
     def accepted(self) -> int:
         """Number of good records added, proven and unproven. Records that repeat an id are included."""
         return self.proven + self.unproven
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"files": self.files, "of these repeated": self.files_repeated}
+        about |= {"proven records": self.proven, "unproven records": self.unproven}
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        about |= {f"not read: {each.file}": each.reason for each in self.unreadable}
+        return facts("Ingest", about)
 
 
 def joined(steps: Sequence[IngestSummary]) -> IngestSummary:

@@ -12,8 +12,11 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator import notebooks
+from aggregator.intake.sources import Unreadable
+from aggregator.intake.transaction import IngestSummary
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
+from aggregator.schema_file import SchemaFile
 from aggregator.store.status import status
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
@@ -92,3 +95,19 @@ def test_no_estimate_is_shown_before_the_smallest_batch(tmp_path):
     shown = store.statistics()._repr_html_()
     assert "41, not reached" in shown
     assert "odor" not in shown
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_schema_file_is_a_table(name):
+    file = SchemaFile(name, build_schema(Label("class", ("no", name)), [Categorical(name, ("a", "b"))]))
+    found = Seen(file._repr_html_())
+    assert found.tags <= OURS
+    assert not found.attributes
+    assert {"Schema", name, f"no, {name}", "all features"} <= set(found.texts)
+
+
+def test_an_ingest_is_a_table_without_records():
+    unread = (Unreadable("<b>a.hsr", "empty_file"),)
+    found = Seen(IngestSummary(3, 1, unread, 10, 2, {"invalid_message": 4})._repr_html_())
+    assert found.tags <= OURS
+    assert {"Ingest", "10", "2", "set aside: invalid_message", "not read: <b>a.hsr", "empty_file"} <= set(found.texts)
