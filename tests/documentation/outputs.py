@@ -113,6 +113,7 @@ WORK = ("--workspace", "work")
 def _publisher(world):
     hearsay = world.hearsay
     hearsay("init", "work", "--no-passphrase")
+    hearsay("table", "pilot.csv", "-o", "plain.csv")
     hearsay("schema", "pilot.csv", "--label", "class", "-o", "draft.toml")
     hearsay("campaign", "s.toml", *WORK, "--epsilon", "1", "--mechanism", "direct", "-o", "c.hsc")
     hearsay("show", "c.hsc")
