@@ -26,6 +26,7 @@ from aggregator.choosing.forward_selection import (
 from aggregator.forecast.population import Population
 from aggregator.forecast.rehearsal import Z95
 from aggregator.models.pilot import check_columns
+from aggregator.notebooks import facts, table
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Grouped, Numeric
 from protocol.schema import build_schema
@@ -131,6 +132,14 @@ class Designed(NamedTuple):
                 "is about all of its people, and not about those who joined the pilot"
             )
         return f"the fleet would be better than {alone} by {said}"
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"records": self.records, "of these used": self.used}
+        about |= {"without a class, left out": self.unlabelled, "largest class": percent(self.largest)}
+        judged = {"accuracy of the fleet": self.fleet, f"accuracy of {self.source}": self.alone}
+        about |= {name: found.shown for name, found in judged.items() if found is not None}
+        about |= {"verdict": self.verdict} if self.verdict else {}
+        return facts("Design", about) + table(("features", "accuracy", "asked"), shown_path(self, self.file.schema))
 
 
 def design(

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.notebooks import facts, table
 from aggregator.passphrases import passphrase_from
 from aggregator.planning.completeness import check_complete
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
@@ -33,9 +34,19 @@ from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_wo
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import Standing, check_signatures, draft, standing, successor, to_bytes
 from protocol import canonical
+from protocol.dates import date
 from protocol.document import DAY_SECONDS, is_text, read_payload
 from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import KEY_BYTES, PAYLOAD_TYPES, SIGNERS, SIZE_LIMITS, SigningKey, read_envelope, seal
+from protocol.documents.envelope import (
+    KEY_BYTES,
+    PAYLOAD_TYPES,
+    SIGNERS,
+    SIZE_LIMITS,
+    SigningKey,
+    keyid,
+    read_envelope,
+    seal,
+)
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.nodes import node_list
 
@@ -64,6 +75,23 @@ class Workspace(NamedTuple):
     root_bytes: bytes
     root: trust.Root
     passphrase: Callable[[], bytes] = no_passphrase
+
+    def _repr_html_(self) -> str:
+        header = self.root.header
+        about = {
+            "folder": self.path,
+            "root": f"{header.name}, version {header.version}",
+            "expires": date(header.expires),
+        }
+        here = {(each.role, each.public): "encrypted" if each.encrypted else "here" for each in self.key_files()}
+        keys = [
+            (name, f"{role.threshold} of {len(role.keys)}", keyid(public).hex(), here.get((name, public), "elsewhere"))
+            for name, role in self.root.roles.items()
+            for public in sorted(role.keys, key=keyid)
+        ]
+        newest = [(item.role, item.name, item.version, date(item.issued_at)) for item in latest_of_each(self.history())]
+        documents = table(("newest documents", "name", "version", "issued"), newest)
+        return facts("Workspace", about) + table(("role", "signatures needed", "key", "secret part"), keys) + documents
 
     def history(self) -> list[Published]:
         """All campaigns, models and node lists that were signed in the workspace, oldest first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,11 +12,15 @@ from support import stores
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator import notebooks
+from aggregator import create_workspace, make_campaign, notebooks, sealing
+from aggregator.choosing.codings import Cut, Way
+from aggregator.choosing.forward_selection import Candidate
+from aggregator.choosing.from_pilot import Designed, Judged
 from aggregator.intake.sources import Unreadable
 from aggregator.intake.transaction import IngestSummary
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
+from aggregator.publishing import keys
 from aggregator.schema_file import SchemaFile
 from aggregator.store.status import status
 from protocol.features import Categorical
@@ -111,3 +116,41 @@ def test_an_ingest_is_a_table_without_records():
     found = Seen(IngestSummary(3, 1, unread, 10, 2, {"invalid_message": 4})._repr_html_())
     assert found.tags <= OURS
     assert {"Ingest", "10", "2", "set aside: invalid_message", "not read: <b>a.hsr", "empty_file"} <= set(found.texts)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_workspace_is_a_table_without_secrets(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(keys, "COST", sealing.Cost(1, 8192))
+    work = create_workspace(tmp_path / "w", name=name, now=NOW, passphrase="correct horse")
+    schema = build_schema(Label("class", ("n", "y")), [Categorical("odor", ("a", "b"))])
+    for _ in range(2):
+        make_campaign(work, schema, name=name, epsilon=1, mechanism="direct", now=NOW)
+    (tmp_path / "w" / "keys" / "model.key").unlink()
+    shown = work._repr_html_()
+    found = Seen(shown)
+    assert found.tags <= OURS
+    assert not found.attributes
+    assert {"Workspace", str(tmp_path / "w"), f"{name}, version 1", "encrypted", "elsewhere"} <= set(found.texts)
+    assert found.texts.count(name) == 1  # the newest version only
+    hidden = [each.sealed for each in work.key_files()] + [each.public for each in work.key_files()]
+    assert not any(secret.hex() in shown for secret in hidden)
+    assert "correct horse" not in shown
+    assert all(each.id in found.texts for each in work.key_files())
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_design_is_a_table(name):
+    schema = build_schema(
+        Label("class", ("no", name)), [Categorical(name, ("a", "b")), Categorical("odor", ("c", "d"))]
+    )
+    path = tuple(Candidate(ways, np.full(4, 0.5)) for ways in ((Way(0),), (Way(0), Way(1))))
+    designed = Designed(
+        SchemaFile("s", schema), (Cut(Way(0), 2),), path, path[0], Judged(0.9, 0.8, 0.95), Judged(0.7, 0.6, 0.8),
+        lead=(0.2, 0.01), largest=(name, 0.6), used=4, records=4,
+    )  # fmt: skip
+    found = Seen(designed._repr_html_())
+    assert found.tags <= OURS
+    assert not found.attributes
+    assert {"Design", name, "1 *", "90.0% (80.0% to 95.0%)", f"{name} (60.0%)", designed.verdict} <= set(found.texts)
+    assert "all, as the schema states them" in found.texts
+    assert "fleet" not in Seen(designed._replace(fleet=None, alone=None, lead=None)._repr_html_()).texts
