@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.choosing.fewer_features import of_features
 from aggregator.choosing.from_answers import first_step, refine
 from aggregator.choosing.from_pilot import design
 from aggregator.choosing.shares import WHOLE
 from aggregator.choosing.signed_candidates import sign_candidates
 from aggregator.choosing.steps import EVALUATE, Fleet
+from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.gathering import together
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise

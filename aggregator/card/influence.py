@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.reports import Reports, with_answers
+from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.reports import Reports, estimate, with_answers
 from aggregator.guarantee.manipulation import contribution, extreme_answers
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.published import fitted_parameters
@@ -196,16 +197,26 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[Moved, .
     source = statistics.sources[0]
     if len(statistics.sources) != 1 or not isinstance(source, Reports):
         return ()
+    whole, names = statistics, [feature.name for feature in statistics.schema.observed]
+    is_part = len(statistics.questions) < len(source.campaign.questions)
+    if is_part:  # A report about a feature that the model leaves out moves the shares of the classes.
+        every = estimate(source.campaign, source.tally, recurrence=source.recurrence, with_intervals=False)
+        whole = replace(every, fit=statistics.fit)
+
+    def numbers_with(added: Sequence[_Answer]) -> Floats:
+        more = with_answers(whole, [(one.question, one.counts) for one in added])
+        return published_numbers(of_features(more, names) if is_part else more, postprocess)[0]
+
     before, kinds = published_numbers(statistics, postprocess)
-    answers = _likeliest(statistics, source, len(before))
-    moves = np.array([_with(statistics, [one], postprocess) - before for one in answers])
+    answers = _likeliest(whole, source, len(before))
+    moves = np.array([numbers_with([one]) - before for one in answers])
     found = [Moved(kind, {1: float(np.abs(moves[:, kinds == kind]).max())}) for kind in dict.fromkeys(kinds.tolist())]
     for kind in found:
         single = np.abs(moves[:, kinds == kind.kind]).max(axis=1)
         some = np.argsort(-single, kind="stable")[: max(12, len(answers) // 5)].tolist()
 
         def moved(group: tuple[int, ...], kind: Moved = kind) -> float:
-            after = _with(statistics, [answers[one] for one in group], postprocess)
+            after = numbers_with([answers[one] for one in group])
             return float(np.abs(after - before)[kinds == kind.kind].max())
 
         for number in INVENTED[1:]:
@@ -269,8 +280,3 @@ def _cancelling(question: Question, sums: tuple[int, ...]) -> list[tuple[int, ..
     whole = [min(max(-one, least), most) for one in sums]
     single = [tuple(one if place == own else 0 for place, one in enumerate(whole)) for own in range(len(whole))]
     return list(dict.fromkeys([tuple(whole), *single]))
-
-
-def _with(statistics: Statistics, added: Sequence[_Answer], postprocess: str) -> Floats:
-    """:func:`published_numbers` of the model that is fitted to the counts with further answers."""
-    return published_numbers(with_answers(statistics, [(one.question, one.counts) for one in added]), postprocess)[0]

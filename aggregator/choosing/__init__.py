@@ -11,5 +11,4 @@ features of a schema that a pilot recommends. Run by the analyst; pure functions
   next step), ``shares`` (which devices a step asks), ``feature_sets`` (candidate sets), ``race`` (which set is best)
   and ``signed_candidates`` (the models of the sets).
 - ``calls``: both from files and stores, for Python and for the commands.
-- ``fewer_features``: the statistics of some of the features, for the chosen model.
 """

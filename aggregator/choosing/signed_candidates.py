@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from aggregator.choosing.fewer_features import of_features
+from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.estimates.source import newest_origin
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model

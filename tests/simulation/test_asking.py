@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from support.commands import invoke, run
 
-from aggregator.choosing.fewer_features import of_features
 from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.models.joint_tables import joint_table
 from protocol.errors import InputError
 from simulation import asking

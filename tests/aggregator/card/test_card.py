@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from support.publisher import NOW
 from support.reports import made
 
-from aggregator.card.influence import influences
+from aggregator.card.influence import influences, reach_of_reports
 from aggregator.card.making import full_card
 from aggregator.card.words import MOST_CHARACTERS, SECTIONS, sections
+from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
@@ -36,6 +37,15 @@ def test_it_says_what_was_asked_at_which_cost_and_what_was_counted():
     assert "ε at most 1 in a period" in card["costs"][0]
     assert card["reach_of_lies"].startswith("1 % of the devices")
     assert canonical.pack(card)
+
+
+def test_invented_reports_about_a_feature_that_the_model_leaves_out_move_its_classes():
+    """``publish --features`` failed with an IndexError."""
+    whole = statistics_of(made(), COUNTS)
+    name = whole.schema.observed[1].name
+    reach = dict(reach_of_reports(of_features(whole, [name]), "simplex"))
+    assert reach["P(class)"] == dict(reach_of_reports(whole, "simplex"))["P(class)"]
+    assert "invented" in full_card(of_features(whole, [name]), "posterior")["reach_of_lies"]
 
 
 def wide(features, values, length=40):
