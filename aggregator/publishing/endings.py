@@ -5,6 +5,7 @@ Run by the analyst and, from a timer, by the operator. Source: docs/formats.md, 
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.history import latest_of_each
@@ -180,6 +181,10 @@ def _problem(workspace: Workspace, ending: Ending, now: int, *, expired: bool) -
     return ""
 
 
+class _OvertakenError(Exception):
+    """Another version of the document was signed after it was listed."""
+
+
 def _lifetime(ending: Ending) -> int:
     """The time in seconds for which a document was signed."""
     return ending.expires - read_payload(ending.payload)[1].issued_at
@@ -193,15 +198,24 @@ def _renew_root(workspace: Workspace, ending: Ending, now: int) -> Renewed:
 
 
 def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
-    """Sign the next version of a campaign or node list, with the same content."""
+    """Sign the next version of a campaign or node list, with the same content.
+
+    Nothing is signed if the workspace has another newest version by now: that version may end the campaign, cost less
+    ε, or list fewer nodes, and the old content would undo it.
+    """
     body = canonical.unpack(ending.payload)
 
-    def payload_for(version: int, _before: bytes | None) -> bytes:
+    def payload_for(version: int, before: bytes | None) -> bytes:
+        if before != sha256(ending.payload).digest():  # compared under the workspace's lock
+            raise _OvertakenError
         header = header_for(ending.name, version, now, _lifetime(ending))
         dates = {"issued_at": header.issued_at, "not_before": header.not_before, "expires": header.expires}
         return canonical.pack({**body, "version": version, **dates})
 
-    raw = workspace.publish(ending.role, ending.name, now, payload_for)
+    try:
+        raw = workspace.publish(ending.role, ending.name, now, payload_for)
+    except _OvertakenError:
+        return Renewed(ending, problem="another version was signed meanwhile; run hearsay renew again")
     _, header = read_payload(read_envelope(raw, ending.role).payload)
     item = workspace.latest(ending.role, ending.name)
     assert item is not None

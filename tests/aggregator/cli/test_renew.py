@@ -9,6 +9,7 @@ import pytest
 from support.commands import mushrooms, run
 from support.nodes import NODE_KEYS
 
+from aggregator.publishing import endings as endings_module
 from aggregator.publishing.endings import RENEWABLE, endings, renew
 from aggregator.publishing.keys import PUBLIC_WORD
 from aggregator.publishing.tree import endings_in
@@ -18,6 +19,7 @@ from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.sync import sync
 from protocol.document import read_payload
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 
 DAY = 86_400
@@ -165,3 +167,27 @@ def test_what_can_not_be_renewed_fails_and_the_rest_is_done(place, later):
 def test_the_roles_are_those_of_the_command(place):
     assert RENEWABLE == ("root", "nodes", "campaign")
     assert endings(open_workspace(place / "work"), int(time.time())) == renew(open_workspace(place / "work"), 0) == []
+
+
+@pytest.mark.parametrize("change", ["end", "renew"])
+def test_what_was_signed_meanwhile_is_not_undone(place, later, monkeypatch, change):
+    """A campaign that was ended between listing and signing was signed anew with its questions, and asked again."""
+    now = later(25)
+    listed = endings_module.endings
+
+    def overtaken(*arguments):
+        found = listed(*arguments)
+        if change == "end":
+            run("campaign", "--end", "mushrooms", "--workspace", "work", "-o", "end.hsc")
+        else:
+            monkeypatch.setattr(endings_module, "endings", listed)
+            assert [each.version for each in renew(open_workspace("work"), now)] == [2]
+        return found
+
+    monkeypatch.setattr(endings_module, "endings", overtaken)
+    (done,) = renew(open_workspace("work"), now)
+    assert (done.version, "meanwhile" in done.problem) == (None, True)
+    last = open_workspace("work").latest("campaign", "mushrooms")
+    assert last.version == 2
+    asked = parse_campaign(read_envelope(open_workspace("work").copy(last), "campaign").payload)
+    assert asked.ended == (change == "end")
