@@ -7,6 +7,7 @@ This module has the public names. Each name imports its libraries (numpy, pandas
 that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
+    trust              change_root with a RootChange, gather_copies, resign
     table              aggregator.tables.read_foreign_table
     schema             read_table, draft_schema, load_schema; bin_records, for --private
     projection         project_records, for --private
@@ -16,7 +17,13 @@ that a command without them starts at once. The functions of each command:
     campaign           make_campaign, end_campaign
     nodes              make_node_list, add_nodes, remove_nodes, renew_nodes, make_node_campaign; Masking, for --masked
     masked             Dealer
+    show               protocol.documents.envelope.read_envelope, then protocol.document.read_payload
+    verify             verify
+    guarantee          guarantee_sheet
+    fleet              new_fleet, write_fleet, read_fleet; Roster.without, Roster.renewed; Store.conflicts
+    fleet ids          aggregator.fleet.ids.write_ids, of what fleet_ids in the same module yields
     ingest             ingest                    (or Store.ingest)
+    quarantine         Store.quarantined, retry_quarantine
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
     status             status
     publish            make_model, publish_tree
@@ -40,12 +47,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aggregator.asking import end_campaign, make_campaign, make_evaluation
+    from aggregator.asking import end_campaign, guarantee_sheet, make_campaign, make_evaluation, verify
     from aggregator.central.budget import BudgetFile
     from aggregator.central.curating import fit_records
     from aggregator.choosing.calls import design, refine, sign_candidates
     from aggregator.comparison.difference import compare
     from aggregator.estimates.joining import join
+    from aggregator.fleet.roster import Roster
+    from aggregator.fleet.roster import new_roster as new_fleet
+    from aggregator.fleet.roster import read_roster as read_fleet
+    from aggregator.fleet.roster import write_roster as write_fleet
     from aggregator.forecast.plan import plan
     from aggregator.gateway.merge import merge_files
     from aggregator.gathering import count, evaluate, ingest, make_model
@@ -58,11 +69,13 @@ if TYPE_CHECKING:
     from aggregator.publishing.nodes.campaigns import make_node_campaign
     from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
     from aggregator.publishing.nodes.masking import Masking
+    from aggregator.publishing.roots import RootChange, change_root, gather_copies, resign
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
     from aggregator.schema_draft import draft_schema
     from aggregator.schema_file import load_schema
     from aggregator.store.export import export
+    from aggregator.store.rejudging import retry as retry_quarantine
     from aggregator.store.status import status
     from aggregator.store.store import open_store
     from aggregator.tables import read_table
@@ -72,8 +85,11 @@ __all__ = [
     "Dealer",
     "Masking",
     "Model",
+    "RootChange",
+    "Roster",
     "add_nodes",
     "bin_records",
+    "change_root",
     "compare",
     "count",
     "create_workspace",
@@ -84,6 +100,8 @@ __all__ = [
     "evaluate",
     "export",
     "fit_records",
+    "gather_copies",
+    "guarantee_sheet",
     "ingest",
     "join",
     "load_schema",
@@ -93,31 +111,48 @@ __all__ = [
     "make_node_campaign",
     "make_node_list",
     "merge_files",
+    "new_fleet",
     "open_store",
     "open_workspace",
     "plan",
     "predict_file",
     "project_records",
     "publish_tree",
+    "read_fleet",
     "read_table",
     "refine",
     "remove_nodes",
     "renew_nodes",
     "report",
+    "resign",
+    "retry_quarantine",
     "sign_candidates",
     "status",
     "to_json",
     "to_sklearn",
+    "verify",
+    "write_fleet",
 ]
 
 _HOMES = {
-    **{name: ("aggregator.asking", name) for name in ("end_campaign", "make_campaign", "make_evaluation")},
+    **{
+        name: ("aggregator.asking", name)
+        for name in ("end_campaign", "guarantee_sheet", "make_campaign", "make_evaluation", "verify")
+    },
     **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
     **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
     **{
         name: ("aggregator.publishing.nodes.lists", name)
         for name in ("add_nodes", "make_node_list", "remove_nodes", "renew_nodes")
     },
+    **{
+        name: ("aggregator.publishing.roots", name) for name in ("RootChange", "change_root", "gather_copies", "resign")
+    },
+    "Roster": ("aggregator.fleet.roster", "Roster"),
+    "new_fleet": ("aggregator.fleet.roster", "new_roster"),
+    "read_fleet": ("aggregator.fleet.roster", "read_roster"),
+    "write_fleet": ("aggregator.fleet.roster", "write_roster"),
+    "retry_quarantine": ("aggregator.store.rejudging", "retry"),
     "make_node_campaign": ("aggregator.publishing.nodes.campaigns", "make_node_campaign"),
     "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
     "Dealer": ("aggregator.masked.dealer", "Dealer"),

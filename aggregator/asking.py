@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import ask_of, resolve
 from aggregator.decisions.kept import keep
+from aggregator.files import read_file
 from aggregator.forecast.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
 from aggregator.planning.by_variance import candidates, choose
@@ -40,11 +41,12 @@ from aggregator.publishing.naming import document_bytes, opened
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.projection_file import load_pilots, load_projection
 from aggregator.publishing.series import overlap_warning, series_share
+from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, verify_signed
 from aggregator.publishing.signed_campaign import SignedCampaign
 from aggregator.schema_doubts import alike_in
 from aggregator.schema_file import SchemaFile, load_schema
 from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 
@@ -56,6 +58,9 @@ if TYPE_CHECKING:
     from aggregator.ask_table import Ask
     from aggregator.decisions.record import Decision
     from aggregator.forecast.result import Plan
+    from aggregator.guarantee.masked import MaskedGuarantee
+    from aggregator.guarantee.nodes import NodeGuarantee
+    from aggregator.guarantee.sheet import GuaranteeSheet
     from aggregator.planning.by_variance import Candidate
     from aggregator.publishing.naming import Document
     from aggregator.publishing.workspace import Workspace
@@ -316,6 +321,80 @@ def make_evaluation(
     raw = publish_evaluation(signer, models, parameters, present(now))
     made = _signed(signer, raw, now)
     return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
+
+
+def guarantee_sheet(
+    campaign: Document,
+    *,
+    workspace: Workspace | str | Path | None = None,
+    devices: int | None = None,
+    records: float | None = None,
+    delta: float = 1e-6,
+    shuffled: bool = False,
+    liars: Sequence[float] = (0.01, 0.05),
+) -> GuaranteeSheet | NodeGuarantee | MaskedGuarantee:
+    """``hearsay guarantee``: what a campaign promises, and what lies can do. Run by analysts, owners and auditors.
+
+    Args:
+        campaign: the campaign. Its signatures are not checked.
+        workspace: the workspace that knows the campaign's name; None for a file.
+        devices: number of devices, nodes or masked parties that answer in a period; None if it is not known.
+        records: of a campaign for nodes the mean number of records of a node.
+        delta: δ of shuffled reports of devices.
+        shuffled: whether an anonymous shuffler mixes the reports of devices before anybody reads them.
+        liars: shares of lying devices or nodes, each between 0 and 1.
+
+    Returns:
+        The sheet; ``to_json()`` is what the command prints with ``--json``.
+
+    Raises:
+        InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
+            or ``shuffled`` for one that nodes answer; ``file_not_found``, ``unreadable``, ``too_large``,
+            ``campaign_unknown``.
+        DocumentError: it is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
+        StorageError: the workspace can not be read.
+    """
+    from aggregator.guarantee.masked import masked_guarantee
+    from aggregator.guarantee.nodes import node_guarantee
+    from aggregator.guarantee.sheet import guarantee_sheet as sheet_of_devices
+
+    raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
+    payload = read_envelope(raw, "campaign").payload
+    found = parse_campaign(payload)
+    if found.nodes is None and records is not None:
+        raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
+    if found.nodes is not None and shuffled:
+        raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
+    if found.masked is not None:
+        return masked_guarantee(found, parties=devices)
+    if found.nodes is not None:
+        return node_guarantee(found, nodes=devices, records=records, liars=liars)
+    return sheet_of_devices(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
+
+
+def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (), now: int | None = None) -> Verified:
+    """``hearsay verify``: check a trust root, campaign, model or node list as a device does.
+
+    Signatures, dates and every value are checked. Summaries of nodes and files of dealers are the command's alone.
+
+    Args:
+        document: bytes or path of the signed file.
+        trust: bytes or path of the trust root that is trusted as it is.
+        newer: newer roots, in any order. They are followed from the first; the last one reached decides.
+        now: seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``unknown_file``: it is none of these documents.
+        DocumentError: devices would refuse it (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do
+            not follow from one another (:func:`aggregator.publishing.signatures.follow_roots`).
+    """
+    raw = document if isinstance(document, bytes) else read_file(document, max(SIZE_LIMITS.values()))
+    role = role_of(raw)
+    if role not in DOCUMENTS:
+        raise InputError("unknown_file", "it is no trust root, campaign, model or node list")
+    first, *rest = (document_bytes("root", each, None) for each in (trust, *newer))
+    moment = present(now)
+    return verify_signed(follow_roots(first, rest, moment), raw, role, moment)
 
 
 def present(now: int | None) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import secrets as tokens
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -24,7 +25,6 @@ from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
-    from pathlib import Path
 
 FORMAT = 1
 LIST_FILE, DEVICES = "fleet.hsf", "devices"
@@ -135,7 +135,7 @@ def _file_name(device: str) -> str:
 
 
 def write_roster(
-    out: Path,
+    out: str | Path,
     roster: Roster,
     passphrase: bytes | None,
     *,
@@ -155,10 +155,13 @@ def write_roster(
 
     Raises:
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
-            parent is no folder; ``passphrase_missing``: the passphrase is empty.
+            parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``: too little memory for the passphrase; ``disk_full``, ``io_failed``. Nothing is
             left behind, unless only the last flush failed: then all files are there, but a power cut may remove them.
     """
+    out = Path(out)
+    if "\0" in str(out):
+        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
     if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
     if not out.absolute().parent.is_dir():
@@ -205,12 +208,12 @@ def list_bytes(
     return listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
 
 
-def read_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
+def read_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
     """Read a fleet list. The arguments and errors are those of :func:`open_roster`."""
     return open_roster(path, passphrase)[0]
 
 
-def open_roster(path: Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
+def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
     """Read a fleet list, and tell under which passphrase it was.
 
     Args:

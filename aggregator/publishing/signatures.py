@@ -19,6 +19,7 @@ from protocol.documents.envelope import (
     MAX_SIGNATURES,
     PAYLOAD_TYPES,
     SIGNATURE_BYTES,
+    SIGNERS,
     SIZE_LIMITS,
     Envelope,
     keyid,
@@ -31,7 +32,7 @@ from protocol.errors import DocumentError, InputError
 from protocol.nodes import node_list
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from protocol.document import Header
     from protocol.documents.envelope import SigningKey
@@ -45,6 +46,8 @@ _UNDERSTOOD = {
     "model": model.UNDERSTOOD,
     "nodes": node_list.UNDERSTOOD,
 }
+DOCUMENTS = frozenset(_UNDERSTOOD)
+"""Roles of the documents that a trust root's keys sign, and of the root itself."""
 
 
 class Standing(NamedTuple):
@@ -72,6 +75,22 @@ class Standing(NamedTuple):
     def __str__(self) -> str:
         held = f"{len(self.signers)} of {self.needed} needed signatures"
         return f"{held}: {', '.join(self.signers)}" if self.signers else held
+
+
+class Verified(NamedTuple):
+    """A signed document that a device would accept.
+
+    Attributes:
+        role: root, campaign, model or nodes, a node list.
+        header: name, version and dates of the document.
+        root_version: number of the root whose keys decided.
+        standing: the document's valid signatures.
+    """
+
+    role: str
+    header: Header
+    root_version: int
+    standing: Standing
 
 
 def standing(envelope: Envelope, role: Role) -> Standing:
@@ -285,3 +304,68 @@ def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
             "bad_signature", f"{len(found.signers)} of the {found.needed} needed signatures hold, of {what}"
         )
     return envelope
+
+
+def follow_roots(first: bytes, newer: Sequence[bytes], now: int) -> trust.TrustState:
+    """The trust state of a device that pinned the first root and then got newer roots, in any order.
+
+    Only the dates of the last root reached are checked.
+
+    Raises:
+        DocumentError: the first root can not be pinned (:func:`protocol.documents.trust.pin`), or a newer root does not
+            follow from it (:func:`protocol.documents.trust.install_roots`).
+    """
+    state = trust.restore(first, {}, 0)
+    state = state._replace(time_floor=state.root.header.issued_at)
+    reached = trust.install_roots(state, newer, now)
+    return trust.pin(first, now) if reached is state else reached
+
+
+def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> Verified:
+    """Check a document as a device does: signatures, dates and every value.
+
+    Args:
+        state: whom the device trusts.
+        raw: the signed file.
+        role: root, campaign, model or nodes, a node list.
+        now: seconds since 1970.
+
+    Raises:
+        DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong
+            (:func:`protocol.documents.campaign.parse_campaign`, :func:`protocol.documents.model.parse_model`,
+            :func:`protocol.nodes.node_list.parse_node_list`); of a root also ``rollback``: the trusted root has
+            replaced it.
+    """
+    envelope = read_envelope(raw, role)
+    version = state.root.header.version
+    if role == "root":
+        header = _verified_root(state, raw, now)
+        return Verified(role, header, version, standing(envelope, root_of(envelope).roles[role]))
+    verdict = trust.verify(state, raw, role, now, _UNDERSTOOD[role])
+    if role == "model":
+        model.parse_model(verdict.payload)
+    elif role == "nodes":
+        node_list.parse_node_list(verdict.payload)
+    else:
+        campaign.parse_campaign(verdict.payload)
+    return Verified(role, verdict.header, version, standing(envelope, state.root.roles[SIGNERS[role]]))
+
+
+def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
+    """The header of a root that is the trusted root, also with other signatures on it, or follows from it.
+
+    Raises:
+        DocumentError: ``rollback``: the trusted root has replaced it; ``bad_signature``: it is the trusted root with
+            too few signatures; or the root does not follow from the trusted root
+            (:func:`protocol.documents.trust.install_roots`).
+    """
+    after = trust.install_roots(state, [raw], now)
+    if after.root_bytes == raw:
+        return after.root.header
+    envelope = read_envelope(raw, "root")
+    if envelope.payload != read_envelope(state.root_bytes, "root").payload:
+        raise DocumentError("rollback", "the root is older than the one it is compared with")
+    held = standing(envelope, state.root.roles["root"])
+    if not held.complete:
+        raise DocumentError("bad_signature", f"it is the trusted root with too few signatures: {held}")
+    return state.root.header

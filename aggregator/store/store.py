@@ -46,9 +46,9 @@ from aggregator.storage.manifest import (
     write_manifest,
 )
 from aggregator.storage.opening import read_campaign, read_documents, remove_orphans
-from aggregator.storage.quarantine import LIMIT_BYTES, Quarantine
+from aggregator.storage.quarantine import LIMIT_BYTES, Kept, Quarantine
 from aggregator.store.retention import Removal, forget, forgotten_counts
-from aggregator.store.returning import squares_of_answers
+from aggregator.store.returning import Conflict, conflicts, squares_of_answers
 from aggregator.tally.counting import count_partition, partitions
 from aggregator.tally.scope import EVERYTHING, Scope
 from protocol.errors import InputError, StorageError
@@ -395,6 +395,28 @@ class Store:
             periods=scope.periods,
             proven_only=scope.proven_only,
         )
+
+    def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
+        """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+
+        Args:
+            rosters: the fleet lists.
+            scope: the periods that are looked at.
+
+        Raises:
+            StorageError: the store can not be read; the reasons are those of :meth:`tally_report`.
+        """
+        return self.at_rest(
+            lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
+        )
+
+    def quarantined(self) -> list[Kept]:
+        """The files that have pieces in the quarantine, with these pieces: at most 64 MiB unless set otherwise.
+
+        Raises:
+            StorageError: ``store_damaged``: a file of the quarantine is not as it was written.
+        """
+        return list(Quarantine(self.path / QUARANTINE, self.quarantine_bytes).files())
 
     def estimates(self) -> pd.DataFrame:
         """The estimates from all reports as a table.

@@ -215,6 +215,71 @@ def test_paths_do_where_open_things_do_and_wrong_arguments_are_named(twins):
     assert "it can not be told yet" in model._repr_html_()
 
 
+def test_what_is_said_about_a_campaign_is_what_the_commands_say(twins):
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=1, mechanism="oue", now=NOW)
+    made.save(twins / "c.hsc")
+    root = twins / "api" / "root.hst"
+    sheet = aggregator.guarantee_sheet(twins / "c.hsc", devices=5000, shuffled=True, liars=[0.2])
+    said = run("guarantee", twins / "c.hsc", "--devices", "5000", "--shuffled", "--liars", "0.2", "--json")
+    assert json.loads(said.stdout) == json.loads(json.dumps(sheet.to_json()))
+    assert aggregator.guarantee_sheet("mushrooms", workspace=twins / "api").campaign.id == made.campaign.id
+    for wrong in ({"records": 5}, {"delta": 2}):
+        with pytest.raises(InputError, match=r"^argument_invalid"):
+            aggregator.guarantee_sheet(made.raw, **wrong)
+
+    for file, role, version in ((twins / "c.hsc", "campaign", 1), (root, "root", 1)):
+        found = aggregator.verify(file, root, now=NOW)
+        said = json.loads(run("verify", file, "--trust", root, "--json").stdout)
+        assert (found.role, found.header.version, found.root_version) == (role, version, said["root_version"])
+        assert (said["name"], said["expires"]) == (found.header.name, found.header.expires)
+        assert said["signatures"] == json.loads(json.dumps(found.standing.to_output(as_json=True)))
+    with pytest.raises(DocumentError, match=r"^expired"):
+        aggregator.verify(made.raw, root, now=made.campaign.header.expires)
+    other = aggregator.create_workspace(twins / "other", name="o", now=NOW)
+    with pytest.raises(DocumentError, match=r"^bad_signature"):
+        aggregator.verify(made.raw, other.root_bytes, now=NOW)
+    with pytest.raises(InputError, match=r"^unknown_file"):
+        aggregator.verify(twins / "s.toml", root, now=NOW)
+
+
+def test_a_root_is_changed_and_followed(twins):
+    work = aggregator.open_workspace(twins / "api")
+    made = aggregator.make_campaign(work, twins / "s.toml", epsilon=1, mechanism="direct", now=NOW)
+    changed = aggregator.change_root(work, aggregator.RootChange("campaign", fresh=1, threshold=2), NOW, 10**7)
+    assert changed.in_force
+    newer = aggregator.open_workspace(work.path)
+    with pytest.raises(DocumentError, match=r"^bad_signature"):
+        aggregator.verify(made.raw, work.root_bytes, newer=[newer.root_bytes], now=NOW)
+    ((item, standing),) = aggregator.resign(newer, NOW)
+    assert standing.complete
+    copy = newer.copy(item)
+    assert aggregator.verify(copy, work.root_bytes, newer=[newer.root_bytes], now=NOW).root_version == 2
+    assert aggregator.gather_copies(newer, "campaign", [copy]) == (item, standing)
+
+
+def test_a_closed_fleet_and_a_quarantine_without_commands(twins):
+    fleet = aggregator.new_fleet("orchard", ["gate 7", "barn"])
+    aggregator.write_fleet(str(twins / "one"), fleet, b"horse", cost=sealing.Cost(1, 8192))
+    assert sorted(each.name for each in (twins / "one" / "devices").iterdir()) == ["barn.hsp", "gate 7.hsp"]
+    opened = aggregator.read_fleet(str(twins / "one" / "fleet.hsf"), b"horse")
+    assert opened == fleet
+    assert opened.without(["barn"]).devices == ("gate 7",)
+    assert opened.renewed(["barn"]).secrets[:32] == fleet.secrets[:32]
+
+    made = aggregator.make_campaign(twins / "api", twins / "s.toml", epsilon=1, mechanism="direct", now=NOW)
+    period = made.campaign.period_at(NOW)
+    early = [report(made.campaign, 1, period=period + 1), report(made.campaign, 2, period=period)]
+    (twins / "r.hsr").write_bytes(batch(made.campaign, early))
+    aggregator.ingest(made.raw, [twins / "r.hsr"], twins / "store", now=NOW)
+    store = aggregator.open_store(twins / "store")
+    ((file, piece),) = [(kept.file, piece) for kept in store.quarantined() for piece in kept.pieces]
+    listed = json.loads(run("quarantine", "ls", "--store", twins / "store", "--json").stdout)["kept"]
+    assert [(each["file"], each["reason"], each["offset"]) for each in listed] == [(file, piece.reason, piece.offset)]
+    assert store.conflicts([fleet]) == []
+    again = aggregator.retry_quarantine(store, now=NOW + made.campaign.time_precision)
+    assert (again.tried, again.proven, store.quarantined()) == (1, 1, [])
+
+
 def test_a_path_with_a_zero_byte_is_refused_with_a_reason(tmp_path):
     bad = str(tmp_path / "a\0b")
     raw, root = Publisher().campaign(), Publisher().root()
@@ -227,10 +292,15 @@ def test_a_path_with_a_zero_byte_is_refused_with_a_reason(tmp_path):
             lambda: aggregator.ingest(bad, ["a.hsr"], tmp_path / "store"),
             lambda: aggregator.ingest(raw, [bad], tmp_path / "store"),
             lambda: aggregator.merge_files([bad], tmp_path / "out"),
+            lambda: aggregator.guarantee_sheet(bad),
+            lambda: aggregator.verify(bad, root),
+            lambda: aggregator.verify(raw, bad),
+            lambda: aggregator.read_fleet(bad, b""),
         ],
         "output_invalid": [
             lambda: aggregator.merge_files([], Path(bad)),
             lambda: aggregator.create_workspace(bad, name="w", now=NOW),
+            lambda: aggregator.write_fleet(bad, aggregator.new_fleet("f", ["a"]), None),
             lambda: write_output(Path(bad), b"", force=True),
         ],
         "not_a_workspace": [lambda: aggregator.open_workspace(bad)],

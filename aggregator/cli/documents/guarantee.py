@@ -77,36 +77,32 @@ def guarantee(
       hearsay guarantee c.hsc --devices 100000 --shuffled
       hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
+    from aggregator.asking import guarantee_sheet
     from aggregator.files import read_file
     from aggregator.guarantee import words
-    from aggregator.guarantee.masked import masked_guarantee
-    from aggregator.guarantee.nodes import node_guarantee
-    from aggregator.guarantee.sheet import guarantee_sheet
+    from aggregator.guarantee.masked import MaskedGuarantee
+    from aggregator.guarantee.nodes import NodeGuarantee
     from aggregator.publishing.nodes.sheet import warning_of
 
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     if role != "campaign":
         raise InputError("not_a_campaign", f"'{file}' is no campaign")
-    payload = read_envelope(raw, role).payload
-    found = parse_campaign(payload)
+    found = parse_campaign(read_envelope(raw, role).payload)
     if found.nodes is not None:
         _check_for_nodes(context, shuffled=shuffled)
     elif records is not None:
         raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
-    if found.masked is not None:
-        masked = masked_guarantee(found, parties=devices)
-        said, content = words.of_parties(masked), masked.to_json()
-    elif found.nodes is not None:
-        of_nodes = node_guarantee(found, nodes=devices, records=records, liars=liars)
-        said, content = words.of_nodes(of_nodes, liars, devices), of_nodes.to_json()
-    else:
-        sheet = guarantee_sheet(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
-        said, content = words.of_devices(sheet), sheet.to_json()
+    sheet = guarantee_sheet(raw, devices=devices, records=records, delta=delta, shuffled=shuffled, liars=liars)
     if as_json:
-        print_json(content)
+        print_json(sheet.to_json())
         return
-    _print(said)
+    if isinstance(sheet, MaskedGuarantee):
+        _print(words.of_parties(sheet))
+    elif isinstance(sheet, NodeGuarantee):
+        _print(words.of_nodes(sheet, liars, devices))
+    else:
+        _print(words.of_devices(sheet))
     if found.masked is None and (warning := warning_of(found)):
         warn(warning)
 

@@ -16,13 +16,10 @@ from aggregator.cli.output import print_json, print_table, say, warn, when
 from aggregator.publishing.privacy import PrivacySheet, rounded_up
 from protocol.batches import batch
 from protocol.document import read_payload
-from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, read_envelope, role_of
+from protocol.documents import campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
-from protocol.nodes import node_list
-
-_UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,7 +79,7 @@ def verify(
       hearsay verify c.hsc --trust 1.hst --trust 2.hst --trust 3.hst
     """  # noqa: D301
     from aggregator.files import read_file
-    from aggregator.publishing.signatures import root_of, standing
+    from aggregator.publishing.signatures import follow_roots, verify_signed
 
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
@@ -93,28 +90,24 @@ def verify(
     _check_usage(context, file, role, campaign_file, list_file)
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
-    state = _follow_roots(first, newer, now)
+    state = follow_roots(first, newer, now)
     if role in ("keys", "release") and campaign_file is not None:
         say(verify_of_dealer(raw, role, state, campaign_file, now), as_json=as_json)
         return
     if campaign_file is not None and list_file is not None:
         verify_summaries(raw, state, campaign_file, list_file, now, as_json=as_json)
         return
-    result: dict[str, Any] = {
-        "kind": NAMES.get(role, role),
-        "verified": True,
-        "root_version": state.root.header.version,
-    }
-    if role == "root":
-        header = _verified_root(state, raw, now)
-        result["signatures"] = standing(read_envelope(raw, role), root_of(read_envelope(raw, role)).roles[role])
-    else:
-        verdict = trust.verify(state, raw, role, now, _UNDERSTOOD[role])
-        header = verdict.header
-        result["signatures"] = standing(read_envelope(raw, role), state.root.roles[SIGNERS[role]])
-        _check_values(role, verdict.payload, privacy=privacy, as_json=as_json)
-        if privacy:
-            result["privacy"] = _sheet(verdict.payload).to_json()
+    try:
+        found = verify_signed(state, raw, role, now)
+    except DocumentError as error:
+        if privacy and error.reason == "epsilon_understated":
+            _show_understated(read_envelope(raw, role).payload, as_json=as_json)
+        raise
+    header = found.header
+    result: dict[str, Any] = {"kind": NAMES.get(role, role), "verified": True, "root_version": found.root_version}
+    result["signatures"] = found.standing
+    if privacy:
+        result["privacy"] = _sheet(read_envelope(raw, role).payload).to_json()
     result |= {"name": header.name, "version": header.version, "issued_at": header.issued_at}
     result |= {"not_before": header.not_before, "expires": header.expires}
     _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
@@ -158,66 +151,14 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model, node list or file of node summaries")
 
 
-def _follow_roots(first: bytes, newer: list[bytes], now: int) -> trust.TrustState:
-    """The trust state of a device that pinned the first root and then got newer roots, in any order.
-
-    Only the dates of the last root reached are checked.
-
-    Raises:
-        DocumentError: the first root can not be pinned (:func:`protocol.documents.trust.pin`), or a newer root does not
-            follow from it (:func:`protocol.documents.trust.install_roots`).
-    """
-    state = trust.restore(first, {}, 0)
-    state = state._replace(time_floor=state.root.header.issued_at)
-    reached = trust.install_roots(state, newer, now)
-    return trust.pin(first, now) if reached is state else reached
-
-
-def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """The header of a root that is the trusted root, also with other signatures on it, or follows from it.
-
-    Raises:
-        DocumentError: ``rollback``: the trusted root has replaced it; ``bad_signature``: it is the trusted root with
-            too few signatures; or the root does not follow from the trusted root
-            (:func:`protocol.documents.trust.install_roots`).
-    """
-    from aggregator.publishing.signatures import standing
-
-    after = trust.install_roots(state, [raw], now)
-    if after.root_bytes == raw:
-        return after.root.header
-    envelope = read_envelope(raw, "root")
-    if envelope.payload != read_envelope(state.root_bytes, "root").payload:
-        raise DocumentError("rollback", "the root is older than the one it is compared with")
-    held = standing(envelope, state.root.roles["root"])
-    if not held.complete:
-        raise DocumentError("bad_signature", f"it is the trusted root with too few signatures: {held}")
-    return state.root.header
-
-
-def _check_values(role: str, payload: bytes, *, privacy: bool, as_json: bool) -> None:
-    """Check all values of a payload. With ``--privacy`` an understated ε is printed before the campaign is refused.
-
-    Raises:
-        DocumentError: a value is wrong (:func:`protocol.documents.campaign.parse_campaign`,
-            :func:`protocol.documents.model.parse_model`).
-    """
-    if role == "model":
-        model.parse_model(payload)
-        return
-    if role == "nodes":
-        node_list.parse_node_list(payload)
-        return
-    try:
-        campaign.parse_campaign(payload)
-    except DocumentError as error:
-        if privacy and error.reason == "epsilon_understated":
-            sheet = _sheet(payload)
-            if as_json:
-                print_json({"kind": role, "verified": False, "reason": error.reason, "privacy": sheet.to_json()})
-            else:
-                _print_privacy(sheet)
-        raise
+def _show_understated(payload: bytes, *, as_json: bool) -> None:
+    """Print the privacy sheet of a campaign that is refused because it spends more ε than it declares."""
+    sheet = _sheet(payload)
+    if as_json:
+        refused = {"kind": "campaign", "verified": False, "reason": "epsilon_understated"}
+        print_json({**refused, "privacy": sheet.to_json()})
+    else:
+        _print_privacy(sheet)
 
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None, *, as_json: bool) -> None:

@@ -187,7 +187,6 @@ def conflicts(
     Example:
       hearsay fleet conflicts --store store --fleet orchard/fleet.hsf
     """  # noqa: D301
-    from aggregator.store.returning import conflicts as conflicting
     from aggregator.store.store import open_store
     from aggregator.tally.scope import EVERYTHING
 
@@ -198,9 +197,7 @@ def conflicts(
     if periods is not None:
         wanted = periods.of(precision)
         scope = scope._replace(first=wanted[0], last=wanted[-1])
-    found = reports.at_rest(
-        lambda manifest: conflicting(reports.path, reports.campaign, manifest, reports.memory_bytes, scope, rosters)
-    )
+    found = reports.conflicts(rosters, scope)
     if as_json:
         print_json({"conflicts": [one._asdict() for one in found]})
         return

@@ -40,14 +40,6 @@ def quarantine() -> None:
     """  # noqa: D301
 
 
-def _all_kept(store: Path) -> list[Kept]:
-    """The files that have pieces in a store's quarantine, with these pieces."""
-    from aggregator.storage.manifest import QUARANTINE
-    from aggregator.storage.quarantine import Quarantine
-
-    return list(Quarantine(store / QUARANTINE).files())
-
-
 @quarantine.command()
 @store_option
 @reason_option
@@ -65,12 +57,13 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     from aggregator.cli.federated.exporting import list_refused
     from aggregator.nodes.envelope_store import is_node_store
     from aggregator.storage.manifest import read_manifest
+    from aggregator.store.store import open_store
 
     if is_node_store(store):
         list_refused(store, reason, pieces=pieces, as_json=as_json)
         return
     counted = dict(sorted(read_manifest(store).rejected.items()))
-    kept = _all_kept(store)
+    kept = open_store(store).quarantined()
     found = [
         (file, piece) for file in kept for piece in file.pieces if reason in (None, piece.reason)
     ]  # at most some hundred thousand pieces, since the quarantine is limited to 64 MiB
@@ -127,8 +120,9 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
     """  # noqa: D301
     from aggregator.store.store import open_store
 
-    campaign = open_store(store).campaign
-    found = [(file, piece) for file, pieces in _chosen(_all_kept(store), name) for piece in pieces]
+    opened = open_store(store)
+    campaign = opened.campaign
+    found = [(file, piece) for file, pieces in _chosen(opened.quarantined(), name) for piece in pieces]
     if as_json:
         shown = [
             {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
@@ -168,8 +162,9 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
     if bool(names) == everything:
         raise click.UsageError("give names, or --all", click.get_current_context())
     removed = 0
-    with open_store(store).changing():
-        kept = _all_kept(store)
+    opened = open_store(store)
+    with opened.changing():
+        kept = opened.quarantined()
         folder = Quarantine(store / QUARANTINE)
         chosen = [(file, file.pieces) for file in kept] if everything else _merged(kept, names)
         for file, pieces in chosen:
