@@ -15,6 +15,7 @@ import re
 import zlib
 from collections import Counter
 from datetime import date, time
+from difflib import get_close_matches
 from functools import partial
 from io import BytesIO, StringIO
 from itertools import islice
@@ -31,6 +32,7 @@ from aggregator.files import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric
+from protocol.shown import quoted
 from protocol.values import as_number, is_missing
 
 if TYPE_CHECKING:
@@ -434,6 +436,42 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
     absent = set(missing)
     columns = {name: _text_or_none(frame[name], absent) for name in names if name in frame.columns}
     return pd.DataFrame(columns, index=frame.index)
+
+
+def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | None = None) -> list[str]:
+    """One line for every way in which records do not look like those that a schema describes.
+
+    A feature has no column, which counts as missing in every record; cells have no meaning (:func:`without_meaning`);
+    numbers are outside the bounds and count as the nearer bound. Devices accept all of them silently.
+
+    Args:
+        frame: a typed frame.
+        schema: the schema.
+        columns: names of all columns of the file, among which near names are looked for; default: those of the frame.
+    """
+    names = {schema.label.name, *(feature.name for feature in schema.features)}
+    others = [name for name in (frame.columns if columns is None else columns) if name not in names]
+    found = [
+        f"no column '{feature.name}': it counts as missing in every record{_near(feature.name, others)}"
+        for feature in schema.features
+        if feature.name not in frame.columns
+    ]
+    found += without_meaning(frame, schema)
+    for feature in schema.features:
+        if isinstance(feature, Numeric) and feature.name in frame.columns:
+            numbers = numbers_of(frame[feature.name].astype(object))
+            count = int(((numbers < float(feature.low)) | (numbers > float(feature.high))).sum())
+            if count:
+                bounds = f"outside the schema's bounds, {feature.low} to {feature.high}"
+                of = f"{count} of {len(numbers)} numbers are"
+                found.append(f"column '{feature.name}': {of} {bounds}, and count as the nearer bound")
+    return found
+
+
+def _near(name: str, others: Sequence[str]) -> str:
+    """The columns whose names are near to a name, as the end of a sentence; empty if there are none."""
+    near = get_close_matches(name, [other for other in others if isinstance(other, str)], n=3, cutoff=0.5)
+    return f"; near: {', '.join(map(quoted, near))}" if near else ""
 
 
 def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:

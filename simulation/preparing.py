@@ -14,7 +14,7 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign, 
 from aggregator.schema_doubts import doubts
 from aggregator.schema_draft import draft_schema
 from aggregator.schema_file import parse_schema_text
-from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, without_meaning
+from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, unlike_schema
 from protocol.documents.campaign import DISCRETE
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
@@ -197,9 +197,13 @@ def _warnings(
 ) -> list[str]:
     """Warnings about records and schema, for every kind of trust. ``frame`` and ``tested`` hold typed values."""
     schema, label = design.schema, design.schema.label.name
-    found = doubts(table, label, MISSING_TOKENS, settings.drop) if design.fit_bounds else without_meaning(frame, schema)
+    found = (
+        doubts(table, label, MISSING_TOKENS, settings.drop)
+        if design.fit_bounds
+        else unlike_schema(frame, schema, table.columns)
+    )
     if tested is not None:
-        found += [f"test records: {text}" for text in without_meaning(tested, schema)]
+        found += [f"test records: {text}" for text in unlike_schema(tested, schema)]
     if design.needs_pilot and settings.reduce_fit == "train":
         found.append("bounds and projection are fitted on the very people who take part: outside the guarantee")
     return found

@@ -12,7 +12,7 @@ import pandas as pd
 
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.notebooks import facts
-from aggregator.tables import MISSING_TOKENS, read_table, typed, without_meaning
+from aggregator.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +31,8 @@ class Predictions(NamedTuple):
             ``p CLASS``, the probability of each class, sorted by class.
         labelled: number of records with one of the model's classes as label.
         accuracy: share of right predictions among the labelled records; None without labelled records.
-        unread: a sentence for every column with cells that are no value of the model's schema.
+        unread: a sentence for every absent column, and for every column with cells that are no value of the model's
+            schema or numbers outside its bounds.
     """
 
     frame: pd.DataFrame
@@ -59,7 +60,8 @@ def predict_file(
         InputError: ``columns_missing``: no feature has a column; or the file can not be read as a table
             (:func:`aggregator.tables.read_table` lists the reasons).
     """
-    records = typed(read_table(path), model.schema, missing)
+    table = read_table(path)
+    records = typed(table, model.schema, missing)
     columns: dict[str, object] = {LINE: records.index.to_numpy(), PREDICTED: model.predict(records)}
     if proba:
         shares = model.predict_proba(records)
@@ -71,5 +73,5 @@ def predict_file(
         pd.DataFrame(columns),
         labelled,
         model.accuracy(records) if labelled else None,
-        tuple(without_meaning(records, model.schema)),
+        tuple(unlike_schema(records, model.schema, table.columns)),
     )

@@ -23,7 +23,7 @@ from aggregator.files import read_file
 from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
 from aggregator.models.foresight import Foresight
 from aggregator.notebooks import facts, table
-from aggregator.tables import without_meaning
+from aggregator.tables import unlike_schema
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
@@ -188,10 +188,11 @@ class Model:
         return total
 
     def check(self, frame: pd.DataFrame) -> list[str]:
-        """A sentence for every column with cells that the model does not know. Such cells count as missing.
+        """A sentence for every column that the model does not find, or with cells that it does not know.
 
-        A prediction is for every row, as on a device, so no cell of one record stops a table. Call this first: in a
-        column of another unit, coding or decimal mark it names all cells, which :meth:`predict` leaves out. ``frame``
+        Absent columns and unknown cells count as missing, and numbers outside the bounds as the nearer bound. A
+        prediction is for every row, as on a device, so no cell of one record stops a table. Call this first: a column
+        of another name, unit, coding or decimal mark is told, which :meth:`predict` takes without a word. ``frame``
         has one record per row; the label's column is looked at too, if there is one.
 
         Raises:
@@ -199,7 +200,7 @@ class Model:
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
-        return without_meaning(frame, self.schema)
+        return unlike_schema(frame, self.schema)
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.object_]:
         """Shape (rows,) object: the class of every record with the largest score.

@@ -24,7 +24,7 @@ from aggregator.files import check_output, open_output, read_file
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.periods import of_campaign, shown, shown_range
-from aggregator.tables import MISSING_TOKENS, read_table, typed, without_meaning
+from aggregator.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
@@ -191,12 +191,12 @@ def rehearse(
     rng = np.random.default_rng(seed)
     evaluated = _evaluated(campaign, models)
     table = read_table(data)
-    doubts = without_meaning(typed(table, campaign.schema, missing), campaign.schema)
+    doubts = _doubts(table, campaign, evaluated, missing)
     people = resample(table, devices, rng)
     later = None
     if drift is not None:
         found = read_table(drift)
-        doubts += without_meaning(typed(found, campaign.schema, missing), campaign.schema)
+        doubts += [f"later records: {text}" for text in _doubts(found, campaign, evaluated, missing)]
         later = resample(found, len(people), rng)
     with progress("answering", len(periods)) as step, open_output(output, force=force) as sink:
         made = rehearsed(campaign, people, periods, rng=rng, later=later, models=evaluated, missing=missing)
@@ -215,6 +215,13 @@ def rehearse(
     if periods[-1] > present:
         warn(f"periods after {shown(present, campaign.time_precision)} have not begun: ingest sets their reports aside")
     note(MADE_UP)
+
+
+def _doubts(table: pd.DataFrame, campaign: Campaign, models: Sequence[Model], missing: Sequence[str]) -> list[str]:
+    """A sentence for everything in a table that devices would read as missing, or as a bound."""
+    schemas = [model.schema for model in models] or [campaign.schema]
+    found = [line for one in schemas for line in unlike_schema(typed(table, one, missing), one, table.columns)]
+    return list(dict.fromkeys(found))
 
 
 def _evaluated(campaign: Campaign, files: Sequence[Path]) -> list[Model]:

@@ -92,6 +92,18 @@ def test_cells_without_a_meaning_are_named(boats):
     assert "1 of 1 cells" in run("rehearse c.hsc odd.csv -o r.hsr").stderr
 
 
+def test_absent_columns_and_numbers_outside_the_bounds_are_told(boats):
+    """Before, the feature was missing in every report, or a bound in every report, without a word."""
+    depth = '[[features]]\nname = "depth"\nkind = "numeric"\nlow = 0\nhigh = 9\nbins = 3\n'
+    (boats / "schema.toml").write_text(SCHEMA + depth, "utf-8")
+    signed = run("campaign schema.toml --workspace work --epsilon 8 --mechanism direct -o d.hsc")
+    assert signed.exit_code == 0, signed.output
+    (boats / "renamed.csv").write_text(" sound,depth,state\nnone,3,dry\nnone,99,dry\ndrip,1,wet\n", "utf-8")
+    said = run("rehearse d.hsc renamed.csv -o r.hsr").stderr
+    assert "no column 'sound': it counts as missing in every record; near: ' sound'\n" in said
+    assert "column 'depth': 1 of 3 numbers are outside the schema's bounds, 0 to 9" in said
+
+
 def day(number):
     return time.strftime("%Y-%m-%d", time.gmtime(time.time() + number * DAY))
 

@@ -117,3 +117,14 @@ def test_a_class_that_is_a_formula_is_text(work):
     (work / "f.hsm").write_bytes(Publisher(schema=schema).model())
     found = run(work / "f.hsm", work / "d.csv").stdout.splitlines()
     assert {line.split(",")[1] for line in found[1:]} <= {"'=1+1", "-2"}
+
+
+def test_absent_columns_and_numbers_outside_the_bounds_are_told(work):
+    """Before, a renamed column and numbers of another unit cost accuracy without a word."""
+    (work / "renamed.csv").write_text("odor, width,label\nn,3,e\nf,4,p\n")
+    (work / "unit.csv").write_text("odor,width,label\nn,-5000000,e\nf,1e30,p\nf,1,p\n")
+    said = run(work / "m.hsm", work / "renamed.csv").stderr
+    assert "warning: no column 'width': it counts as missing in every record; near: ' width'\n" in said
+    assert "warning: column 'width': 2 of 3 numbers are outside the schema's bounds" in (
+        run(work / "m.hsm", work / "unit.csv").stderr
+    )

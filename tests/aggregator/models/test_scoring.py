@@ -345,3 +345,11 @@ def test_check_names_the_columns_whose_cells_a_prediction_leaves_out(tmp_path):
     assert "column 'width': 2 of 2 cells" in said
     assert model.check(frame.assign(width=["3.5", None])) == []
     assert model.predict(frame).tolist() == model.predict(frame.drop(columns="width")).tolist()
+    assert model.check(frame.drop(columns="width").assign(**{" width": "1"})) == [
+        "no column 'width': it counts as missing in every record; near: ' width'"
+    ]
+    (width,) = (feature for feature in model.schema.features if feature.name == "width")
+    for numbers in (["-1", "1e30"], [-1.0, 1e30]):
+        (said,) = model.check(frame.assign(width=numbers))
+        bounds = f"outside the schema's bounds, {width.low} to {width.high}"
+        assert said == f"column 'width': 2 of 2 numbers are {bounds}, and count as the nearer bound"
