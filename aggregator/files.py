@@ -31,6 +31,14 @@ DEALER_MARK = 0x48737964
 _LEDGERS = {BUDGET_MARK: "a curator's budget", DEALER_MARK: "a dealer's journal"}
 """Marks of files that no output replaces → the file in words."""
 _SQLITE, _MARK_AT = b"SQLite format 3\0", 68
+_NEVER_REPLACED = (
+    (stat.S_ISLNK, "a symbolic link; name the file that it leads to"),
+    (stat.S_ISCHR, "a device; choose another name"),
+    (stat.S_ISBLK, "a device; choose another name"),
+    (stat.S_ISFIFO, "a pipe; choose another name"),
+    (stat.S_ISSOCK, "a socket; choose another name"),
+)
+"""Tests of a file's mode, and the file in words. A move onto such a file would put a regular file in its place."""
 
 
 def failure_of(error: OSError) -> tuple[str, str]:
@@ -72,7 +80,7 @@ def check_output(path: Path, *, force: bool) -> None:
     Raises:
         InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: the path is a folder,
             is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
-            curator's budget file or a dealer's journal, or a link to one.
+            device, a pipe, a socket, a symbolic link, a curator's budget file or a dealer's journal.
     """
     if str(path) == "-":
         raise InputError("output_invalid", "this command can not write to standard output; name a file")
@@ -80,6 +88,7 @@ def check_output(path: Path, *, force: bool) -> None:
         raise InputError("output_invalid", "the path of a file can not have a zero byte; choose another name")
     if path.is_dir() or not path.parent.is_dir():
         raise InputError("output_invalid", f"'{path}' is a folder, or in a folder that does not exist")
+    _check_kind(path)
     if not force and os.path.lexists(path):
         raise InputError(
             "output_exists", f"'{path}' exists; choose another name, or --force (in Python force=True) to replace it"
@@ -87,6 +96,16 @@ def check_output(path: Path, *, force: bool) -> None:
     ledger = _ledger_at(path)
     if ledger:
         raise InputError("output_invalid", f"'{path}' is {ledger}, which no output replaces; choose another name")
+
+
+def _check_kind(path: Path) -> None:
+    """Refuse a path where something other than a regular file or a folder is: ``output_invalid``."""
+    mode = 0
+    with suppress(OSError):
+        mode = path.lstat().st_mode
+    for is_kind, words in _NEVER_REPLACED:
+        if is_kind(mode):
+            raise InputError("output_invalid", f"'{path}' is {words}")
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
@@ -203,7 +222,11 @@ def _begin(path: Path, mode: int) -> tuple[int, Path]:
 
 
 def _move(temporary: Path, path: Path, *, force: bool) -> None:
-    """Rename a file. Without ``force`` use a hard link, which never replaces a file that has just appeared."""
+    """Rename a file. Without ``force`` use a hard link, which never replaces a file that has just appeared.
+
+    With ``force`` a device, pipe, socket or link that has appeared since the first check is refused as there.
+    """
+    _check_kind(path)
     if not force:
         try:
             os.link(temporary, path)
@@ -211,7 +234,9 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
         except FileExistsError:
             raise
         except OSError:
-            pass  # The file system has no hard links, for example FAT. The rename may replace a file just made.
+            # The file system has no hard links, for example FAT. The rename may replace a file just made.
+            if os.path.lexists(path):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
     temporary.replace(path)
 
 

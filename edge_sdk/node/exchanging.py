@@ -174,7 +174,9 @@ def _contents(paths: Sequence[str], own: str, unread: list[Unread]) -> Iterator[
 
 
 def _write(own: str, content: bytes) -> None:
-    problem = "a folder or device has this name" if is_no_file(own) else ""
+    problem = ""
+    if os.path.islink(own) or is_no_file(own):
+        problem = "a folder, pipe, device or symbolic link has this name"
     try:
         if not problem:
             replace(own, content)

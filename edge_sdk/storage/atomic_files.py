@@ -65,7 +65,8 @@ def replace(path: str, content: bytes) -> None:
     Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
 
     Raises:
-        OSError: the old content stays, unless only the last flush failed: then the new content is there, but a power
+        OSError: EINVAL: a folder, pipe or device has the name, or a link that leads nowhere; it stays. Other numbers:
+            the old content stays, unless only the last flush failed: then the new content is there, but a power
             cut may undo it. The temporary file is removed, if the system allows it.
     """
     folder, name = os.path.split(path)
@@ -76,6 +77,8 @@ def replace(path: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        if is_no_file(path):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         os.rename(temporary, path)
     except BaseException:
         remove(temporary)

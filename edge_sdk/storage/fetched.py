@@ -11,7 +11,7 @@ import json
 import os
 from typing import NamedTuple
 
-from edge_sdk.storage.atomic_files import read_regular
+from edge_sdk.storage.atomic_files import is_no_file, read_regular, remove
 from protocol.errors import StorageError
 
 _MAX_BYTES = 1 << 20
@@ -62,9 +62,13 @@ class Fetched:
         text = json.dumps({"address": self._address, "places": self._places})
         temporary = f"{self._path}.new"
         with contextlib.suppress(OSError):
-            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
+            remove(temporary)  # a crash has left it; or it is a pipe, whose opening would block
+            with open(temporary, "x", encoding="utf-8", opener=_private) as file:
                 file.write(text)
-            os.replace(temporary, self._path)
+            if is_no_file(self._path):
+                remove(temporary)
+            else:
+                os.replace(temporary, self._path)
         self._changed = False
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import threading
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from support.failures import failure, reason
 
 import edge_sdk.storage.atomic_files
 from edge_sdk import Device
-from edge_sdk.storage.atomic_files import ABANDONED_SECONDS, write_new
+from edge_sdk.storage.atomic_files import ABANDONED_SECONDS, replace, write_new
+from edge_sdk.storage.fetched import Fetched, Known
 from protocol.batches import batch
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -248,3 +250,46 @@ def test_the_owner_opts_out_on_a_full_disk_or_reads_what_was_changed(tmp_path, p
         device.disable()
         assert device.status().disabled
         assert not waiting.exists()
+
+
+def made_no_file(path, kind):
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("only root can make a device")
+    else:
+        path.symlink_to("absent")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "dangling"])
+def test_a_device_pipe_or_dangling_link_is_not_replaced(reporting, tmp_path, kind):
+    """Neither by a drained batch, which is always a new file, nor by a file whose content is replaced."""
+    place = tmp_path / "x.hsr"
+    made_no_file(place, kind)
+    before = place.lstat()
+    assert reason(reporting.drain, place) == "file_exists"
+    with pytest.raises(OSError, match="Invalid argument"):
+        replace(str(place), b"new")
+    assert (place.lstat().st_ino, place.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert unfinished(tmp_path) == []
+
+
+@pytest.mark.parametrize("name", ["fetched.json", "fetched.json.new"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "dangling"])
+def test_the_notes_of_sync_wait_for_no_pipe_and_replace_no_device(tmp_path, name, kind):
+    made_no_file(tmp_path / name, kind)
+    before = (tmp_path / name).lstat()
+    notes = Fetched(str(tmp_path), "source")
+    notes.put("campaigns/a.hsc", Known(1, "00", ""))
+    saved = threading.Thread(target=notes.save, daemon=True)
+    saved.start()
+    saved.join(10)
+    assert not saved.is_alive()
+    if name == "fetched.json":
+        assert ((tmp_path / name).lstat().st_ino, (tmp_path / name).lstat().st_mode) == (before.st_ino, before.st_mode)
+    else:
+        assert Fetched(str(tmp_path), "source").get("campaigns/a.hsc", 1) is not None
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fetched.json"]

@@ -1,6 +1,7 @@
 """Output files are there in full or not at all."""
 
 import os
+import socket
 import stat
 import threading
 from contextlib import suppress
@@ -8,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from aggregator import files
-from aggregator.files import ORDINARY, PRIVATE, open_output, read_file, write_output
+from aggregator.files import ORDINARY, PRIVATE, check_outputs, open_output, read_file, write_output
 from aggregator.schema_file import MAX_FILE_BYTES, load_schema
 from protocol.errors import HearsayError
 
@@ -78,6 +79,85 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
 def test_a_folder_and_a_missing_folder_are_refused(tmp_path):
     assert reason_of(write_output, tmp_path, b"") == "output_invalid"
     assert reason_of(write_output, tmp_path / "b" / "a", b"") == "output_invalid"
+
+
+def make_socket(path, monkeypatch):
+    monkeypatch.chdir(path.parent)  # the name of a socket has at most 107 bytes
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(path.name)
+
+
+def make_device(path, _):
+    """A node as that of the null device, in a folder of the test."""
+    try:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root can make a device")
+
+
+def make_link(path, _):
+    (path.parent / "target").write_bytes(b"old")
+    path.symlink_to("target")
+
+
+def write_slowly(path, meanwhile, **options):
+    with open_output(path, **options) as file:
+        file.write(b"new")
+        meanwhile()
+
+
+NO_FILES = {
+    "pipe": lambda path, _: os.mkfifo(path),
+    "socket": make_socket,
+    "device": make_device,
+    "link": make_link,
+    "dangling": lambda path, _: path.symlink_to("target"),
+    "loop": lambda path, _: path.symlink_to(path.name),
+}
+
+
+def seen(folder):
+    """Names, kinds, numbers and targets of all that is in a folder, and what is in its regular files."""
+    return {
+        path.name: (
+            path.lstat().st_mode,
+            path.lstat().st_ino,
+            path.is_symlink() and path.readlink(),
+            path.read_bytes() if stat.S_ISREG(path.lstat().st_mode) else b"",
+        )
+        for path in folder.iterdir()
+    }
+
+
+@pytest.mark.parametrize("kind", NO_FILES)
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_no_regular_file_is_never_replaced(tmp_path, monkeypatch, kind, force, late):
+    """A device, pipe, socket or link is refused, also one that appears while the file is written."""
+    place = tmp_path / "a"
+    if late:
+        before = {}
+
+        def appear():
+            NO_FILES[kind](place, monkeypatch)
+            before.update((name, each) for name, each in seen(tmp_path).items() if not name.endswith(".tmp"))
+
+        assert reason_of(write_slowly, place, appear, force=force) == "output_invalid"
+    else:
+        NO_FILES[kind](place, monkeypatch)
+        before = seen(tmp_path)
+        assert reason_of(write_output, place, b"new", force=force) == "output_invalid"
+        assert reason_of(check_outputs, [place], force=force, inputs=[]) == "output_invalid"
+    assert seen(tmp_path) == before
+
+
+def test_a_file_that_appears_late_is_kept_where_there_are_no_hard_links(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert reason_of(write_slowly, tmp_path / "a", lambda: (tmp_path / "a").write_bytes(b"theirs")) == "output_exists"
+    assert (tmp_path / "a").read_bytes() == b"theirs"
 
 
 @pytest.mark.parametrize("step", ["fsync", "open", "link", "replace"])

@@ -7,6 +7,7 @@ from functools import lru_cache
 from itertools import permutations
 from multiprocessing import get_context
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
@@ -177,6 +178,22 @@ def test_what_is_no_file_is_refused(tmp_path):
     (tmp_path / "folder").mkdir()
     assert reason(run, tmp_path / "folder", peer) == "file_unreadable"
     assert reason(run, tmp_path / "missing" / "own.hsn", peer) == "io_failed"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "dangling"])
+def test_no_pipe_or_link_is_replaced_by_the_set(tmp_path, kind):
+    own, peer = tmp_path / "own.hsn", write(tmp_path / "peer.hsn", summary(1))
+    target = tmp_path / "target"
+    if kind == "pipe":
+        os.mkfifo(own)
+    else:
+        own.symlink_to(target.name)
+    if kind == "link":
+        write(target, summary(0))
+    before = own.lstat()
+    assert reason(run, own, peer) in ("io_failed", "file_unreadable")
+    assert (own.lstat().st_ino, own.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert not target.exists() or target.read_bytes() == summary(0)
 
 
 def test_a_kill_at_any_write_leaves_the_old_file_or_the_new_one(tmp_path):
