@@ -156,7 +156,7 @@ def plan_campaign(
         schema = load_schema(schema)
     file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
     named, described = file.name, file.schema
-    if not (name or named):
+    if name is None and not named:
         raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
     if projection is not None:
         described = load_projection(Path(projection), described)
@@ -183,7 +183,7 @@ def plan_campaign(
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
     subjects = campaign_subjects(asked, family, mechanism, approach, class_question=class_question)
     parameters = CampaignParameters(
-        name=name or named,
+        name=named if name is None else name,
         epsilon_micro=micro,
         mechanism=mechanism,
         answers=parse_answers(str(answers), len(subjects), micro),

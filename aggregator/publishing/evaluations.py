@@ -105,7 +105,7 @@ def publish_evaluation(
         suffix, schema, subjects = "comparison", _schema_of(accepted), right_subjects(len(accepted))
         asked = {"models": {each.header.name: each.digest for each in accepted}}
         purpose = _purpose(accepted)
-    name = parameters.name or f"{first.header.name}-{suffix}"
+    name = f"{first.header.name}-{suffix}" if parameters.name is None else parameters.name
     series = parameters.series
     questions = build_questions(
         subjects, 1, lambda subject: from_micro("direct", parameters.epsilon_micro, subject.size), parameters.weights

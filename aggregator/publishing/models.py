@@ -121,7 +121,7 @@ def sign_statistics(
     Arguments, result and errors as :func:`publish_model`, without campaigns: nothing says here that this workspace
     asked for the statistics.
     """
-    name = name or newest_origin(statistics.sources).name
+    name = newest_origin(statistics.sources).name if name is None else name
     payload_for = _payloads(statistics, now, postprocess, name, lifetime_seconds, foretell, card or model_card)
     return workspace.publish("model", name, now, payload_for)
 

@@ -49,7 +49,7 @@ def init(
     passphrase = new_passphrase(passphrase_file, refuse=no_passphrase)
     workspace = create_workspace(
         folder,
-        name=name or folder.absolute().name,
+        name=folder.absolute().name if name is None else name,
         now=now,
         lifetime_seconds=days * DAY_SECONDS,
         passphrase=passphrase,

@@ -99,7 +99,7 @@ def schema(
         text = draft_schema(
             pilot,
             label,
-            name=name or data.name.split(".")[0] or "campaign",
+            name=(data.name.split(".")[0] or "campaign") if name is None else name,
             bins=bins,
             equal_frequency=equal_frequency,
             max_values=max_values,

@@ -72,7 +72,7 @@ def new(
     from aggregator.files import read_file
     from aggregator.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
 
-    roster = new_roster(name or names.stem, _device_names(read_file(names, MAX_NAMES_BYTES)))
+    roster = new_roster(names.stem if name is None else name, _device_names(read_file(names, MAX_NAMES_BYTES)))
     passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the fleet list")
     with working("writing provisioning files"):
         write_roster(out, roster, passphrase)

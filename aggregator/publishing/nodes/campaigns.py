@@ -143,7 +143,7 @@ def make_node_campaign(
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
     file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
-    if not (name or file.name):
+    if name is None and not file.name:
         raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
     described = file.schema if projection is None else load_projection(Path(projection), file.schema)
     asked = _asked(resolve(described, ask_of(ask, file.ask)))
@@ -151,7 +151,7 @@ def make_node_campaign(
     micro = micro_epsilon(epsilon)
     terms = NodeTerms(nodes, max_records, micro if least_epsilon is None else micro_epsilon(least_epsilon), sensitivity)
     parameters = NodeParameters(
-        name or file.name,
+        file.name if name is None else name,
         micro,
         terms,
         chosen,

@@ -69,6 +69,8 @@ def campaign(work, **changes):
         ({"postprocess": "magic"}, "postprocess_unknown"),
         ({"purpose": "two\nlines"}, "invalid_campaign"),
         ({"contact": ""}, "invalid_campaign"),
+        ({"name": "two\nlines"}, "malformed"),
+        ({"name": ""}, "malformed"),
     ],
 )
 def test_a_campaign_that_asks_for_nonsense(work, changes, reason):
@@ -215,6 +217,7 @@ def test_decimal_commas_are_named_whether_a_column_is_refused_or_not(tmp_path):
         (["--drop", "absent"], "column_unknown"),
         (["--drop", "class"], "label_missing"),
         (["--name", "two\nlines"], "schema_invalid"),
+        (["--name", ""], "schema_invalid"),
     ],
 )
 def test_options_of_a_draft(tmp_path, options, reason):
@@ -339,3 +342,11 @@ def test_an_output_named_like_standard_output_is_refused(tmp_path, monkeypatch):
         assert failed.stderr.startswith("output_invalid")
     assert run("merge", "p.csv", "-o", "-", status=1).stderr.startswith("output_invalid")
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+
+
+def test_an_empty_name_is_not_the_default_name(work):
+    """Before, ``--name ''`` signed the next version of another document: the one of the default name."""
+    (work / "names.txt").write_text("gate 7\n")
+    refused(invoke("init", work / "second", "--no-passphrase", "--name", ""), "name_invalid", work / "second")
+    new = ("fleet", "new", work / "names.txt", "--no-passphrase", "--out", work / "fleet")
+    refused(invoke(*new, "--name", ""), "name_invalid", work / "fleet")
