@@ -20,7 +20,7 @@ from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
-from edge_sdk.storage.highest import HIGHEST_FILE
+from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.marker import (
     MARKER_FILE,
@@ -283,7 +283,9 @@ def reset_state(
     The new state is complete before anything of the old one is removed. The outbox goes first: its reports are in the
     old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one rename, so
     a device that stops at any step has the old state or the new one. A damaged state is renamed before its journal is
-    removed. A device that stops between the two has none, which is refused as ``state_lost``.
+    removed. A device that stops between the two has none, which is refused as ``state_lost``. The file ``highest`` names
+    a line of either state before the renaming, and only one of the new state after it. So an older copy of the old state
+    is refused at each step.
 
     Args:
         state_dir: the state folder.
@@ -335,15 +337,16 @@ def reset_state(
         note_used(state, used)
 
     try:
-        _make_next(fresh, old, budget, now, max(now, pinned.time_floor, old.latest), begin)
+        line = _make_next(fresh, old, budget, now, max(now, pinned.time_floor, old.latest), begin)
         if enrolment is not None:
             # From here to the renaming, the new state beside the old one tells that the file was not used yet.
             note_in_marker(folder, pending=used_mark(secret))
         # The files in the outboxes hold reports of the old state, which the reset takes back.
         clear_outboxes(folder, old.sealed)
-        with suppress(FileNotFoundError):
-            # The file names a line of the old ledger.
-            os.unlink(os.path.join(folder, HIGHEST_FILE))
+        highest = os.path.join(folder, HIGHEST_FILE)
+        before = next(iter(read_highest(highest)), old.newest)
+        if before is not None or not old.whole:  # else the old ledger has no line, so no copy of it lacks one
+            replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
         if old.whole:
             with suppress(FileNotFoundError):
                 # The journal is empty, since the state could be read.
@@ -358,6 +361,8 @@ def reset_state(
     except OSError as error:
         problem = error.strerror or "the system refused it"
     else:
+        with suppress(OSError):  # the next opening does it
+            replace_highest(highest, (line,))
         if enrolment is not None:
             with suppress(StorageError):  # the next opening does it
                 note_in_marker(folder, uses=[used_mark(secret)])
@@ -367,7 +372,7 @@ def reset_state(
 
 def _make_next(
     fresh: str, old: _Old, spent: tuple[int, int], now: int, series_after: int, begin: Callable[[State], None]
-) -> None:
+) -> Highest:
     """Make at ``fresh`` the complete state that takes the place of the ``old`` one. It appears complete.
 
     Args:
@@ -377,6 +382,9 @@ def _make_next(
         now: seconds since 1970.
         series_after: campaigns of series that begin before this time are not answered, in seconds since 1970.
         begin: writes the first entries of the new state, inside a transaction.
+
+    Returns:
+        The newest line of its ledger.
     """
     part = f"{fresh}.part"
     _discard(part)
@@ -387,13 +395,14 @@ def _make_next(
             line = Ledger(state).begin_after_reset(spent, now, old.lines, series_after)
             if old.track is not None:
                 carry_track(state, old.track, [each.number for each in old.lines.paid])
-            Spool(state).begin_after(line)
+            Spool(state).begin_after(line.number)
     finally:
         state.close()
     remove(fresh + _JOURNAL)
     os.rename(part, fresh)
     remove(part + _JOURNAL)
     flush_folder(os.path.dirname(fresh))
+    return Highest(line.number, line.seal)
 
 
 class _Old(NamedTuple):
@@ -411,6 +420,7 @@ class _Old(NamedTuple):
         machine_file: path of the file that tells this machine from others; None if the state names none.
         used: digests of the secrets of used provisioning files; None if they can not be read.
         own: the digest of the provisioning file whose secret the state has; None if it has none.
+        newest: the last line of the ledger; None if there is none, or it can not be read.
     """
 
     enrolled: bool | None = None
@@ -424,6 +434,7 @@ class _Old(NamedTuple):
     machine_file: str | None = None
     used: tuple[str, ...] | None = None
     own: str | None = None
+    newest: Highest | None = None
 
 
 def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _Old) -> tuple[int, int]:
@@ -460,6 +471,7 @@ def _read_old(place: str) -> _Old:
             old = old._replace(latest=max(ledger.latest(), ledger.series_after() or 0))
             old = old._replace(delta_pico=ledger.deltas.spent_pico())
             old = old._replace(lines=ledger.lines(), track=stored_track(state), whole=True)
+            old = old._replace(newest=state.newest_line())
             old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
         finally:
             state.close()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.storage.forks import quiet_at_fork
-from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, write_highest
+from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest, write_highest
 from edge_sdk.storage.rows import META, TABLES, Rows, damaged
 from edge_sdk.storage.state_file import (
     APPLICATION_ID,
@@ -161,7 +161,7 @@ class State:
                     self._check_age(connection)
                     yield
                     self._check_process()
-                    newest = self._newest_line(connection)
+                    newest = self.newest_line() if self._highest_path else None
                     if connection.total_changes == before:
                         self._flush_journal(connection)
                     self._commit(connection)
@@ -254,22 +254,28 @@ class State:
         """
         if self._path is not None:
             self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)
-            self._highest = read_highest(self._highest_path)
             with self._lock, storage_errors():
                 lacks = self.meta(_LACKS)
                 if lacks is not None:
                     self._highest = Highest(int.from_bytes(lacks[:8], "big"), lacks[8:])
                 try:
-                    self._check_age(self._live())
+                    present = self._check_age(self._live())
                 except StorageError:
                     self._note_lack()
                     raise
+                if self._highest is None and present:
+                    self._highest = present[-1]
+                if len(read_highest(self._highest_path)) > len(present):
+                    # A reset has not ended. The state that is not here must not be taken later.
+                    with suppress(OSError):
+                        replace_highest(self._highest_path, present)
 
     def _note_lack(self) -> None:
         """Note in an older copy which line it lacks: it stays refused if the file ``highest`` is lost as well."""
-        missing = read_highest(self._highest_path)
-        if missing is None or self.read_only:
+        lines = read_highest(self._highest_path)
+        if not lines or self.read_only:
             return
+        missing = lines[-1]
         connection = self._live()
         with suppress(StorageError, sqlite3.Error, OSError):
             _execute(connection, "BEGIN IMMEDIATE")
@@ -280,26 +286,32 @@ class State:
                 if connection.in_transaction:
                     _execute(connection, "ROLLBACK")
 
-    def _check_age(self, connection: sqlite3.Connection) -> None:
+    def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
         """Refuse a state that was replaced by an older copy: later payments are missing from it.
 
         The file of the highest line is read each time, since another process may have noted a newer line.
+
+        Returns:
+            The lines of the file that the state has.
         """
-        noted = read_highest(self._highest_path) if self._highest_path else None
-        for seen in {self._highest, noted} - {None}:
-            statement = "SELECT number, seal FROM ledger WHERE number = ?"
-            if seen is not None and _execute(connection, statement, seen[:1]) != [seen]:
+        noted = read_highest(self._highest_path) if self._highest_path else ()
+        statement = "SELECT number, seal FROM ledger WHERE number = ?"
+        found: tuple[Highest, ...] = ()
+        for lines in {noted, () if self._highest is None else (self._highest,)} - {()}:
+            present = tuple(line for line in lines if _execute(connection, statement, line[:1]) == [line])
+            if lines == noted:
+                found = present
+            if not present:
                 raise StorageError(
                     "state_lost",
                     "an older copy was put in the place of the state; what was spent since is not known. "
                     "Nothing is answered until its owner resets it, which counts its whole budget as spent",
                 )
+        return found
 
-    def _newest_line(self, connection: sqlite3.Connection) -> Highest | None:
-        """The newest ledger line. Called inside a transaction, so that the file can not be replaced meanwhile."""
-        if not self._highest_path:
-            return None
-        for row in _execute(connection, "SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1"):
+    def newest_line(self) -> Highest | None:
+        """The newest ledger line; None if there is none."""
+        for row in self.run("SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1"):
             return Highest(*row)
         return None
 
@@ -309,7 +321,10 @@ class State:
             return
         self._highest = newest
         noted = read_highest(self._highest_path)
-        if noted is None or noted.line < newest.line:
+        if len(noted) > 1:
+            with suppress(OSError):
+                replace_highest(self._highest_path, (newest,))
+        elif not noted or noted[0].line < newest.line:
             write_highest(self._highest_path, newest)
 
     def _check_process(self) -> None:

@@ -4,6 +4,9 @@ The line is noted in memory while the state is open, and in a small file beside 
 written after each line and not flushed, to spare the memory card. After a power cut the file may name an older line,
 which is still a line of the ledger, since lines are flushed before they are noted. The install marker must survive a
 power cut, so it is another file.
+
+During a reset the file names two lines: one of the old state and one of the new one. The folder then has either state,
+and neither has an older copy of it. The reset, or else the next opening, removes the line that is not there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
+from edge_sdk.storage.atomic_files import replace
 from edge_sdk.storage.rows import seal
 
 HIGHEST_FILE = "highest"
@@ -26,29 +30,44 @@ class Highest(NamedTuple):
     seal: bytes
 
 
-def read_highest(path: str) -> Highest | None:
-    """The line that the file at ``path`` names; None if there is no file, or it can not be read, or is damaged."""
+def read_highest(path: str) -> tuple[Highest, ...]:
+    """The line that the file at ``path`` names, or both lines, if a reset has not ended.
+
+    There are none if there is no file, or it can not be read, or is damaged.
+    """
     raw = b""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with open(descriptor, "rb") as file:
             raw = file.read(64)
-    number, line_seal, check = raw[:_NUMBER_BYTES], raw[_NUMBER_BYTES:-_SEAL_BYTES], raw[-_SEAL_BYTES:]
-    if len(raw) != _NUMBER_BYTES + 2 * _SEAL_BYTES or check != seal(HIGHEST_FILE, (number, line_seal)):
-        return None
-    return Highest(int.from_bytes(number, "big"), line_seal)
+    size = _NUMBER_BYTES + _SEAL_BYTES
+    fields = [raw[at : at + size] for at in range(0, len(raw) - _SEAL_BYTES, size)]
+    lines = tuple(Highest(int.from_bytes(each[:_NUMBER_BYTES], "big"), each[_NUMBER_BYTES:]) for each in fields)
+    return lines if len(lines) in (1, 2) and raw == _content(lines) else ()
+
+
+def _content(lines: tuple[Highest, ...]) -> bytes:
+    fields = [part for line in lines for part in (line.line.to_bytes(_NUMBER_BYTES, "big"), line.seal)]
+    return b"".join(fields) + seal(HIGHEST_FILE, tuple(fields))
+
+
+def replace_highest(path: str, lines: tuple[Highest, ...]) -> None:
+    """Replace the file at ``path`` by one that names one or two ``lines``, and flush it to disk.
+
+    Raises:
+        OSError: it can not be written; the old file stays.
+    """
+    replace(path, _content(lines))
 
 
 def write_highest(path: str, highest: Highest) -> None:
-    """Write the line ``highest`` to the file at ``path``, in one write.
+    """Write the line ``highest`` to the file at ``path``, in one write. The file names one line, or is none.
 
     Errors are ignored: an older copy of the state may then stay unnoticed.
     """
-    number = highest.line.to_bytes(_NUMBER_BYTES, "big")
-    content = number + highest.seal + seal(HIGHEST_FILE, (number, highest.seal))
     with suppress(OSError):
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
         try:
-            os.pwrite(descriptor, content, 0)
+            os.pwrite(descriptor, _content((highest,)), 0)
         finally:
             os.close(descriptor)

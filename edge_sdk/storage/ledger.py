@@ -332,7 +332,7 @@ class Ledger:
             deltas = {line.number: all_deltas[line.number] for line in lines if line.number in all_deltas}
             return Lines(tuple(known), lines, series, self.adjacency(), deltas)
 
-    def begin_after_reset(self, cost: tuple[int, int], now: int, old: Lines, series_after: int) -> int:
+    def begin_after_reset(self, cost: tuple[int, int], now: int, old: Lines, series_after: int) -> Line:
         """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
@@ -345,7 +345,7 @@ class Ledger:
             series_after: series that begin until this time, in seconds since 1970, are not answered.
 
         Returns:
-            The number of the last line.
+            The last line.
         """
         unknown = cost[0] - sum(line.epsilon_micro for line in old.paid), cost[1] - sum(old.deltas.values())
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
@@ -362,7 +362,7 @@ class Ledger:
             self.fix_adjacency(old.adjacency)
         self._state.write_meta(_SERIES_AFTER, str(series_after).encode())
         self._state.write_meta(_RESET, b"1")
-        return line.number
+        return line
 
     def _line(self, before: Line, campaign: int, period: int, cost: tuple[int, int], answered_at: int) -> Line:
         micro, delta_pico = cost

@@ -46,7 +46,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
-from support.killed import CHANGES
+from support.killed import CHANGES, killed_before
 from support.masked import TERMS, book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, NOW, Publisher
@@ -547,6 +547,8 @@ class Life:
             again(fresh)
         self.used |= {fresh} - {0}
         self.was_reset = self.just_reset = True
+        if self.backups and self.draw.random() < 0.5:
+            self.put_back_the_state_before_it_is_opened()
         self.open()
         status = self.device.status()
         counted = status.spent_micro, status.delta_spent_pico
@@ -555,6 +557,16 @@ class Life:
         self.allow(*(limit // 1_000_000 + self.draw.randrange(1, 30) for limit in self.allowed))
         for _ in range(3):
             self.sign()
+
+    def put_back_the_state_before_it_is_opened(self):
+        """After a reset an older state is put in the place of the new one, which no program has opened."""
+        place = self.home / "state.db"
+        new = place.read_bytes()
+        self.put(self.draw.choice(self.backups), place.name)
+        if place.read_bytes() != new:
+            assert refused(self.open_only) == "state_lost", "a reset was undone"
+            self.note("undone")
+        place.write_bytes(new)
 
     # The publisher
 
@@ -916,6 +928,11 @@ def _older_copies(patch):
     patch.setattr(State, "_check_age", lambda *_: None)
 
 
+def _forgetful_resets(patch):
+    """A reset removes the file of the highest line, and the next opening writes it."""
+    patch.setattr(edge_sdk.opening, "replace_highest", lambda path, _: Path(path).unlink(missing_ok=True))
+
+
 def _careless_owners(patch):
     patch.setattr(State, "_note_lack", lambda _: None)
 
@@ -947,7 +964,7 @@ def _fast_uptime(patch):
 
 MUTATIONS = [
     _old_ledger_line, _no_lines_kept, _second_answer, _versions_apart, _series_from_now_on, _older_copies,
-    _careless_owners, _used_files, _any_machine, _todays_lifetime, _days_by_the_clock, _fast_uptime,
+    _forgetful_resets, _careless_owners, _used_files, _any_machine, _todays_lifetime, _days_by_the_clock, _fast_uptime,
 ]  # fmt: skip
 
 
@@ -991,6 +1008,39 @@ def test_an_older_copy_stays_refused_when_the_file_of_the_highest_line_is_lost_t
     Device.reset(folder, publisher.root(), **later)
     with Device.open(folder, **later) as device:
         assert device.status().spent_micro == 100_000_000
+
+
+@pytest.mark.parametrize("lost", [(), ("state.db",), ("highest",)], ids=str)
+def test_a_reset_is_not_undone_by_an_older_copy_wherever_it_is_killed(tmp_path, lost):
+    """The copy is put back before any program opens the new state. It answered a period twice, with nothing counted."""
+    folder, kept = tmp_path / "state", tmp_path / "kept"
+    publisher = lived(folder, "# defaults")
+    older, later = (folder / "state.db").read_bytes(), {"clock": lambda: NOW + HOUR}
+    with Device.open(folder, **later) as device:
+        device.report("mushrooms", RECORD)
+    newest = (folder / "state.db").read_bytes()
+    for name in lost:
+        (folder / name).unlink()
+    shutil.copytree(folder, kept)
+    opened, number, killed = set(), 0, True
+    while killed:
+        number += 1
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        killed = killed_before(lambda: Device.reset(folder, publisher.root(), **later), number)
+        present = (folder / "state.db").read_bytes() if (folder / "state.db").exists() else None
+        (folder / "state.db").write_bytes(older)
+        begun = (folder / "highest").exists()  # else two files were lost, and the reset has not written one
+        assert refused(Device.open, folder, **later) == ("state_lost" if begun else None), number
+        if present is not None and begun:
+            (folder / "state.db").write_bytes(present)
+            with Device.open(folder, **later) as device:
+                opened.add(device.status().spent_micro)
+            (folder / "state.db").write_bytes(newest)
+            undone = refused(Device.open, folder, **later)
+            assert (undone == "state_lost") == (present != newest), number
+    assert begun
+    assert 100_000_000 in opened
 
 
 def test_an_older_copy_without_a_missing_line_learns_from_the_marker_which_files_were_used(tmp_path):
