@@ -283,9 +283,9 @@ def reset_state(
     The new state is complete before anything of the old one is removed. The outbox goes first: its reports are in the
     old state too, and are never sent under the new one. A state whose ledger can be read is replaced by one rename, so
     a device that stops at any step has the old state or the new one. A damaged state is renamed before its journal is
-    removed. A device that stops between the two has none, which is refused as ``state_lost``. The file ``highest`` names
-    a line of either state before the renaming, and only one of the new state after it. So an older copy of the old state
-    is refused at each step.
+    removed. A device that stops between the two has none, which is refused as ``state_lost``. The file ``highest``
+    names a line of either state before the renaming, and only one of the new state after it. So an older copy of the
+    old state is refused at each step.
 
     Args:
         state_dir: the state folder.
@@ -344,9 +344,7 @@ def reset_state(
         # The files in the outboxes hold reports of the old state, which the reset takes back.
         clear_outboxes(folder, old.sealed)
         highest = os.path.join(folder, HIGHEST_FILE)
-        before = next(iter(read_highest(highest)), old.newest)
-        if before is not None or not old.whole:  # else the old ledger has no line, so no copy of it lacks one
-            replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
+        _note_both(highest, old, line)
         if old.whole:
             with suppress(FileNotFoundError):
                 # The journal is empty, since the state could be read.
@@ -403,6 +401,17 @@ def _make_next(
     remove(part + _JOURNAL)
     flush_folder(os.path.dirname(fresh))
     return Highest(line.number, line.seal)
+
+
+def _note_both(highest: str, old: _Old, line: Highest) -> None:
+    """Let the file ``highest`` name a line of the old state, if there is one, and the new state's ``line``.
+
+    Raises:
+        OSError: the file can not be written.
+    """
+    before = next(iter(read_highest(highest)), old.newest)
+    if before is not None or not old.whole:  # else the old ledger has no line, so no copy of it lacks one
+        replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
 
 
 class _Old(NamedTuple):
