@@ -74,6 +74,10 @@ _CREATED = {
 }
 
 
+OTHER_FILES = ("dealer.key", "dealer.pub")
+"""Files of a dealer's folder that are there from the beginning."""
+
+
 def damaged() -> StorageError:
     """The error ``dealer_damaged``: the journal is not what this software has written."""
     return StorageError(
@@ -121,6 +125,12 @@ class Journal:
                 ``dealer_copied``: this is a copy, or a restored backup.
         """
         self._path, self._machine = path, machine
+        if not path.is_file() and any((path.parent / name).exists() for name in OTHER_FILES):
+            raise StorageError(
+                "dealer_damaged",
+                f"the journal '{path}' is missing, so which sets were released is not known; put its newest copy back, "
+                "then hearsay masked adopt",
+            )
         if not path.is_file():
             raise StorageError("not_a_dealer", f"'{path.parent}' is no dealer's folder; hearsay masked new makes one")
         with _errors():

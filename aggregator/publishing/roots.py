@@ -156,8 +156,8 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
     if not 1 <= threshold <= len(keys) <= MAX_SIGNATURES:
         raise InputError(
             "role_invalid",
-            f"the role {name} would have {len(keys)} keys and need {threshold} of them; "
-            f"it has 1 to {MAX_SIGNATURES} keys, and needs 1 or more of these",
+            f"the role {name} would need {threshold} signatures and have {len(keys)} of its 1 to {MAX_SIGNATURES} keys; "
+            "give --threshold N (1 or more, and no more than keys), or other keys",
         )
     return trust.Role(keys, threshold)
 

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from aggregator.files import storage_errors, sync_folder
 from aggregator.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive, write_durably
-from aggregator.storage.manifest import FILE_NAME, Manifest, write_manifest
+from aggregator.storage.manifest import (
+    FILE_NAME,
+    MANIFEST_MISSING,
+    Manifest,
+    damaged,
+    noted_generation,
+    write_manifest,
+)
 from aggregator.storage.opening import CAMPAIGN_FILE
 from protocol.errors import StorageError
 
@@ -26,8 +33,8 @@ def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, bucke
         buckets: into how many buckets the store is divided.
 
     Raises:
-        StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_busy``,
-            ``disk_full``, ``io_failed``.
+        StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: a
+            store without its manifest; ``store_busy``, ``disk_full``, ``io_failed``.
     """
     with storage_errors(f"the store at '{folder}' can not be made"):
         if folder.exists() and not folder.is_dir():
@@ -47,4 +54,6 @@ def _check_unused(folder: Path) -> None:
     """Refuse to make a store among other files, except for the files of an interrupted attempt."""
     names = {entry.name.removesuffix(".tmp") for entry in folder.iterdir()} if folder.is_dir() else set()
     if not names <= {LOCK_FILE, CAMPAIGN_FILE, FILE_NAME}:
+        if noted_generation(folder):
+            raise damaged(MANIFEST_MISSING)
         raise StorageError("not_a_store", f"'{folder}' holds other files; choose a new folder")

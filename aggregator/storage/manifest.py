@@ -35,6 +35,7 @@ BUCKETS = 16
 """Number of buckets of a new store, unless its maker asks for another power of two."""
 MAX_BUCKETS = 1 << 12
 MAX_GENERATION = 10**8 - 1
+MANIFEST_MISSING = "its manifest.json is missing; put the newest copy back"
 """The largest number that the eight digits in the names of files can hold."""
 PERIODS = 1 << 32
 """Number of possible periods: a report states its period in four bytes."""
@@ -175,7 +176,7 @@ def note_generation(folder: Path, generation: int) -> None:
         os.close(descriptor)
 
 
-def _noted_generation(folder: Path) -> int:
+def noted_generation(folder: Path) -> int:
     """The generation that the lock file says; 0 if it says none, as that of older software."""
     noted = b""
     with suppress(OSError):
@@ -233,7 +234,7 @@ def read_manifest(folder: Path) -> Manifest:
             ``store_damaged``, the content is no manifest, was changed, or is older than the last change of the store;
             ``io_failed``.
     """
-    noted = _noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
+    noted = noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
     try:
         raw = (folder / FILE_NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -243,6 +244,8 @@ def read_manifest(folder: Path) -> Manifest:
                 "this store has summaries of nodes, and this command is for reports of devices; it has ingest, status, "
                 "estimate, publish, export and quarantine ls",
             ) from None
+        if noted:
+            raise damaged(MANIFEST_MISSING) from None
         raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
     except OSError as error:
         raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error

@@ -116,6 +116,15 @@ def test_a_journal_restored_alone_is_refused_however_few_changes_it_lacks(tmp_pa
         refused(StorageError, "dealer_copied", Dealer.open, folder)
 
 
+def test_a_dealer_that_lost_its_journal_is_not_told_to_make_another(world, tmp_path):
+    """`masked new` elsewhere is another dealer, which ends the campaign."""
+    (tmp_path / "dealer" / "journal.sqlite").unlink()
+    with pytest.raises(StorageError, match=r"^dealer_damaged.*is missing.*then hearsay masked adopt"):
+        opened(tmp_path / "dealer")
+    with pytest.raises(StorageError, match=r"^not_a_dealer"):
+        opened(tmp_path)
+
+
 def test_an_old_mark_among_new_files_is_one_too_many_and_is_removed(world, tmp_path):
     folder, old = tmp_path / "dealer", tmp_path / "old"
     (before,) = marks_beside(folder / JOURNAL_FILE)

@@ -78,6 +78,21 @@ def test_an_old_manifest_that_is_restored_alone_is_refused_and_no_newer_part_is_
         assert open_store(store.path).tally_report() == whole
 
 
+def test_a_store_that_lost_its_manifest_is_no_strangers_folder(tmp_path):
+    """The advice was "choose a new folder": an empty store beside the reports."""
+    path = tmp_path / "0.hsr"
+    path.write_bytes(batch(CAMPAIGN, [report(CAMPAIGN, device) for device in range(5)]))
+    store = create_store(tmp_path / "s", RAW)
+    store.ingest([path], now=NOW)
+    kept = (store.path / "manifest.json").read_bytes()
+    (store.path / "manifest.json").unlink()
+    for use in (lambda: open_store(store.path), lambda: create_store(store.path, RAW)):
+        with pytest.raises(StorageError, match=r"^store_damaged.*manifest.json is missing; put the newest copy back"):
+            use()
+    (store.path / "manifest.json").write_bytes(kept)
+    assert open_store(store.path).tally_report().reports == 5
+
+
 def ingest(store, files):
     open_store(store).ingest(files, now=NOW)
 
