@@ -59,7 +59,7 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
     card = model_card(statistics, postprocess)
-    campaigns = [source.campaign for source in statistics.sources if source.campaign is not None]
+    campaigns = [(source.campaign, source.reports) for source in statistics.sources if source.campaign is not None]
     card |= _promised(campaigns) if campaigns else {}
     card |= _asked(statistics)
     card["answers"] = dict(sorted(_answers(statistics).items()))
@@ -90,10 +90,10 @@ def shortened(card: Mapping[str, Any], most: int = MOST_BYTES) -> dict[str, Any]
     return found
 
 
-def _promised(campaigns: Sequence[Campaign]) -> dict[str, Any]:
-    """What devices and nodes pay for campaigns, and how far their lies reach. At least one campaign."""
-    devices = [campaign for campaign in campaigns if campaign.nodes is None]
-    nodes = [campaign for campaign in campaigns if campaign.nodes is not None]
+def _promised(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
+    """What devices and nodes pay for campaigns, and how far their lies reach. Campaigns come with their reports."""
+    devices = [each for each in campaigns if each[0].nodes is None]
+    nodes = [campaign for campaign, _ in campaigns if campaign.nodes is not None]
     parts = [*([_of_devices(devices)] if devices else []), *([_of_nodes(nodes)] if nodes else [])]
     reach = "; ".join(part["reach_of_lies"] for part in parts if "reach_of_lies" in part)
     found: dict[str, Any] = {"costs": [line for part in parts for line in part["costs"]][:MOST_FEATURES]}
@@ -119,13 +119,14 @@ def _of_nodes(campaigns: Sequence[Campaign]) -> dict[str, Any]:
     return {"costs": costs, "reach_of_lies": reach}
 
 
-def _of_devices(campaigns: Sequence[Campaign]) -> dict[str, Any]:
+def _of_devices(campaigns: Sequence[tuple[Campaign, int]]) -> dict[str, Any]:
     """What a device pays for campaigns that ask devices, and how far lying devices move the shares of the classes.
 
-    Several campaigns are named; the reach is the largest one.
+    Several campaigns are named; the reach is the largest one. It is that of as many devices as gave the reports: of few
+    devices a hundredth moves more than of many, since the questions that ids assign are not spread evenly.
     """
     costs, reaches = [], []
-    for campaign in campaigns:
+    for campaign, reports in campaigns:
         spent = spending(campaign)
         odds = _odds(float(privacy_loss(campaign.questions)))
         costs.append(
@@ -134,7 +135,8 @@ def _of_devices(campaigns: Sequence[Campaign]) -> dict[str, Any]:
             f"{format_micro(spent.life)} in its life, {spent.answered} of {spent.periods} periods, under the default "
             f"limits of a device's owner; the odds of any guess grow by at most a factor of {odds} in a period"
         )
-        reaches += [bound.closed[_LYING] for bound in manipulation(campaign, (_LYING,)) if not bound.mechanism]
+        fleet = max(1, reports // max(1, campaign.answers))
+        reaches += [bound.closed[_LYING] for bound in manipulation(campaign, (_LYING,), fleet) if not bound.mechanism]
     found: dict[str, Any] = {"costs": costs[:MOST_FEATURES]}
     if reaches:
         found["reach_of_lies"] = (

@@ -156,8 +156,8 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
     if not 1 <= threshold <= len(keys) <= MAX_SIGNATURES:
         raise InputError(
             "role_invalid",
-            f"the role {name} would need {threshold} signatures and have {len(keys)} of its 1 to {MAX_SIGNATURES} keys; "
-            "give --threshold N (1 or more, and no more than keys), or other keys",
+            f"the role {name} would need {threshold} signatures and have {len(keys)} of 1 to {MAX_SIGNATURES} keys; "
+            "give --threshold N, from 1 to the number of keys, or other keys",
         )
     return trust.Role(keys, threshold)
 

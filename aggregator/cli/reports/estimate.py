@@ -52,9 +52,10 @@ def estimate(
     """Show unbiased counts of reports with standard deviations and 95 % intervals.
 
     Estimates are not post-processed and may be negative. Each has two intervals: one for these devices, weighted by
-    their answers, and one for the population that they are drawn from. The table cuts intervals of shares to 0 and
-    1; --json and --csv do not. Numbers of what was set aside are for the whole store, not for --periods. In CSV
-    a text that a spreadsheet would run (=1+1) gets an apostrophe in front.
+    their answers, and one for the population that they are drawn from. The table cuts intervals to what is possible;
+    where an estimate is impossible, it compares with the best possible value, and the other end moves too. --json and
+    --csv do neither. Numbers of what was set aside are for the whole store, not for --periods. In CSV a text that a
+    spreadsheet would run (=1+1) gets an apostrophe in front.
 
     A second table has the parameters of a model: the probability of each class, and of each value (or the mean of
     each number) given the class. Beside the raw ratio of estimates is the value that hearsay publish would publish

@@ -144,7 +144,7 @@ def _ranked(found: Ranking) -> list[Block]:
 
 def _bar(name: str, estimate: float, low: float, high: float) -> Bar:
     """The bar of an estimated share. Estimates are unbiased and may leave [0, 1]; the table cuts them too."""
-    return Bar(name, min(max(estimate, 0.0), 1.0), low, high)
+    return Bar(name, *(min(max(end, 0.0), 1.0) for end in (estimate, low, high)))
 
 
 def _yes(is_so: bool) -> str:  # noqa: FBT001 - private

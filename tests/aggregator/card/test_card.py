@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from aggregator.card.making import full_card
 from aggregator.card.words import MOST_CHARACTERS, SECTIONS, sections
 from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.estimates.reports import estimate
+from aggregator.guarantee.manipulation import manipulation
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.tally.tally import Tally
 from protocol import canonical
@@ -36,6 +39,9 @@ def test_it_says_what_was_asked_at_which_cost_and_what_was_counted():
     assert sum(card["answers"].values()) == card["reports"] == 1200
     assert "ε at most 1 in a period" in card["costs"][0]
     assert card["reach_of_lies"].startswith("1 % of the devices")
+    (said,) = re.findall(r"of a class by at most ([\d.]+) points", card["reach_of_lies"])
+    bounds = {n: manipulation(made(), (0.01,), n)[-1].closed[0.01] for n in (1200, None)}
+    assert f"{100 * bounds[1200]:.1f}" == said != f"{100 * bounds[None]:.1f}"  # as page and guarantee sheet say
     assert canonical.pack(card)
 
 
