@@ -38,7 +38,7 @@ from simulation.settings import (
 from simulation.splits import Division
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     import pandas as pd
 
@@ -114,6 +114,7 @@ def prepare(
     schema: Schema | None = None,
     ask: Ask | None = None,
     test: pd.DataFrame | None = None,
+    missing: Collection[str] = MISSING_TOKENS,
 ) -> Prepared | OfRecords:
     """Check settings and records, and prepare the simulation. No device or node answers yet, and no curator fits.
 
@@ -124,6 +125,7 @@ def prepare(
         schema: of the records; None drafts a schema from the records.
         ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features. For local trust only.
         test: a table of test records; None takes a part of the records.
+        missing: texts that stand for a missing value.
 
     Raises:
         InputError: a wrong setting (:func:`checked`), or settings that do not fit the records; see
@@ -131,7 +133,7 @@ def prepare(
     """
     settings = checked(settings)
     check_text(table)
-    check_label(table, label)
+    check_label(table, label, missing)
     if sum(given is not None for given in (test, settings.folds, settings.test_share)) > 1:
         raise InputError("split_invalid", "give one of folds, test and test_share")
     if test is not None:
@@ -140,24 +142,30 @@ def prepare(
     drafted = schema is None
     if schema is None:
         draft = draft_schema(
-            table, label, name="simulation", bins=settings.bins, max_values=settings.max_values, drop=settings.drop
+            table,
+            label,
+            name="simulation",
+            bins=settings.bins,
+            max_values=settings.max_values,
+            missing=missing,
+            drop=settings.drop,
         )
         schema = parse_schema_text(draft).schema
     if schema.label.name != label:
         raise InputError("label_missing", f"the schema predicts '{schema.label.name}', not '{label}'")
     design = Design(schema, settings.bins, drafted, method, components, settings.ridge, settings.reduce_fit)
     share = DEFAULT_TEST_SHARE if settings.test_share is None else settings.test_share
-    tested = None if test is None else _test_records(test, schema)
+    tested = None if test is None else _test_records(test, schema, missing)
     division = Division(tested, settings.folds, share)
     if settings.trust != LOCAL:
-        return _of_records(settings, table, design, division, tested, ask)
-    settings, used, notes = _settled(settings, table, design, division, ask or {})
+        return _of_records(settings, table, design, division, tested, ask, missing)
+    settings, used, notes = _settled(settings, table, design, division, ask or {}, missing)
     parameters, of_variance = _parameters(settings, design.template_schema(), ask or {})
     build_campaign(
         design.template_schema(), parameters._replace(postprocess=settings.postprocess), 1, SIMULATED_NOW
     )  # The result is not needed: the call raises if these settings make no valid campaign.
-    frame = typed(used, schema)
-    warnings = _warnings(settings, table, design, frame, tested)
+    frame = typed(used, schema, missing)
+    warnings = _warnings(settings, table, design, frame, tested, missing)
     if parameters.warning:
         warnings.append(parameters.warning)
     return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
@@ -170,14 +178,15 @@ def _of_records(
     division: Division,
     tested: pd.DataFrame | None,
     ask: Ask | None,
+    missing: Collection[str],
 ) -> OfRecords:
     """Prepare a simulation of a curator or of nodes, who hold many records."""
     if ask:
         raise InputError(
             "setting_invalid", f"ask does not go with {settings.trust} trust; give a schema of these features"
         )
-    frame = typed(table, design.schema)
-    warnings = tuple(_warnings(settings, table, design, frame, tested))
+    frame = typed(table, design.schema, missing)
+    warnings = tuple(_warnings(settings, table, design, frame, tested, missing))
     if settings.trust == FEDERATED:
         check_federation(settings, design)
         return PreparedFederation(settings, frame, design, division, warnings=warnings)
@@ -193,12 +202,17 @@ def _of_records(
 
 
 def _warnings(
-    settings: Settings, table: pd.DataFrame, design: Design, frame: pd.DataFrame, tested: pd.DataFrame | None
+    settings: Settings,
+    table: pd.DataFrame,
+    design: Design,
+    frame: pd.DataFrame,
+    tested: pd.DataFrame | None,
+    missing: Collection[str],
 ) -> list[str]:
     """Warnings about records and schema, for every kind of trust. ``frame`` and ``tested`` hold typed values."""
     schema, label = design.schema, design.schema.label.name
     found = (
-        doubts(table, label, MISSING_TOKENS, settings.drop)
+        doubts(table, label, missing, settings.drop)
         if design.fit_bounds
         else unlike_schema(frame, schema, table.columns)
     )
@@ -209,7 +223,7 @@ def _warnings(
     return found
 
 
-def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
+def _test_records(test: pd.DataFrame, schema: Schema, missing: Collection[str]) -> pd.DataFrame:
     """Test records as typed values. Nothing is learned from these records, so one class is enough.
 
     Raises:
@@ -221,14 +235,19 @@ def _test_records(test: pd.DataFrame, schema: Schema) -> pd.DataFrame:
         raise InputError(
             "label_missing", f"the test records have no column '{name}'; their columns are {shorten(test.columns)}"
         )
-    found = typed(test, schema)
+    found = typed(test, schema, missing)
     if not any(schema.label.known_code(cell) is not None for cell in set(found[name])):
         raise InputError("no_labels", f"no test record has one of the classes in its column '{name}'")
     return found
 
 
 def _settled(
-    settings: Settings, table: pd.DataFrame, design: Design, division: Division, ask: Ask
+    settings: Settings,
+    table: pd.DataFrame,
+    design: Design,
+    division: Division,
+    ask: Ask,
+    missing: Collection[str],
 ) -> tuple[Settings, pd.DataFrame, list[str]]:
     """Settings with a family and a mechanism, the records that take part, and a note about what ``auto`` chose.
 
@@ -241,6 +260,7 @@ def _settled(
         design: how to make the schema.
         division: how to choose the test people.
         ask: what devices are asked about.
+        missing: texts that stand for a missing value.
     """
     mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
     described = resolve(design.template_schema(), ask).schema
@@ -255,6 +275,7 @@ def _settled(
         epsilon=settings.epsilon,
         devices=settings.devices or division.learners(len(used)),
         pilot=pilot,
+        missing=missing,
         answers=settings.answers,
         postprocess=settings.postprocess,
         ask=ask if design.method == "none" else {},

@@ -11,7 +11,15 @@ from aggregator.ask_table import ask_of
 from aggregator.central.methods.table import DEFAULT as DEFAULT_METHOD
 from aggregator.central.methods.table import METHODS
 from aggregator.central.terms import DIVISIONS, FitTerms
-from aggregator.cli.options import CENTRAL_METHODS, MECHANISMS, PATH, POSTPROCESSINGS, glossary, json_option
+from aggregator.cli.options import (
+    CENTRAL_METHODS,
+    MECHANISMS,
+    PATH,
+    POSTPROCESSINGS,
+    glossary,
+    json_option,
+    missing_option,
+)
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
 from aggregator.files import check_output, write_output
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
@@ -176,6 +184,7 @@ _NOT_KEPT = {
 @click.option(
     "--out", type=PATH, metavar="MODEL", help="Local: keep the first repetition's model, and its root beside."
 )
+@missing_option
 @click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
 @json_option
 @click.pass_context
@@ -191,6 +200,7 @@ def simulate(
     sweeps: tuple[str, ...],
     plot_file: Path | None,
     out: Path | None,
+    missing: tuple[str, ...],
     *,
     force: bool,
     as_json: bool,
@@ -232,7 +242,10 @@ def simulate(
             raise click.UsageError("Missing option '--label'; or give --schema.", context)
         label = schema.label.name
     test = None if test_file is None else read_table(test_file)
-    prepared = [(setting, prepare(each, table, label, schema=schema, ask=asked, test=test)) for setting, each in chosen]
+    prepared = [
+        (setting, prepare(each, table, label, schema=schema, ask=asked, test=test, missing=missing))
+        for setting, each in chosen
+    ]
     _print_notes([simulation for _, simulation in prepared])
     if sweeps:
         with progress("simulations", len(prepared)) as callback:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.ask_table import ask_of
 from aggregator.notebooks import facts
 from aggregator.schema_file import SchemaFile, load_schema
-from aggregator.tables import read_table
+from aggregator.tables import MISSING_TOKENS, read_table
 from protocol.errors import InputError
 from simulation.preparing import prepare
 from simulation.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     import pandas as pd
 
@@ -53,6 +53,7 @@ def simulate_campaign(
     schema: SchemaFile | Schema | str | Path | None = None,
     ask: str | Sequence[str] | Ask | None = None,
     test: str | Path | pd.DataFrame | None = None,
+    missing: Collection[str] = MISSING_TOKENS,
     progress: Callable[[int, int], None] | None = None,
     **settings: Any,
 ) -> Simulated:
@@ -64,6 +65,7 @@ def simulate_campaign(
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
         ask: the features to ask about, as :func:`aggregator.asking.plan_campaign` takes them.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
+        missing: texts that stand for a missing value.
         progress: called with (repetitions done, repetitions).
         settings: the fields of :class:`Settings`; ``epsilon`` is required.
 
@@ -81,7 +83,7 @@ def simulate_campaign(
         if described is None:
             raise InputError("label_missing", "name the column to predict, or give a schema, which says it")
         label = described.label.name
-    prepared = prepare(Settings(**settings), table, label, schema=described, ask=asked, test=tested)
+    prepared = prepare(Settings(**settings), table, label, schema=described, ask=asked, test=tested, missing=missing)
     result, trials = prepared.run(progress=progress)
     return Simulated(result, tuple(trials), prepared.notes, prepared.warnings)
 

@@ -8,11 +8,12 @@ from aggregator.forecast.designs import NO_SHARES
 from aggregator.forecast.plan import plan
 from aggregator.planning.choice import AUTO, is_numeric
 from aggregator.schema_file import SchemaFile
+from aggregator.tables import MISSING_TOKENS
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     import pandas as pd
@@ -47,6 +48,7 @@ def best_of_families(
     coding: str = "schema",
     fixed: Sequence[object] = (),
     seed: int = 0,
+    missing: Collection[str] = MISSING_TOKENS,
 ) -> Plan:
     """Rank the campaigns of both families. ``Plan.ranked[0].design`` is the campaign that ``auto`` means.
 
@@ -62,6 +64,7 @@ def best_of_families(
         coding: ``schema``, or a projection to fit on the pilot.
         fixed: options of the campaign that one mechanism or family has; None for an option that is not given.
         seed: seed of all simulated counts.
+        missing: cells of the pilot that stand for a missing value.
 
     Raises:
         InputError: ``plan_invalid``: such an option is given, or the number of devices is not; the reasons of
@@ -82,6 +85,7 @@ def best_of_families(
         coding=coding,
         postprocess=postprocess,
         seed=seed,
+        missing=missing,
     )
 
 

@@ -230,3 +230,16 @@ def test_the_family_auto_takes_no_threshold(few):
     refused = simulate(few, "--epsilon", "4", "--family", "auto", "--theta", "0.3")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("option_unknown: ")
+
+
+@pytest.mark.parametrize("family", ["discrete", "auto"])
+def test_cells_that_are_said_to_be_missing_are(tmp_path, family):
+    """Before, simulate had no --missing: such cells were values, and a column of numbers with them stopped it."""
+    rows = [f"{'nf?'[i % 3]},{i % 40 + 0.5 if i % 10 else 'unknown'},{'ep'[i % 2]}\n" for i in range(300)]
+    (tmp_path / "d.csv").write_text(HEADER + "".join(rows))
+    options = ["--epsilon", "4", "--engine", "vector", "--seed", "1", "--family", family]
+    refused = simulate(tmp_path / "d.csv", *options)
+    assert refused.stderr.startswith("value_invalid: column 'width'")
+    told = simulate(tmp_path / "d.csv", *options, "--missing", "unknown", "--not-missing", "?")
+    assert told.exit_code == 0, told.output
+    assert "no value of its schema" not in told.stderr

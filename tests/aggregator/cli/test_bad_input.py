@@ -348,5 +348,5 @@ def test_an_empty_name_is_not_the_default_name(work):
     """Before, ``--name ''`` signed the next version of another document: the one of the default name."""
     (work / "names.txt").write_text("gate 7\n")
     refused(invoke("init", work / "second", "--no-passphrase", "--name", ""), "name_invalid", work / "second")
-    new = ("fleet", "new", work / "names.txt", "--no-passphrase", "--out", work / "fleet")
+    new = ("fleet", "new", work / "names.txt", "--no-passphrase", "-o", work / "fleet")
     refused(invoke(*new, "--name", ""), "name_invalid", work / "fleet")
