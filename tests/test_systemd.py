@@ -128,6 +128,20 @@ def test_a_measuring_program_that_fails_is_a_report_of_the_empty_record(enrolled
     assert done.stderr.startswith("measure_failed: measure: ")
     assert "SECRET" not in done.stdout + done.stderr
     assert json.loads(done.stdout)["answered_before"] is False
+    assert done.stderr.endswith("the empty record is reported\n")
+
+
+@pytest.mark.parametrize("first", ["works", "fails"])
+def test_a_measuring_program_that_fails_after_the_answer_is_no_failure_of_the_report(enrolled, first):
+    """The answer of the period stays, of whatever record it was, and the message says so."""
+    works, fails = '#!/bin/sh\necho \'{"odor": "n", "width": 2, "label": "e"}\'\n', BROKEN["crashes"]
+    before = json.loads(report(enrolled, works if first == "works" else fails)[0].stdout)
+    done, waiting = report(enrolled, fails)
+    said = json.loads(done.stdout)
+    assert (waiting, done.returncode, said["report"], said["answered_before"]) == (1, 0, before["report"], True)
+    assert [(each["reason"], each["status"]) for each in said["refusals"]] == [("measure_failed", 0)]
+    assert "is reported" not in done.stderr
+    assert "answered before" in done.stderr
 
 
 def test_a_measuring_program_that_works_is_reported_once(enrolled):

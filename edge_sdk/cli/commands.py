@@ -119,7 +119,8 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     In a period that was answered before, the same reports are returned again. With ``options.check`` nothing is
     answered: only tell which features count as missing or unlisted. With ``options.measure`` the record is what that
     program prints. If it fails, the empty record is reported, since whether there is a report must not depend on the
-    record; the failure is then a refusal beside the report.
+    record; the failure is then a refusal beside the report. In a period that was answered before nothing is reported
+    of it, and the failure has status 0.
 
     Raises:
         InputError: ``argument_invalid``: a record and a program are given; ``measure_failed``: with ``options.check``
@@ -127,7 +128,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
     """
     if options.measure is not None and options.record != "-":
         raise InputError("argument_invalid", "--measure takes the place of the record's file; leave that out")
-    failed: list[dict[str, Any]] = []
+    failure = ""
     with open_device(options) as device:
         campaign = device.campaign(options.campaign)
         if options.measure is None:
@@ -136,12 +137,10 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
             try:
                 record, repeated = _parsed(run_program(options.measure, MAX_RECORD_BYTES))
             except InputError:
-                problem = "the program failed, ran too long, or printed no JSON object of features"
+                failure = "the program failed, ran too long, or printed no JSON object of features"
                 if options.check:
-                    raise InputError("measure_failed", problem) from None
+                    raise InputError("measure_failed", failure) from None
                 record, repeated = {}, 0
-                error = InputError("measure_failed", f"{problem}; the empty record is reported")
-                failed.append(_refusal("measure", error))
         label = FROM_RECORD if options.label is None else options.label
         found = device.check(campaign.id, record, label=label)
         if options.check:
@@ -155,8 +154,15 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         "period": said.period,
         "answered_before": said.repeated,
         "next_period_at": said.next_at,
-        **({"refusals": failed} if failed else {}),
+        **({"refusals": [_measure_failed(failure, before=said.repeated)]} if failure else {}),
     }
+
+
+def _measure_failed(problem: str, *, before: bool) -> dict[str, Any]:
+    """The refusal of a measuring program that has failed. It has status 0 if the period was answered ``before``."""
+    outcome = "this period was answered before, and that answer stays" if before else "the empty record is reported"
+    refusal = _refusal("measure", InputError("measure_failed", f"{problem}; {outcome}"))
+    return {**refusal, "status": 0} if before else refusal
 
 
 def _shown_check(found: Check, repeated: int) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int
         print(shown(f"warning: {each}"), file=sys.stderr)  # noqa: T201
     for each in refusals:
         print(shown("{reason}: {step}: {detail}".format(**each)), file=sys.stderr)  # noqa: T201
-    return next((int(each["status"]) for each in refusals if each["reason"] not in idle), 0)
+    return next((int(each["status"]) for each in refusals if each["status"] and each["reason"] not in idle), 0)
 
 
 def _open_closed_streams() -> None:

@@ -116,6 +116,7 @@ class _Run:
         self._absent: list[str] = []
         self._asked: set[str] = set()
         self._unchanged = 0
+        self._root_expired_at = 0
         self._sent = 0
         self._released = 0
 
@@ -130,6 +131,8 @@ class _Run:
             with self._step("outbox"):
                 self._send()
         self._rotate(before.root_version)
+        trusted = device.status()
+        self._root_expired_at = trusted.root_expires if trusted.root_expired else 0
         self._renew_models(named["model"])
         if not before.disabled:
             present = device.status()
@@ -255,7 +258,8 @@ class _Run:
 
         Raises:
             InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
-            HearsayError: the transport can not fetch the document, or the device refuses it.
+            HearsayError: the transport can not fetch the document, or the device refuses it, an unchanged one too if
+                the trusted root has expired.
         """
         place = _place(role, name)
         known = self._fetched.get(place, version)
@@ -265,11 +269,11 @@ class _Run:
                 raise InputError("not_published", f"the source has nothing at {place}")
             self._absent.append(place)
         elif found.content is None:
-            self._unchanged += 1
+            self._note_unchanged()
         else:
             digest = sha256(found.content).digest().hex()
             if known is not None and known.digest == digest:
-                self._unchanged += 1
+                self._note_unchanged()
             else:
                 held, version = version, accept(found.content)
                 if version == held:
@@ -277,6 +281,18 @@ class _Run:
                 else:
                     self._taken[role].append(Taken(name, version))
             self._fetched.put(place, Known(version or 0, digest, found.tag))
+
+    def _note_unchanged(self) -> None:
+        """Count a document that the device has accepted before.
+
+        Raises:
+            DocumentError: ``expired``: the trusted root, so that the device would not accept the document now.
+        """
+        if self._root_expired_at:
+            from protocol.dates import date  # imported here, since most runs do not need it
+
+            raise DocumentError("expired", f"the trust root expired at {date(self._root_expired_at)}")
+        self._unchanged += 1
 
     def _enrol(self, name: str, content: bytes) -> int:
         return self._device.enrol(content, name=name).header.version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 
@@ -9,7 +10,11 @@ import pytest
 from support.publisher import DAY, Publisher
 from support.servers import reply, scripted, tree_server
 
+from edge_sdk import Device
 from edge_sdk.cli.main import main
+from edge_sdk.storage.fetched import FETCHED_FILE
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.registry import open_transport
 from protocol.errors import DocumentError
 
 RECORD = '{"odor": "n", "label": "e"}'
@@ -80,6 +85,40 @@ def test_refusals_are_listed_and_the_status_is_the_firsts(state, tree, capsys):
     assert json.loads(out)["root_version"] == 2
     status, out, err = run(capsys, *arguments)
     assert (status, "refusals" in out, len(err.splitlines())) == (3, False, 2)
+
+
+def test_the_status_is_the_first_that_is_not_0(state, tree, now_publisher, capsys):
+    """A document of yesterday has status 0, and hides no other refusal."""
+    (tree / "campaigns" / "mushrooms.hsc").write_bytes(
+        Publisher(now=now_publisher.now - 10 * DAY).campaign(lifetime=5 * DAY)
+    )
+    arguments = ("--state", state, "sync", tree, "--campaign", "mushrooms")
+    assert run(capsys, *arguments)[0] == 0
+    status, out, _ = run(capsys, *arguments, "--campaign", "nowhere", "--json")
+    refusals = {each["reason"]: each["status"] for each in json.loads(out)["refusals"]}
+    assert (refusals, status) == ({"expired": 0, "not_published": 1}, 1)
+
+
+@pytest.mark.parametrize("way", ["folder", "web"])
+def test_an_unchanged_source_under_an_expired_root_is_refused_too(tmp_path, capsys, way):
+    """As a changed one is. The device takes nothing more, so somebody has to look."""
+    long_ago = Publisher(now=int(time.time()) - 30 * DAY)
+    state, tree = tmp_path / "state", tmp_path / "tree"
+    (tree / "campaigns").mkdir(parents=True)
+    (tree / "campaigns" / "mushrooms.hsc").write_bytes(long_ago.campaign())
+    with contextlib.ExitStack() as stack:
+        source = str(tree) if way == "folder" else stack.enter_context(tree_server(tree))[0]
+        with Device.provision(state, long_ago.root(lifetime=20 * DAY), clock=lambda: long_ago.now + DAY) as device:
+            assert sync(device, open_transport(source), campaigns=["mushrooms"]).refusals == ()
+        told = []
+        for _ in ("unchanged", "not known"):
+            status, out, _ = run(capsys, "--state", state, "sync", source, "--json")
+            told.append((status, json.loads(out)["refusals"], json.loads(out)["unchanged"]))
+            (state / FETCHED_FILE).unlink(missing_ok=True)
+    assert told[0] == told[1]
+    status, refusals, unchanged = told[0]
+    assert (status, unchanged) == (3, 0)
+    assert [(each["step"], each["reason"]) for each in refusals] == [("campaigns/mushrooms.hsc", "expired")]
 
 
 def test_a_stick_that_is_not_there(state, tmp_path, capsys):
