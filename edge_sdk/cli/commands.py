@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edge_sdk.arguments import path_of
 from edge_sdk.cli import node
 from edge_sdk.cli.files import PROVISIONING, read_document, read_file
 from edge_sdk.cli.records import read_record, run_program
@@ -51,13 +52,18 @@ def provision(options: argparse.Namespace) -> dict[str, Any]:
         the folder; whether a new device was made (else one was found); and the version of the trusted root.
 
     Raises:
-        InputError: ``already_provisioned``: there is a device, and a file of the machine's id is given.
+        InputError: ``already_provisioned``: there is a device, and what tells its machine from others is not the given
+            file.
     """
     root, enrolment, made = read_document(options.root, "root"), _enrolment(options), True
     try:
         device = Device.provision(options.state, root, enrolment=enrolment, machine_id=options.machine_id)
     except InputError as error:
-        if error.reason != "already_provisioned" or options.machine_id is not None:
+        if error.reason != "already_provisioned":
+            raise
+        with open_device(options) as device:
+            known = device.status().machine
+        if options.machine_id is not None and known != path_of(options.machine_id, "machine_id"):
             raise
         device, made = Device.open(options.state, root, enrolment=enrolment), False
     with device:

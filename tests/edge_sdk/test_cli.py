@@ -131,6 +131,17 @@ def test_provisioning_says_whether_it_made_a_device(files):
     assert (late.returncode, late.stderr.split(":")[0]) == (1, "already_provisioned")
 
 
+def test_provisioning_with_a_file_of_the_machines_id_may_be_repeated(files):
+    """A unit that provisions at the first start was killed before its next command, and failed at every start."""
+    (files / "board").write_text("pump 7")
+    (files / "other").write_text("pump 8")
+    for made in ("yes", "no", "no"):
+        said = edge(files, "provision", "root.hst", "--machine-id", "board")
+        assert (said.returncode, f"new device    {made}" in said.stdout) == (0, True)
+    late = edge(files, "provision", "root.hst", "--machine-id", "other")
+    assert (late.returncode, late.stderr.split(":")[0]) == (1, "already_provisioned")
+
+
 def test_a_machine_without_an_id_is_told_to_name_one(files, monkeypatch):
     monkeypatch.setattr("edge_sdk.storage.marker._MACHINE_FILES", ())
     assert "--machine-id FILE" in edge(files, "provision", "root.hst").stderr
