@@ -176,7 +176,8 @@ def rehearse(
     Example:
       hearsay rehearse c.hsc pilot.csv --devices 20000 -o rehearsal.hsr
       hearsay ingest c.hsc rehearsal.hsr --store rehearsal --workspace work
-      hearsay rehearse c.hsc pilot.csv --period 2026-11-01 --days 30 --drift winter.csv -o month.hsr
+      hearsay rehearse c.hsc pilot.csv --days 30 --drift winter.csv -o month.hsr
+      hearsay ingest c.hsc month.hsr --store month --workspace work --now 2026-12-31
     """  # noqa: D301
     check_output(output, force=force)
     campaign = campaign_of(campaign_file, workspace)
@@ -187,7 +188,8 @@ def rehearse(
     present = campaign.period_at(int(time.time()))
     first = present if period is None else period.period(campaign.time_precision)
     last = max(first, (first * campaign.time_precision + days * DAY_SECONDS - 1) // campaign.time_precision)
-    periods = of_campaign(campaign, range(first, last + 1))
+    asked = range(first, last + 1)
+    periods = of_campaign(campaign, asked)
     rng = np.random.default_rng(seed)
     evaluated = _evaluated(campaign, models)
     table = read_table(data)
@@ -212,8 +214,17 @@ def rehearse(
         print_facts({**facts, "periods": shown_range(periods, campaign.time_precision), "written": str(output)})
     for line in doubts:
         warn(line)
+    if len(periods) < len(asked):
+        kept = shown_range(periods, campaign.time_precision)
+        warn(
+            f"{len(asked) - len(periods)} of {len(asked)} periods are left out: the campaign does not have them; {kept}"
+        )
     if periods[-1] > present:
-        warn(f"periods after {shown(present, campaign.time_precision)} have not begun: ingest sets their reports aside")
+        begun, end = (shown(number, campaign.time_precision) for number in (present, periods[-1]))
+        warn(
+            f"periods after {begun} have not begun, and ingest sets their reports aside; in a store of their own it "
+            f"counts them with --now {periods[-1]}, as if {end} had begun"
+        )
     note(MADE_UP)
 
 

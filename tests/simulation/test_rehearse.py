@@ -127,6 +127,19 @@ def test_devices_answer_on_each_day_and_their_records_move_from_one_file_to_the_
     assert shares == pytest.approx([0.75 * (1 - moved / 4) for moved in range(5)], abs=0.09)
 
 
+def test_a_rehearsal_of_days_to_come_can_be_counted(boats):
+    """Before, ingest set all reports aside but those of the first day, and no option helped."""
+    made = run(f"rehearse c.hsc boats.csv --devices 100 --period {day(-3)} --days 6 --seed 1 -o r.hsr --json")
+    assert "warning: 3 of 6 periods are left out: the campaign does not have them; " in made.stderr
+    last = json.loads(made.stdout)["last_period"]
+    assert f"--now {last}, as if {last} (" in made.stderr
+    for number, now in enumerate((str(last), day(2))):
+        taken = run(f"ingest c.hsc r.hsr --store s{number} --workspace work --json --now {now}")
+        assert (json.loads(taken.stdout)["accepted"], json.loads(taken.stdout)["rejected"]) == (300, {})
+        assert "--now is for a rehearsal" in taken.stderr
+    assert json.loads(ingest("c.hsc", "r.hsr", "store").stdout)["rejected"] == {"report_too_early": 200}
+
+
 def test_in_a_series_each_device_answers_once_in_all_days(boats):
     signed = run("campaign schema.toml --workspace work --epsilon 8 --mechanism direct --series year -o s.hsc")
     assert signed.exit_code == 0, signed.output

@@ -10,7 +10,7 @@ import click
 from aggregator.cli.counting import workers_of
 from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
 from aggregator.cli.inbox import recursive_option, report_files
-from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, signer_options
+from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, read_start, signer_options
 from aggregator.cli.output import counted, note, print_facts, print_json, progress
 from aggregator.cli.unread import print_unread, say_unread
 from protocol.errors import InputError
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from aggregator.intake.transaction import IngestSummary
+    from aggregator.periods import Moment
 
 
 @click.command()
@@ -32,6 +33,14 @@ if TYPE_CHECKING:
 @enrolment_options
 @click.option("--nodes", "node_list", type=PATH, metavar="LIST.hsl", help="Signed list of nodes; the newest is kept.")
 @click.option("--keys", type=PATH, metavar="BOOK.hsk", help="The dealer's key book, for a masked campaign.")
+@click.option(
+    "--now",
+    "present",
+    metavar="DAY",
+    callback=lambda context, option, text: None if text is None else read_start(context, option, text),
+    help="Read the files as if it were the end of that day (UTC), or of the period of that number: for the made-up "
+    "reports of hearsay rehearse, in a store of their own; default: now.",
+)
 @cluster_option
 @json_option
 @click.pass_context
@@ -48,6 +57,7 @@ def ingest(
     passphrase_file: Path | None,
     node_list: Path | None,
     keys: Path | None,
+    present: Moment | None,
     cluster: str | None,
     *,
     recursive: bool,
@@ -97,7 +107,9 @@ def ingest(
 
     raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
-    now = int(time.time())
+    now = int(time.time()) if present is None else _end_of(present, campaign.time_precision)
+    if present is not None:
+        note("--now is for a rehearsal: a store that took reports of periods to come must take none of real devices")
     if campaign.nodes is not None:
         if any(option is not None for option in (buckets, enrolled, cluster)) or lists:
             raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
@@ -127,6 +139,13 @@ def ingest(
     if not given:
         note("there is no report file; nothing was added")
     say_unread(len(summary.unreadable), summary.files, strict=strict)
+
+
+def _end_of(moment: Moment, time_precision: int) -> int:
+    """The last second of a day or minute, or of the period of that number, counted from 1970."""
+    if moment.lasts:
+        return moment.number + moment.lasts - 1
+    return (moment.number + 1) * time_precision - 1
 
 
 def _note_unchecked(
