@@ -28,8 +28,9 @@ def prepare_streams() -> None:
     A stream that is not the one that Python began with, for example that of a test, stays as it is.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if _opened_on_null(number):
-            setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", errors="replace"))
+        stream = _opened_on_null(number)
+        if stream is not None:
+            setattr(sys, name, stream)
     if sys.stdout is sys.__stdout__ and sys.stdout is not None:
         sys.stdout = _text(_Output(OUTPUT, "wb", closefd=False), sys.stdout)
     if sys.stderr is sys.__stderr__ and sys.stderr is not None:
@@ -38,27 +39,44 @@ def prepare_streams() -> None:
 
 def discard_output() -> None:
     """Send what is still to be printed, and what Python prints at its end, to the null device."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUT)
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), OUTPUT)
+    except OSError:  # the null device can not be opened
+        _Output.discards = True
 
 
-def _opened_on_null(number: int) -> bool:
+def _opened_on_null(number: int) -> io.TextIOWrapper | None:
     """Open the null device as descriptor ``number`` if that is closed. Lower descriptors must be open.
 
+    Without a null device, as in some containers, a folder takes the number, and what is printed is dropped.
+
     Returns:
-        Whether the descriptor was closed.
+        A stream in the place of the closed one; None if the descriptor was open.
     """
     try:
         os.fstat(number)
-        return False
+        return None
     except OSError:
-        opened = os.open(os.devnull, os.O_RDWR)  # the system takes the lowest free number
+        pass
+    try:
+        opened, is_null = os.open(os.devnull, os.O_RDWR), True  # the system takes the lowest free number
+    except OSError:
+        opened, is_null = os.open(os.sep, os.O_RDONLY), False
     assert opened == number
     os.set_inheritable(opened, True)  # a worker process must not find the descriptor closed either
-    return True
+    if not is_null:
+        return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")
+    return os.fdopen(number, "r" if number == 0 else "w", encoding="utf-8", errors="replace")
 
 
 class _Output(io.FileIO):
-    """Standard output without a buffer. After a failed write the rest of the output is discarded."""
+    """Standard output without a buffer. After a failed write the rest of the output is discarded.
+
+    Attributes:
+        discards: whether all that is written is dropped.
+    """
+
+    discards = False
 
     def write(self, data: ReadableBuffer, /) -> int:
         """Write bytes. Returns their number.
@@ -68,6 +86,8 @@ class _Output(io.FileIO):
             StorageError: ``output_failed``.
         """
         problem = ""
+        if self.discards:
+            return memoryview(data).nbytes
         try:
             return super().write(data)
         except BrokenPipeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -88,7 +89,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(shown(str(error)), file=sys.stderr)  # noqa: T201
         return error.status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
 
 
@@ -132,8 +133,23 @@ def _open_closed_streams() -> None:
         try:
             os.fstat(number)
         except OSError:
-            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is ``number``
-            setattr(sys, name, os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8"))
+            stream: io.TextIOWrapper
+            try:
+                opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is ``number``
+                stream = os.fdopen(opened, "r" if number == 0 else "w", encoding="utf-8")
+            except OSError:  # no null device, as in some containers: a folder holds the number, and memory the text
+                os.open(os.sep, os.O_RDONLY)
+                stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+            setattr(sys, name, stream)
+
+
+def _discard_output() -> None:
+    """Discard what is still to be printed. Else Python writes it at the end of the program, and fails once more."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError:  # the null device can not be opened: Python leaves a closed stream alone
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
 
 
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
@@ -152,7 +168,7 @@ def _print(result: dict[str, Any], *, as_json: bool) -> None:
     except OSError as error:
         problem = error.strerror or "the system refused it"
     if problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python writes the rest at exit: discard it
+        _discard_output()
         raise StorageError(
             "output_failed", f"the command was carried out, and its output can not be written: {problem}"
         )

@@ -381,6 +381,36 @@ def test_closed_streams_are_no_error_of_the_program(reported, closed, command, e
     assert (done.returncode, done.stderr.split(":")[0]) == expected
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("status", (1, "")),
+        ("status > /dev/full", (5, "output_failed")),
+        ("status >&-", (0, "")),
+        ("report --campaign mushrooms <&- > status", (1, "record_invalid")),
+    ],
+)
+def test_output_that_nobody_takes_needs_no_null_device(reported, tmp_path, line, expected):
+    """A container may have none that can be opened. Without a redirection the output goes into a closed pipe."""
+    if "full" in line and not Path("/dev/full").exists():
+        pytest.skip("this system has no full device")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys\nos.devnull = '/absent/null'\nfrom edge_sdk.cli.main import main\nsys.exit(main())\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    line = f'"{sys.executable}" "{program}" --state "{reported}/state" {line}'
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        ["sh", "-c", line],
+        stdout=writing, stderr=subprocess.PIPE, text=True, check=False, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr.split(":")[0]) == expected
+    assert done.stderr.count("\n") == bool(expected[1])
+
+
 def test_a_refusal_is_not_printed_as_a_result_when_standard_error_is_closed(reported):
     line = f'"{sys.executable}" -m edge_sdk.cli.main --state "{reported}/state" report --campaign absent 2>&-'
     done = subprocess.run(["sh", "-c", line], input="{}", stdout=subprocess.PIPE, text=True, check=False)

@@ -60,6 +60,34 @@ def test_a_list_of_names_from_a_closed_stream_is_empty(folder):
     assert (done.returncode, done.stderr) == (1, "unreadable: there is no report file; no store was made\n")
 
 
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("show c.hsc", (1, "")),
+        ("show c.hsc > /dev/full", (5, "output_failed")),
+        ("show c.hsc >&-", (0, "")),
+        ("ingest c.hsc - --store s <&- > said", (1, "unreadable")),
+    ],
+)
+def test_output_that_nobody_takes_needs_no_null_device(folder, line, expected):
+    """A container may have none that can be opened. Without a redirection the output goes into a closed pipe."""
+    if "full" in line and not FULL.exists():
+        pytest.skip("this system has no full device")
+    (folder / "program.py").write_text(
+        "import os\nos.devnull = '/absent/null'\nfrom aggregator.entry import main\nmain()\n"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" program.py {line}'],
+        cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr.split(":")[0]) == expected
+    assert done.stderr.count("\n") == bool(expected[1])
+
+
 def test_no_file_gets_the_number_of_a_closed_stream(folder):
     """What is printed would be written into that file. The closed stream is an open descriptor before any import."""
     line = (
