@@ -13,11 +13,11 @@ from __future__ import annotations
 import fcntl
 import os
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
+from edge_sdk.storage.atomic_files import is_no_file, private, read_regular, replace
 from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
 from protocol.nodes.summary import judge_summary
@@ -192,7 +192,10 @@ def _locked(own: str) -> Iterator[None]:
     folder, name = os.path.split(own)
     descriptor, problem = -1, ""
     try:
-        descriptor = os.open(os.path.join(folder, f".{name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        place = os.path.join(folder, f".{name}.lock")
+        with suppress(FileExistsError):
+            os.close(private(place, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        descriptor = os.open(place, os.O_RDWR | os.O_NOFOLLOW)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     except OSError as error:
         problem = error.strerror or "the system refused it"

@@ -3,6 +3,9 @@
 The temporary name is random, and the file must be new. So a link that somebody has put into a shared folder is never
 followed. A new file does not replace another one. (On file systems without hard links it can, if the other file appears
 just before the rename.)
+
+Files and folders that root makes in a folder where only another user may write belong to that user. Else one command as
+root would lock out the service whose state it is, with its opt-out.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     placed = False
     try:
-        with open(temporary, "xb", opener=_private) as file:
+        with open(temporary, "xb", opener=private) as file:
             remove_abandoned(folder or ".", os.fstat(file.fileno()))
             write(file)
             file.flush()
@@ -72,7 +75,7 @@ def replace(path: str, content: bytes) -> None:
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     try:
-        with open(temporary, "xb", opener=_private) as file:
+        with open(temporary, "xb", opener=private) as file:
             remove_abandoned(folder or ".", os.fstat(file.fileno()))
             file.write(content)
             file.flush()
@@ -111,8 +114,46 @@ def is_no_file(path: str) -> bool:
     return os.path.lexists(path) and not os.path.isfile(path)
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+def private(path: str, flags: int) -> int:
+    """Open a new file that only its owner can read: the user of this process, or for root the folder's owner.
+
+    Args:
+        path: of the file; there must be none.
+        flags: of ``os.open``, with ``O_CREAT`` and ``O_EXCL``.
+
+    Returns:
+        The descriptor.
+
+    Raises:
+        OSError: the file can not be made.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
+    _leave_to_owner(descriptor, os.path.dirname(path))
+    return descriptor
+
+
+def make_private_folder(path: str) -> None:
+    """Make the folder ``path``, with mode 0700, for this process's user, or for root for the owner of the one above.
+
+    Raises:
+        OSError: it can not be made; FileExistsError: the name is taken.
+    """
+    os.mkdir(path, 0o700)
+    with contextlib.suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            _leave_to_owner(descriptor, os.path.dirname(path))
+        finally:
+            os.close(descriptor)
+
+
+def _leave_to_owner(descriptor: int, folder: str) -> None:
+    """As root, give a new file to the owner of its folder if nobody else may write there. Errors are ignored."""
+    if os.geteuid() == 0:
+        with contextlib.suppress(OSError):  # some file systems have no owners
+            found = os.stat(folder or ".")
+            if found.st_uid != 0 and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+                os.fchown(descriptor, found.st_uid, found.st_gid)
 
 
 def _place(temporary: str, path: str) -> None:
@@ -152,7 +193,7 @@ def remove_old_temporaries(folder: str) -> None:
     probe = os.path.join(folder, f".probe.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
     with contextlib.suppress(OSError):
         try:
-            with open(probe, "xb", opener=_private) as file:
+            with open(probe, "xb", opener=private) as file:
                 remove_abandoned(folder, os.fstat(file.fileno()))
         finally:
             remove(probe)
@@ -184,7 +225,7 @@ def make_folder(path: str) -> None:
         missing.append(above)
     for each in reversed(missing):
         with contextlib.suppress(FileExistsError):
-            os.mkdir(each, 0o700)
+            make_private_folder(each)
         try:
             flush_folder(os.path.dirname(each) or ".")
         except PermissionError:

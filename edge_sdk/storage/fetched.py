@@ -11,7 +11,7 @@ import json
 import os
 from typing import NamedTuple
 
-from edge_sdk.storage.atomic_files import is_no_file, read_regular, remove
+from edge_sdk.storage.atomic_files import is_no_file, private, read_regular, remove
 from protocol.errors import StorageError
 
 _MAX_BYTES = 1 << 20
@@ -63,7 +63,7 @@ class Fetched:
         temporary = f"{self._path}.new"
         with contextlib.suppress(OSError):
             remove(temporary)  # a crash has left it; or it is a pipe, whose opening would block
-            with open(temporary, "x", encoding="utf-8", opener=_private) as file:
+            with open(temporary, "x", encoding="utf-8", opener=private) as file:
                 file.write(text)
             if is_no_file(self._path):
                 remove(temporary)
@@ -87,10 +87,6 @@ def forget_fetched(folder: str) -> None:
         problem = error.strerror or "the system refused it"
     if problem:
         raise StorageError("io_failed", f"{FETCHED_FILE} can not be removed: {problem}")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _read(path: str, address: str) -> dict[str, Known]:

@@ -15,7 +15,7 @@ import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from edge_sdk.storage.atomic_files import replace
+from edge_sdk.storage.atomic_files import private, replace
 from edge_sdk.storage.rows import seal
 
 HIGHEST_FILE = "highest"
@@ -65,8 +65,9 @@ def write_highest(path: str, highest: Highest) -> None:
 
     Errors are ignored: an older copy of the state may then stay unnoticed.
     """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with suppress(OSError):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags, 0o600) if os.path.lexists(path) else private(path, flags | os.O_EXCL)
         try:
             os.pwrite(descriptor, _content((highest,)), 0)
         finally:

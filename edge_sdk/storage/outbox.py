@@ -8,7 +8,7 @@ import re
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX, remove_old_temporaries
+from edge_sdk.storage.atomic_files import TEMPORARY_SUFFIX, make_private_folder, remove_old_temporaries
 from edge_sdk.storage.fetched import forget_fetched
 from protocol.errors import StorageError
 
@@ -41,7 +41,7 @@ class Outbox:
             StorageError: ``io_failed``, ``disk_full``: the folder can not be made.
         """
         with _storage_errors(), suppress(FileExistsError):
-            os.mkdir(self._path, 0o700)
+            make_private_folder(self._path)
         return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
     def waiting(self) -> list[str]:

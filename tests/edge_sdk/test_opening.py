@@ -693,6 +693,46 @@ def test_a_state_of_older_software_says_only_that_it_is_in_a_fleet(tmp_path, pub
         assert names(device) == (True, "pumps", "pump 7")
 
 
+def owners(folder):
+    """Names of files in a folder, and of those below it, by the number of the user whose they are."""
+    found = {}
+    for path in folder.rglob("*"):
+        found.setdefault(path.lstat().st_uid, set()).add(path.name)
+    return found
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
+def test_what_root_makes_in_a_users_state_folder_is_the_users(tmp_path, publisher, clock):
+    """One report as root left a marker, and one sync an outbox, that the service could not open. Nor could it opt out."""
+    folder, tree, user = tmp_path / "state", tmp_path / "tree", 65_534
+    folder.mkdir(mode=0o700)
+    os.chown(folder, user, user)
+    with Device.provision(folder, publisher.root(), clock=clock) as device:
+        campaign = device.enrol(publisher.campaign())
+        device.report(campaign.id, RECORD)
+        (folder / "policy.toml").write_text("# defaults")
+        os.chown(folder / "policy.toml", user, user)
+    with Device.open(folder, clock=clock) as device:
+        sync(device, open_transport(str(tree)), folder=folder)
+    assert list(owners(folder)) == [user]
+    assert {"state.db", "installed", "highest", "outbox"} <= owners(folder)[user]
+    for name in ("highest", "installed"):
+        (folder / name).unlink()
+    clock.now += DAY
+    with Device.open(folder, clock=clock) as device:
+        device.report(campaign.id, RECORD)
+    Device.reset(folder, publisher.root(), clock=clock)
+    with Device.open(folder, clock=clock) as device:
+        device.disable()
+    assert list(owners(folder)) == [user]
+    folder.chmod(0o770)  # a folder where others may write, too: whose is what a program makes there is not told
+    with Device.open(folder, clock=clock) as device:
+        device.drain(folder / "none")
+        (folder / "installed").unlink()
+    Device.open(folder, clock=clock).close()
+    assert owners(folder)[0] == {"installed"}
+
+
 def test_a_reset_waits_for_no_program_that_holds_the_state(lived, publisher, clock, monkeypatch):
     """Its ledger could be read later, and would be lost."""
     before = (lived / "state.db").read_bytes()
