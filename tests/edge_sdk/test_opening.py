@@ -703,7 +703,7 @@ def owners(folder):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of another user")
 def test_what_root_makes_in_a_users_state_folder_is_the_users(tmp_path, publisher, clock):
-    """One report as root left a marker, and one sync an outbox, that the service could not open. Nor could it opt out."""
+    """One report as root left a marker, and one sync an outbox, that the service could not open."""
     folder, tree, user = tmp_path / "state", tmp_path / "tree", 65_534
     folder.mkdir(mode=0o700)
     os.chown(folder, user, user)
