@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _WIDTH = 360
-_LEFT, _RIGHT = 140, 52
+_LEFT, _NEAR, _RIGHT = 140, 6, 52
 _ROW, _LINE, _TOP, _BOTTOM = 22, 14, 6, 22
 _LARGE = 1000
 _LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -71,7 +71,7 @@ def whiskers(
         raise InputError("plot_invalid", "a chart needs a row, and an axis with two ends")
     axis = Axis(low, high, logarithmic=False)
     above = 0 if all(_fits(row.name, _MOST_LABEL) for row in rows) else _LINE
-    row_height = _ROW + above
+    row_height, left = _ROW + above, _NEAR if above else _LEFT
     height = _TOP + row_height * len(rows) + _BOTTOM
     parts = [
         f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{escape(title)}">',
@@ -79,35 +79,35 @@ def whiskers(
     ]
     floor = _TOP + row_height * len(rows)
     for tick in axis.ticks():
-        x = _place(axis, tick)
+        x = _place(axis, tick, left)
         parts.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{floor}"/>')
         parts.append(svg_text(x, floor + 15, _shown(tick, unit, 0), "middle"))
     for number, row in enumerate(rows):
-        parts += _bar(row, axis, _TOP + row_height * number + above, unit, without, above=above)
+        parts += _bar(row, axis, _TOP + row_height * number + above, unit, without, left)
     return "\n".join([*parts, "</svg>"])
 
 
-def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, *, above: float) -> list[str]:
-    """The parts of one row: name, bar, whisker, value. ``above``: height of the line with the name, 0 for beside."""
+def _bar(row: Bar, axis: Axis, top: float, unit: str, without: str, left: float) -> list[str]:
+    """The parts of one row: name, bar, whisker, value. Bars begin at ``left``, beside their names or below them."""
     middle = top + _ROW / 2
     name = svg_text(_LEFT - 6, middle + 4, row.name, "end")
-    if above:
-        name = svg_text(0, top - 1, _label(row.name), "start")
+    if left == _NEAR:
+        name = svg_text(_NEAR, top - 1, _label(row.name), "start")
     parts = [f"<g><title>{escape(_in_words(row, unit, without))}</title>", name]
     if row.value is not None:
-        zero = _place(axis, 0.0)
-        end = _place(axis, row.value)
-        left, width = min(zero, end), abs(end - zero)
-        parts.append(f'<rect class="bar" x="{left:.1f}" y="{top + 4:.1f}" width="{width:.1f}" height="{_ROW - 8}"/>')
+        zero = _place(axis, 0.0, left)
+        end = _place(axis, row.value, left)
+        start, width = min(zero, end), abs(end - zero)
+        parts.append(f'<rect class="bar" x="{start:.1f}" y="{top + 4:.1f}" width="{width:.1f}" height="{_ROW - 8}"/>')
     if row.low is not None and row.high is not None:
-        start, stop = _place(axis, row.low), _place(axis, row.high)
+        start, stop = _place(axis, row.low, left), _place(axis, row.high, left)
         ends = f"M{start:.1f} {middle - 5}V{middle + 5}M{stop:.1f} {middle - 5}V{middle + 5}"
         parts.append(f'<path class="whisker" d="M{start:.1f} {middle}H{stop:.1f}{ends}"/>')
     elif row.noise is not None:
-        x = _place(axis, row.noise)
+        x = _place(axis, row.noise, left)
         parts.append(f'<path class="whisker" d="M{x:.1f} {middle - 9}V{middle + 9}"/>')
     elif without:
-        parts.append(svg_text(_LEFT + 4, middle + 4, without, "start", 'class="unknown"'))
+        parts.append(svg_text(left + 4, middle + 4, without, "start", 'class="unknown"'))
     if row.value is not None:
         parts.append(svg_text(_WIDTH, middle + 4, _shown(row.value, unit, 1), "end"))
     return [*parts, "</g>"]
@@ -153,9 +153,9 @@ def _in_words(row: Bar, unit: str, without: str) -> str:
     return f"{row.name}: {value}, {_shown(row.low, unit, 1)} to {_shown(row.high, unit, 1)}"
 
 
-def _place(axis: Axis, value: float) -> float:
-    """The horizontal position of a value, cut to the ends of the axis."""
-    return _LEFT + min(max(axis.share(value), 0.0), 1.0) * (_WIDTH - _LEFT - _RIGHT)
+def _place(axis: Axis, value: float, left: float) -> float:
+    """The horizontal position of a value, cut to the ends of the axis, which begins at ``left``."""
+    return left + min(max(axis.share(value), 0.0), 1.0) * (_WIDTH - left - _RIGHT)
 
 
 def _shown(value: float, unit: str, digits: int) -> str:
