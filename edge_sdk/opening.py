@@ -33,7 +33,15 @@ from edge_sdk.storage.marker import (
     used_mark,
 )
 from edge_sdk.storage.outbox import clear_outboxes
-from edge_sdk.storage.secret import check_secret, fresh_secret, note_fleet, note_used, secret_of, used_here
+from edge_sdk.storage.secret import (
+    check_secret,
+    fresh_secret,
+    keep_opt_out,
+    note_fleet,
+    note_used,
+    secret_of,
+    used_here,
+)
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
 from edge_sdk.storage.tally import Lines
@@ -113,6 +121,7 @@ def open_state(
                 # A marker that is new, damaged or an older copy learns again what the state knows.
                 spent = ledger.last_total(), ledger.deltas.spent_pico()
                 note_in_marker(folder, spent, uses=used_here(state), policy=allowed.in_file)
+                keep_opt_out(state, ledger, Spool(state), marker)
                 allowed.marks = True
         except BaseException:
             state.close()

@@ -27,6 +27,7 @@ _COPIES = 2
 """Copies of the marker's line, each with its own digest. One changed bit damages one copy at most."""
 _DIGEST_CHARACTERS = 64
 _MAX_BYTES = 1 << 16
+_MAX_ENDED = 32
 _MARKER_TAG = b"hearsay/2/installed"
 _USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
@@ -120,6 +121,7 @@ class Marker(NamedTuple):
         whole: whether ``enrolments`` is complete. It is not known to be, once a marker was damaged.
         policy: whether the owner ever had a policy file here.
         delta_pico: the largest lifetime δ, in 10⁻¹², under which anything was answered here.
+        ended: digests of the newest secrets that an opt-out has deleted. A state that has one of them is an older copy.
     """
 
     lifetime_micro: int = 0
@@ -128,6 +130,7 @@ class Marker(NamedTuple):
     policy: bool = False
     delta_pico: int = 0
     pending: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
 
     def is_used(self, mark: str, held: tuple[str, ...] | None, left: str | None) -> bool:
         """Whether the provisioning file with this ``mark`` was used here.
@@ -194,6 +197,7 @@ def _read_line(line: bytes) -> Marker:
         bool(body.get("policy")),
         int(body.get("delta_lifetime_pico", 0)),
         tuple(map(str, body.get("pending", ()))),
+        tuple(map(str, body.get("ended", ()))),
     )
 
 
@@ -217,6 +221,7 @@ def write_marker(path: str, marker: Marker) -> None:
             "policy": marker.policy,
             **({"delta_lifetime_pico": marker.delta_pico} if marker.delta_pico else {}),
             **({"pending": list(marker.pending)} if marker.pending else {}),
+            **({"ended": list(marker.ended)} if marker.ended else {}),
         }
     ).encode()
     try:
@@ -235,6 +240,7 @@ def note_in_marker(
     uses: Iterable[str] = (),
     pending: str | None = None,
     policy: bool = False,
+    ended: str | None = None,
 ) -> None:
     """Add facts to the install marker, and write it if that changes it. Nobody else changes it meanwhile.
 
@@ -245,6 +251,7 @@ def note_in_marker(
         uses: marks of provisioning files that were used here; they are pending no more.
         pending: mark of a provisioning file that is about to be used; None for none.
         policy: whether there is a policy file; the marker keeps a true value for ever.
+        ended: mark of the secret that an opt-out has deleted; None for none. The marker keeps the newest 32.
 
     Raises:
         StorageError: ``disk_full``, ``io_failed``, ``state_damaged``.
@@ -260,6 +267,7 @@ def note_in_marker(
             enrolments=tuple(dict.fromkeys((*old.enrolments, *used, *(() if pending is None else (pending,))))),
             pending=tuple(mark for mark in waits if mark not in used),
             policy=old.policy or policy,
+            ended=old.ended if ended is None or ended in old.ended else (*old.ended, ended)[-_MAX_ENDED:],
         )
         if new != known:
             write_marker(place, new)

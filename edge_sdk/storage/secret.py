@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Spool
 
+_DISABLED = "disabled"
+"""Key of the digest of the secret that an opt-out has deleted. Older software has stored ``1``."""
 _USED = "used"
 """Key of the digests of the secrets of all provisioning files that were used here, parted by spaces."""
 
@@ -201,7 +203,7 @@ def enable_state(
         note_used(state, (*(() if known is None else known.used(held, None)), used_mark(secret)))
     note_fleet(state, enrolment)
     state.write_meta("secret", secret)
-    state.remove_meta("disabled")
+    state.remove_meta(_DISABLED)
 
 
 def note_uses(state: State) -> None:
@@ -271,6 +273,7 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
             if error.reason != "disk_full":
                 raise
         else:
+            note_ended(state)
             return
     raise StorageError(
         "disk_full",
@@ -279,12 +282,36 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
     )
 
 
+def note_ended(state: State) -> None:
+    """Note in the marker which secret an opt-out has deleted, so that no older copy of the state takes part again.
+
+    If that fails, the next opening of the state does it.
+    """
+    mark = state.meta(_DISABLED)
+    if state.folder is not None and mark is not None and len(mark) == SEED_BYTES:
+        with suppress(StorageError):
+            note_in_marker(state.folder, ended=mark.hex())
+
+
+def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | None) -> None:
+    """Opt out an older copy of a state, whose secret was deleted by an opt-out, as the ``marker`` says.
+
+    Raises:
+        StorageError: the reasons of :func:`disable_state`.
+    """
+    secret = state.meta("secret")
+    if marker is not None and secret is not None and used_mark(secret) in marker.ended:
+        disable_state(state, ledger, spool)
+    note_ended(state)
+
+
 def _opt_out(state: State, ledger: Ledger, spool: Spool) -> None:
     """Write the opt-out, inside a transaction, and then remove the files, so that a failed write leaves the files."""
-    sealed = spool.sealed_paths()
+    sealed, secret = spool.sealed_paths(), state.meta("secret")
     state.remove_meta("secret")
     spool.clear("disabled")
     ledger.forget_answers()
-    state.write_meta("disabled", b"1")
+    if secret is not None:
+        state.write_meta(_DISABLED, bytes.fromhex(used_mark(secret)))
     # Before the commit: once the device is disabled, no file may be left that a later sync would send.
     clear_outboxes(state.folder, sealed)

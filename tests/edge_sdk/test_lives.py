@@ -670,6 +670,9 @@ class Life:
         """Open the device; where it is refused, try once more what a careless owner tries, and reset it."""
         self.close()
         if self.try_open():
+            if self.device.status().disabled:  # a state of before an opt-out
+                self.note("out")
+                self.take_part()
             return
         if self.draw.random() < 0.4:
             name = self.draw.choice(("highest", "state.db-journal"))
@@ -1008,6 +1011,29 @@ def test_an_older_copy_stays_refused_when_the_file_of_the_highest_line_is_lost_t
     Device.reset(folder, publisher.root(), **later)
     with Device.open(folder, **later) as device:
         assert device.status().spent_micro == 100_000_000
+
+
+@pytest.mark.parametrize("later", ["opted out", "back"])
+def test_an_opt_out_is_not_undone_by_an_older_copy(tmp_path, later):
+    """The copy lacks no line of the ledger. It took part again, with the reports that the opt-out had deleted."""
+    folder = tmp_path / "state"
+    lived(folder, "# defaults")
+    older = (folder / "state.db").read_bytes()
+    with Device.open(folder, clock=lambda: NOW) as device:
+        device.disable()
+        if later == "back":
+            device.enable()
+    newest = (folder / "state.db").read_bytes()
+    (folder / "state.db").write_bytes(older)
+    for _ in range(2):
+        with Device.open(folder, clock=lambda: NOW + HOUR) as device:
+            assert (device.status().disabled, device.status().spool.reports) == (True, 0)
+            assert refused(device.report, "mushrooms", RECORD) == "disabled"
+    (folder / "state.db").write_bytes(newest)
+    with Device.open(folder, clock=lambda: NOW + HOUR) as device:
+        assert device.status().disabled == (later == "opted out")
+        device.enable()
+        device.report("mushrooms", RECORD)
 
 
 @pytest.mark.parametrize("lost", [(), ("state.db",), ("highest",)], ids=str)
