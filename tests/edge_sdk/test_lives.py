@@ -23,6 +23,8 @@ What a device can not know is left out, and nothing else:
 4. *The marker that its owner removes* because the reset says so: the owner allows the largest lifetime again, and gives
    no provisioning file that was used.
 5. *A wrong clock in a series.* After a reset a campaign of a series is asked while the clock is right (decision 60).
+6. *An opt-out*, where the marker is lost or older too, or a kill came before the marker's note and no opening after it.
+   An older state then takes part again. The book does not look for this; it is tested apart.
 """
 
 from __future__ import annotations
