@@ -102,7 +102,7 @@ def load_schema(path: str | Path) -> SchemaFile:
     raw = read_file(path, MAX_FILE_BYTES)
     problem = ""
     try:
-        return parse_schema_text(raw.decode())
+        return parse_schema_text(raw.decode().removeprefix("\ufeff"))  # some editors begin a text with this mark
     except UnicodeDecodeError as error:
         problem = f"'{Path(path).name}' is not UTF-8 text (byte {error.start})"
     raise InputError("not_utf8", problem)

@@ -102,7 +102,7 @@ def open_state(
     place = os.path.join(folder, STATE_FILE)
     begins = not _is_there(place)
     marker = read_marker(os.path.join(folder, MARKER_FILE))
-    _prepare_folder(folder, marker, root if makes else None, enrolment, now, present=not begins)
+    _prepare_folder(folder, marker, root if makes else None, enrolment, now, machine, present=not begins)
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     if begins:
         allowed()  # no state is made under a policy that can not be read
@@ -172,7 +172,14 @@ def _check_machine(state: State, machine: Machine) -> bytes:
 
 
 def _prepare_folder(
-    folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int, *, present: bool
+    folder: str,
+    marker: Marker | None,
+    root: bytes | None,
+    enrolment: bytes | None,
+    now: int,
+    machine: Machine,
+    *,
+    present: bool,
 ) -> None:
     """Check that a folder has a state (``present``), or that a device may begin there.
 
@@ -182,9 +189,11 @@ def _prepare_folder(
     Raises:
         StorageError: ``io_failed``: the folder can not be made; ``state_lost``, ``not_provisioned``.
         DocumentError: the root or the provisioning file is not acceptable.
+        InputError: ``machine_unknown``: the file of the machine's id can not be read, or is empty.
     """
     if not present:
         _check_beginning(folder, marker, root, enrolment, now)
+        machine.check()
     if marker is None:
         _make_folder(folder)
         if not present:
@@ -335,11 +344,12 @@ def reset_state(
     secret = fresh_secret(
         known, enrolment, entropy, held=old.used, left=left, enrolled=enrolled, leave_fleet=leave_fleet
     )
+    whose = machine.after(old.machine_file)
+    whose.check()
     _make_folder(folder)
     budget = _whole_budget(lifetime, known, old)
     used = (*(old.used or ()), *(() if known is None else known.used(old.used, left)))
     note_in_marker(folder, budget, uses=used, policy=allowed.in_file)
-    whose = machine.after(old.machine_file)
 
     def begin(state: State) -> None:
         _begin(state, root, secret, now, whose, enrolment)

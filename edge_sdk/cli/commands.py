@@ -69,6 +69,7 @@ def provision(options: argparse.Namespace) -> dict[str, Any]:
     with device:
         status = device.status()
     _note_machine(status)
+    _note_inside(status.machine, options.state)
     return {"provisioned": str(options.state), "new_device": made, "root_version": status.root_version}
 
 
@@ -80,6 +81,18 @@ def _note_machine(status: Status) -> None:
         print(  # noqa: T201
             "note: this system has no machine id, so a copy of this state, as in a container, may not be noticed. "
             "Provision with --machine-id FILE; do not provision in an image that is built for many machines",
+            file=sys.stderr,
+        )
+
+
+def _note_inside(machine_id: str | Path, folder: Path) -> None:
+    """Print that a file of the machine's id in the state folder is copied with the state, so that it tells nothing."""
+    file, state = Path(machine_id), folder.resolve()
+    # Neither the words of a status nor a relative path begin with a slash; the file may be reached through a link.
+    if file.is_absolute() and state in (*file.parents, *file.resolve().parents):
+        print(  # noqa: T201
+            "note: the file of --machine-id is in the state folder, so a copy of the folder has the same id and is not "
+            "noticed. Name a file outside of it",
             file=sys.stderr,
         )
 
@@ -385,6 +398,8 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
         leave_fleet=options.leave_fleet,
         machine_id=options.machine_id,
     )
+    if options.machine_id is not None:
+        _note_inside(options.machine_id.absolute(), options.state)
     return {
         "reset": str(options.state),
         "epsilon_counted_as_spent": format_micro(spent),

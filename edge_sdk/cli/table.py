@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PROGRAM = "hearsay-edge"
+_COMMAND = "COMMAND"
 _ON_DEVICE = f"{PROGRAM} --state /var/lib/hearsay"
 _ON_NODE = f"{PROGRAM} --state /var/lib/hearsay-node"
 _GROUPS = {"node": "what a node does, which holds many people's records"}
@@ -317,8 +318,14 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2."""
-        quoted = message.startswith(("unrecognized", "argument"))
-        detail = "there is an argument that this command does not take" if quoted else message
+        detail = message
+        if message.startswith(("unrecognized", "ambiguous")):
+            detail = "there is an argument that this command does not take"
+        elif message.startswith("argument "):
+            name = message.removeprefix("argument ").partition(":")[0]
+            detail = f"{name} has no value, one that it can not have, or another argument that excludes it"
+            if name == _COMMAND:
+                detail = "there is no such command"
         self.exit(2, f"usage: {detail}; see {self.prog} --help\n")
 
 
@@ -341,13 +348,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="print name and version of this software, and stop",
     )
     parser.add_argument("--state", type=_folder, required=True, metavar="DIR", help="this device's own folder")
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    subparsers = parser.add_subparsers(required=True, metavar=_COMMAND)
     groups: dict[str, Any] = {"": subparsers}
     for command in COMMANDS:
         group, _, name = command.name.rpartition(" ")
         if group not in groups:
             inner = subparsers.add_parser(group, help=_GROUPS[group], description=_GROUPS[group])
-            groups[group] = inner.add_subparsers(required=True, metavar="COMMAND")
+            groups[group] = inner.add_subparsers(required=True, metavar=_COMMAND)
         own = groups[group].add_parser(
             name,
             help=command.summary,

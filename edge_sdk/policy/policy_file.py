@@ -7,6 +7,7 @@ files. So write a new file and ``mv`` it to this name.
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from contextlib import suppress
@@ -37,10 +38,11 @@ def load_policy(path: str) -> Policy:
 
     try:
         raw = read_regular(path, _MAX_BYTES + 1)
+        content = raw.removeprefix(codecs.BOM_UTF8)  # some editors begin a text with it
         if len(raw) > _MAX_BYTES:
             problem = f" has more than {_MAX_BYTES} bytes"
-        elif raw.strip():
-            return Policy.of(**tomllib.loads(raw.decode()))
+        elif content.strip():
+            return Policy.of(**tomllib.loads(content.decode()))
         else:
             problem = _EMPTY
     except InputError as error:

@@ -90,17 +90,23 @@ class Machine:
         file = machine_file_of(state)
         return (system_machine() if file is None else machine_in_file(file)) or b""
 
+    def check(self) -> None:
+        """Refuse a file that tells nothing. Called before anything is written.
+
+        Raises:
+            InputError: ``machine_unknown``: the file can not be read, or is empty.
+        """
+        if self._file is not None and machine_in_file(self._file) is None:
+            raise InputError("machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable")
+
     def write(self, state: State) -> None:
         """Store in a new ``state`` what tells this machine from others. Called inside a transaction.
 
         Raises:
             InputError: ``machine_unknown``: the file can not be read, or is empty.
         """
+        self.check()
         if self._file is not None:
-            if machine_in_file(self._file) is None:
-                raise InputError(
-                    "machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable"
-                )
             state.write_meta("machine_file", os.fsencode(self._file))
         state.write_meta("machine", self.of(state))
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aggregator.schema_draft import draft_schema, outward
-from aggregator.schema_file import equal_width_edges, parse_schema_text
+from aggregator.schema_file import equal_width_edges, load_schema, parse_schema_text
 from protocol.errors import InputError
 from protocol.features import Numeric, parse_feature
 
@@ -235,3 +235,13 @@ def test_a_number_that_is_missing_in_the_pilot_gets_a_code_and_another_is_said_t
     (feature,) = parse_schema_text(text).schema.features
     assert (feature.substitute is None) == gaps
     assert ("in reports a missing number counts as the middle" in text and "a prediction leaves it out" in text) != gaps
+
+
+def test_a_byte_order_mark_of_an_editor_is_no_part_of_a_schema(tmp_path):
+    text = (
+        'name = "s"\nlabel = { name = "l", classes = ["a", "b"] }\n\n'
+        '[[features]]\nname = "f"\nkind = "categorical"\nvalues = ["x", "y"]\n'
+    )
+    for encoding in ("utf-8", "utf-8-sig"):
+        (tmp_path / f"{encoding}.toml").write_text(text, encoding=encoding)
+    assert load_schema(tmp_path / "utf-8-sig.toml") == load_schema(tmp_path / "utf-8.toml")

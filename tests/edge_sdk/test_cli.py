@@ -425,6 +425,43 @@ def test_no_state_is_not_this_folder(files, monkeypatch):
     assert sorted(files.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--state", "", "status"], "--state has no value"),
+        (["--state", "s", "sync", "tree", "--seconds", "SECRET"], "--seconds has no value"),
+        (["--state", "s", "SECRET"], "there is no such command"),
+        (["--state", "s", "status", "SECRET"], "an argument that this command does not take"),
+        (["--state", "s", "report", "--m=SECRET", "--c", "SECRET"], ""),
+    ],
+)
+def test_wrong_usage_names_the_option_and_not_its_value(capsys, arguments, said):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    shown = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said in shown
+    assert "SECRET" not in shown
+
+
+@pytest.mark.parametrize("place", ["id", "deep/id", "through a link"])
+def test_a_machines_file_in_the_state_folder_is_noted(files, place):
+    """A copy of the folder has the same file. One beside the folder is none to speak of."""
+    (files / "state" / "deep").mkdir(parents=True)
+    (files / "beside").write_text("pump 7")
+    file = files / "state" / place
+    if place == "through a link":
+        (files / "state" / "id").write_text("pump 7")
+        file = files / "link"
+        file.symlink_to("state/id")
+    file.write_text("pump 7")
+    note = "note: the file of --machine-id is in the state folder"
+    assert note in edge(files, "provision", "root.hst", "--machine-id", str(file.relative_to(files))).stderr
+    reset = ("reset", "root.hst", "--count-budget-as-spent", "--machine-id")
+    assert note in edge(files, *reset, str(file)).stderr
+    assert edge(files, *reset, "beside").stderr == ""
+
+
 SERIES = Series("pilot", 1)
 NOTHING_DUE = {
     "period_answered": {"name": "mushrooms", "version": 2},

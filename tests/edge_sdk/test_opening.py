@@ -233,9 +233,12 @@ def test_a_file_tells_machines_from_others(tmp_path, publisher, clock):
     """The state names it, so that every program that opens the state reads it."""
     file = tmp_path / "board"
     make = partial(Device.provision, tmp_path / "s", publisher.root(), clock=clock, machine_id=file)
-    assert reason(make) == "machine_unknown"
-    file.write_bytes(b" \n")
-    assert reason(make) == "machine_unknown"
+    begin_anew = partial(Device.reset, tmp_path / "s", publisher.root(), clock=clock, machine_id=file)
+    for content in (None, b" \n"):
+        if content is not None:
+            file.write_bytes(content)
+        assert (reason(make), reason(begin_anew)) == ("machine_unknown", "machine_unknown")
+        assert not (tmp_path / "s").exists()
     file.write_bytes(b"pump 7\n")
     assert reason(make, machine=lambda: b"a" * 32) == "argument_invalid"
     make().close()

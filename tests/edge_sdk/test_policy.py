@@ -235,3 +235,11 @@ def test_a_typing_error_in_the_policy_keeps_no_owner_from_opting_out(tmp_path, p
         device.disable()
         assert device.status().disabled
     assert reason(Device.reset, state, publisher.root(2), clock=clock) == "policy_invalid"
+
+
+def test_a_byte_order_mark_of_an_editor_is_no_part_of_the_policy(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text('epsilon_lifetime = "3"\n', encoding="utf-8-sig")
+    assert load_policy(str(path)).lifetime_micro == 3_000_000
+    path.write_text("\n", encoding="utf-8-sig")
+    assert "is empty" in str(failure(load_policy, str(path)))
