@@ -242,6 +242,5 @@ def test_a_byte_order_mark_of_an_editor_is_no_part_of_a_schema(tmp_path):
         'name = "s"\nlabel = { name = "l", classes = ["a", "b"] }\n\n'
         '[[features]]\nname = "f"\nkind = "categorical"\nvalues = ["x", "y"]\n'
     )
-    for encoding in ("utf-8", "utf-8-sig"):
-        (tmp_path / f"{encoding}.toml").write_text(text, encoding=encoding)
-    assert load_schema(tmp_path / "utf-8-sig.toml") == load_schema(tmp_path / "utf-8.toml")
+    (tmp_path / "s.toml").write_text(text, encoding="utf-8-sig")
+    assert load_schema(tmp_path / "s.toml").name == "s"
