@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from aggregator.schema_doubts import doubt, units_in
 from aggregator.schema_file import MISSING_HAS_CODE, parse_schema_text, toml_array, toml_text
-from aggregator.tables import MISSING_TOKENS, advice_on_commas, check_label, check_text, shorten
+from aggregator.tables import CONVERT_COMMAS, MISSING_TOKENS, advice_on_commas, check_label, check_text, shorten
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Numeric
@@ -182,7 +182,7 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
         return _warning(column, missing) + _numeric_table(name, present, *how, has_missing=has_missing)
     if len(values) > MAX_LISTED_VALUES:
         commas = advice_on_commas(values)
-        hint = f", numbers with commas ({commas})" if commas else units_in(values)
+        hint = f", numbers with commas ({commas}; {CONVERT_COMMAS[commas]})" if commas else units_in(values)
         raise _UnfitError("too_many_values", name, f"column '{name}' has {len(values)} different texts{hint}")
     if not _are_printable(values):
         raise _UnfitError("schema_invalid", name, f"column '{name}' {_UNPRINTABLE}")
@@ -321,7 +321,7 @@ def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> No
         _refuse_cell(extreme, _UNREAD if isfinite(float(extreme.iloc[0])) else "not a finite number")
     if numeric and 2 * known > len(present):
         commas = advice_on_commas(others[:1])
-        hint = f", but one with a comma ({commas})" if commas else ""
+        hint = f", but one with a comma ({commas}; {CONVERT_COMMAS[commas]})" if commas else ""
         _refuse_cell(others, f"not a number, though most are{hint}")
 
 

@@ -65,6 +65,12 @@ DECIMAL_COMMA, EITHER_COMMA, COMMA_OF_THOUSANDS = (
     "write 1234 and not 1,234",
 )
 """Advice about numbers with commas: decimal commas, commas that may be either, commas between thousands."""
+CONVERT_COMMAS = {
+    DECIMAL_COMMA: f"{_CONVERT} --decimal ,",
+    EITHER_COMMA: f"{_CONVERT} --thousands , or --decimal ,",
+    COMMA_OF_THOUSANDS: f"{_CONVERT} --thousands ,",
+}
+"""Advice about numbers with commas → the command that writes them without."""
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -120,16 +126,31 @@ class Layout(NamedTuple):
     sheet: str | None = None
 
 
-def read_foreign_table(path: str | Path, layout: Layout) -> pd.DataFrame:
+class ConvertedTable(NamedTuple):
+    """A table of another program, as every command reads it.
+
+    Attributes:
+        frame: the table as text.
+        converted: names of the columns with at least one cell that was written anew.
+        doubts: a sentence for every column that stays as it is, though most of its cells are numbers of the layout.
+    """
+
+    frame: pd.DataFrame
+    converted: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str] = MISSING_TOKENS) -> ConvertedTable:
     """A table of another program as a frame of text, in which numbers have decimal points.
 
     Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed: in
-    every column whose cells, but for empty ones, all are numbers as the layout writes them, the signs of thousands are
-    left out and the decimal sign becomes a point. All other cells stay as they are.
+    every column whose cells, but for missing ones, all are numbers as the layout writes them, the signs of thousands
+    are left out and the decimal sign becomes a point. All other cells stay as they are.
 
     Args:
         path: the file.
         layout: how it is written.
+        missing: texts of cells without a value, besides blank ones.
 
     Raises:
         InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
@@ -138,7 +159,7 @@ def read_foreign_table(path: str | Path, layout: Layout) -> pd.DataFrame:
     path = Path(path)
     _check_layout(layout)
     if path.suffix.lower() == ".xlsx":
-        return _frame(_workbook_rows(path, layout.sheet), path)
+        return ConvertedTable(_frame(_workbook_rows(path, layout.sheet), path), (), ())
     text = _decode(_read_bytes(path), path, layout.encoding)
     reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=layout.separator)
     problem = ""
@@ -152,15 +173,23 @@ def read_foreign_table(path: str | Path, layout: Layout) -> pd.DataFrame:
         raise InputError("too_large", f"'{path.name}' does not fit into memory; take a sample of its lines") from None
     if problem:
         raise InputError("csv_invalid", problem)
-    return frame.apply(partial(_with_points, layout=layout))
+    found = frame.apply(partial(_with_points, layout=layout, missing=set(missing)))
+    doubts = (_mixed(frame[name], layout, set(missing)) for name in frame.columns)
+    changed = (name for name in frame.columns if not found[name].equals(frame[name]))
+    return ConvertedTable(found, tuple(changed), tuple(filter(None, doubts)))
 
 
 def _check_layout(layout: Layout) -> None:
     signs = [layout.decimal, *([layout.thousands] if layout.thousands else [])]
     if len(layout.separator) != 1 or layout.separator in '"\r\n' or any(len(sign) != 1 for sign in signs):
         problem = "separator, decimal sign and sign of thousands are single characters"
-    elif layout.decimal == layout.thousands or any(sign.isalnum() or sign in "+-" for sign in signs):
-        problem = "the decimal sign and the sign of thousands differ, and are no letters, digits, + or -"
+    elif layout.decimal == layout.thousands:
+        problem = (
+            f"the decimal sign and the sign of thousands are both '{layout.decimal}'; say both: the decimal sign is "
+            "'.' by default"
+        )
+    elif any(sign.isalnum() or sign in "+-" for sign in signs):
+        problem = "the decimal sign and the sign of thousands are no letters, digits, + or -"
     else:
         try:
             codecs.lookup(layout.encoding)
@@ -172,15 +201,42 @@ def _check_layout(layout: Layout) -> None:
     raise InputError("notation_invalid", problem)
 
 
-def _with_points(column: pd.Series[Any], layout: Layout) -> pd.Series[Any]:
-    """A column whose numbers have decimal points, if all its cells that are not empty are numbers of the layout."""
+def _with_points(column: pd.Series[Any], layout: Layout, missing: set[str]) -> pd.Series[Any]:
+    """A column whose numbers have decimal points, if all its cells that are not missing are numbers of the layout."""
+    number = _number_of(layout)
+    is_number = [number.fullmatch(cell) is not None for cell in column]
+    if not any(is_number) or not all(
+        found or not cell.strip() or cell in missing for found, cell in zip(is_number, column, strict=True)
+    ):
+        return column
+    plain = column.str.replace(layout.thousands, "", regex=False).str.replace(layout.decimal, ".", regex=False)
+    return plain.where(is_number, column)
+
+
+def _number_of(layout: Layout) -> re.Pattern[str]:
+    """The pattern of a number as the layout writes it."""
     point, thousands = re.escape(layout.decimal), re.escape(layout.thousands)
     grouped = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
-    number = re.compile(rf"\s*[+-]?(?:{grouped}[0-9]{{1,40}})(?:{point}[0-9]{{1,40}})?\s*")
-    cells = [cell for cell in column if cell.strip()]
-    if not cells or not all(map(number.fullmatch, cells)):
-        return column
-    return column.str.replace(layout.thousands, "", regex=False).str.replace(layout.decimal, ".", regex=False)
+    return re.compile(rf"\s*[+-]?(?:{grouped}[0-9]{{1,40}})(?:{point}[0-9]{{1,40}})?\s*")
+
+
+def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
+    """Why a column was not converted, though most of its cells are numbers and some have a sign; empty otherwise.
+
+    The sentence has a line, and no cell.
+    """
+    number = _number_of(layout)
+    present = column[[bool(cell.strip()) and cell not in missing for cell in column]]
+    is_number = np.array([number.fullmatch(cell) is not None for cell in present], dtype=bool)
+    signs = {sign for sign in (layout.decimal, layout.thousands) if sign and sign != "."} | {layout.thousands} - {""}
+    has_sign = any(sign in cell for cell in present[is_number] for sign in signs)
+    if not has_sign or is_number.all() or 2 * int(is_number.sum()) <= len(present):
+        return ""
+    others = present[~is_number]
+    count = f"{len(others)} of its {len(present)} cells {'is no number' if len(others) == 1 else 'are no numbers'}"
+    advice = "if they mean a missing value, name them with --missing"
+    where = f"{count} of that notation, the first in line {others.index[0]}"
+    return f"column '{column.name}' stays as it is: {where}; {advice}"
 
 
 def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -263,8 +319,8 @@ def _frame(rows: Iterator[tuple[int, list[str]]], path: Path, separator: str = "
         columns = zip(*(cells for _, cells in piece), strict=True)
         pieces.append([np.array(column, dtype=object) for column in columns])
         lines.append(np.array([line for line, _ in piece], dtype=np.int64))
-    if len(names) == 1 and any(other in names[0] for other in _OTHER_SEPARATORS if other != separator):
-        raise InputError("csv_invalid", _wrong_separator(path))
+    if len(names) == 1 and any(other in names[0] for other in f",{_OTHER_SEPARATORS}" if other != separator):
+        raise InputError("csv_invalid", _wrong_separator(path, separator))
     if not pieces:
         raise InputError("empty_file", f"'{path.name}' holds no records; it needs a header line and one line for each")
     _check_names(names, path)
@@ -355,7 +411,9 @@ def _other_separator(text: str) -> bool:
     return False
 
 
-def _wrong_separator(path: Path) -> str:
+def _wrong_separator(path: Path, separator: str = ",") -> str:
+    if separator != ",":
+        return f"'{path.name}' would have a single column: its separator is another one than '{separator}'"
     advice = f"write numbers as 3.5 and not 3,5, or {_CONVERT} --separator SIGN --decimal SIGN"
     return f"the separator of '{path.name}' is no comma; {advice}"
 

@@ -48,7 +48,9 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
         raise InputError("epsilon_invalid", "ε is given as text, integer, float or Decimal")
     micro = millionths(epsilon)
     if micro is None:
-        raise InputError("epsilon_invalid", "ε is a positive number with at most six decimal places, for example 0.5")
+        raise InputError(
+            "epsilon_invalid", "ε is a positive number below 10⁶ with at most six decimal places, such as 0.5"
+        )
     return micro
 
 

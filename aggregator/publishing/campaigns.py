@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.ask_table import Ask, resolve
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
-from aggregator.planning.choice import form_of, mechanism_for, moment_mechanism
+from aggregator.planning.choice import form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.privacy import epsilon_warning
 from aggregator.publishing.series import begin_of
@@ -235,12 +235,13 @@ def campaign_subjects(
     Args:
         schema: label and the asked features of the records.
         family: ``discrete`` or ``gaussian``.
-        mechanism: name of the mechanism; read only for a Gaussian campaign.
+        mechanism: name of the mechanism.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
         class_question: whether the class alone is a subject; always True for a Gaussian campaign.
 
     Raises:
-        InputError: ``family_unknown``; ``mechanism_unknown``, ``no_numbers``: only for a Gaussian campaign;
+        InputError: ``family_unknown``; ``mechanism_unknown``: a mechanism of the other family; ``no_numbers``: only for
+            a Gaussian campaign;
             ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about the class;
             ``ask_invalid``: a Gaussian campaign with bins of a number in groups.
     """
@@ -254,6 +255,8 @@ def campaign_subjects(
         raise InputError("approach_invalid", "only laplace in a Gaussian campaign has an approach")
     if family != DISCRETE:
         raise InputError("family_unknown", "a family is discrete or gaussian")
+    if is_numeric(mechanism):
+        raise InputError("mechanism_unknown", f"{mechanism} perturbs numbers: it needs --family gaussian")
     subjects = discrete_subjects(schema)
     return subjects if class_question else [subject for subject in subjects if subject.kind != CLASS]
 

@@ -2,11 +2,13 @@
 
 import csv
 import gzip
+import json
 import math
 import os
 import tempfile
 import traceback
 from datetime import date
+from functools import partial
 from io import StringIO
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from hypothesis import strategies as st
 from aggregator import tables
 from aggregator.cli.app import hearsay
 from aggregator.models.encoding import observe
+from aggregator.schema_draft import draft_schema
 from aggregator.tables import check_label, csv_bytes, numbers_of, read_table, typed, unlabelled, without_meaning
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
@@ -286,6 +289,27 @@ def test_a_column_is_converted_only_if_all_of_it_are_numbers(tmp_path):
     }  # fmt: skip
 
 
+def test_what_was_converted_is_said_and_what_almost_was(tmp_path):
+    """Before, only the numbers of records and columns were printed, and a word among numbers stopped a column."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b;c\n1.234,5;1,5;x\n2,5;unknown;y\n3,5;2,5;?\n", "utf-8")
+    signs = ["--separator", ";", "--decimal", ",", "--thousands", "."]
+    run = partial(CliRunner().invoke, hearsay)
+    made = run(["table", str(path), *signs, "-o", str(tmp_path / "o.csv"), "--json"])
+    assert json.loads(made.stdout)["converted"] == ["a"]
+    assert made.stderr == (
+        "warning: column 'b' stays as it is: 1 of its 3 cells is no number of that notation, the first in line 3; "
+        "if they mean a missing value, name them with --missing\n"
+    )
+    assert converted(path, *signs, "--missing", "unknown")["b"] == ["1.5", "unknown", "2.5"]
+
+
+def test_the_command_that_converts_commas_is_named():
+    frame = pd.DataFrame({"label": list("ep") * 20, "n": [*(f"{number}.5" for number in range(39)), "2,444"]})
+    with pytest.raises(InputError, match="--thousands , or --decimal ,"):
+        draft_schema(frame, "label", name="x")
+
+
 def test_a_workbook_is_read_sheet_by_sheet(tmp_path):
     book = openpyxl.Workbook()
     book.active.append(["a", "b"])
@@ -310,15 +334,21 @@ def test_a_workbook_is_read_sheet_by_sheet(tmp_path):
         ("a.csv", b"a,b\n1,2\n", ["--encoding", "nothing"], "notation_invalid"),
         ("a.csv", b"a,b\n1,2\n", ["--encoding", "zip"], "notation_invalid"),
         ("a.csv", b"a,b\n1,2\n", ["--separator", "::"], "notation_invalid"),
-        ("a.csv", b"a,b\n1,2\n", ["--decimal", ".", "--thousands", "."], "notation_invalid"),
+        (
+            "a.csv",
+            b"a,b\n1,2\n",
+            ["--thousands", "."],
+            "notation_invalid: the decimal sign and the sign of thousands are both '.'; say both: ",
+        ),
         ("a.csv", b"a,b\n\xff\xfe,2\n", ["--encoding", "utf-16"], "csv_invalid"),
         ("a.csv", b"a,b\n\xff,2\n", [], "not_utf8"),
         ("a.csv", b"a;b\n1;2;3\n", ["--separator", ";"], "csv_invalid"),
+        ("a.csv", b"a,b\n1,2\n", ["--separator", ";"], "csv_invalid"),
     ],
 )
 def test_what_can_not_be_converted_is_refused_without_a_cell(tmp_path, name, content, options, reason):
     (tmp_path / name).write_bytes(content)
-    assert converted(tmp_path / name, *options, status=1).startswith(f"{reason}: ")
+    assert converted(tmp_path / name, *options, status=1).startswith(reason)
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -135,6 +135,8 @@ def fit(
     check_outputs([output], force=force, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)
     _check_label(described.schema, label)
+    if described.ask:
+        note("the table [ask] of the schema is for campaigns of devices and nodes: the fit is of all features")
     epsilon_micro, exact_delta = micro_epsilon(epsilon), parse_delta(delta)
     signer = open_workspace(workspace, existing_passphrase(passphrase_file))
     with open_budget(budget_file) as budget:
@@ -212,7 +214,8 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
     if made.chosen:
         note(made.chosen)
     if not expected.beats:
-        warn(f"{expected.doubt}; take a larger ε, fewer features, or the method {DEFAULT}")
+        other = "or fewer features" if card["method"] == DEFAULT else f"fewer features, or the method {DEFAULT}"
+        warn(f"{expected.doubt}; take a larger ε{' ' if card['method'] == DEFAULT else ', '}{other}")
     if expected.recall_warning is not None:
         warn(expected.recall_warning)
     for doubt in made.doubts:

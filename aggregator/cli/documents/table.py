@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, output_option
-from aggregator.cli.output import say
+from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
+from aggregator.cli.output import say, warn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--thousands", default="", metavar="SIGN", help="Sign between thousands; default: none.")
 @click.option("--encoding", default="utf-8", show_default=True, metavar="NAME", help="For example cp1252 or utf-16.")
 @click.option("--sheet", metavar="NAME", help="Sheet of a workbook (.xlsx); default: its first one.")
+@missing_option
 @output_option
 @force_option
 @json_option
@@ -31,6 +32,7 @@ def table(
     thousands: str,
     encoding: str,
     sheet: str | None,
+    missing: tuple[str, ...],
     output: Path,
     *,
     force: bool,
@@ -39,8 +41,8 @@ def table(
     """Convert a table to the CSV file that all commands and devices read: commas, decimal points, UTF-8.
 
     DATA is a text file or a workbook (.xlsx, which needs the extra excel). Nothing is guessed. A column is converted if
-    all its cells, but for empty ones, are numbers as the options write them; all other cells stay as they are. Devices
-    hold the texts of a schema: give them the converted values, too.
+    all its cells, but for missing ones, are numbers as the options write them; all other cells stay as they are.
+    Devices hold the texts of a schema: give them the converted values, too.
 
     \b
     Example:
@@ -52,6 +54,10 @@ def table(
 
     check_outputs([output], force=force, inputs=[data])
     layout = Layout("\t" if separator == "tab" else separator, decimal, thousands, encoding, sheet)
-    frame = read_foreign_table(data, layout)
-    write_output(output, csv_bytes(frame), force=force)
-    say({"records": len(frame), "columns": frame.shape[1], "written": str(output)}, as_json=as_json)
+    made = read_foreign_table(data, layout, missing)
+    write_output(output, csv_bytes(made.frame), force=force)
+    facts = {"records": len(made.frame), "columns": made.frame.shape[1]}
+    converted = list(made.converted) if as_json else ", ".join(made.converted) or "no column"
+    say({**facts, "converted": converted, "written": str(output)}, as_json=as_json)
+    for line in made.doubts:
+        warn(line)

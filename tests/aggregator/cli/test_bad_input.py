@@ -198,12 +198,13 @@ def test_a_table_with_other_separators_is_told_what_to_do(tmp_path, separator):
 
 
 def test_decimal_commas_are_named_whether_a_column_is_refused_or_not(tmp_path):
+    commas = "write 3.5 and not 3,5; convert it: hearsay table FILE -o NEW.csv --decimal ,); "
     rows = "".join(f'{"ep"[i % 2]},"{i},5"\n' for i in range(300))
     line = refused(draft(tmp_path, f"class,width\n{rows}"), "too_many_values", tmp_path / "s.toml")
-    assert "300 different texts, numbers with commas (write 3.5 and not 3,5); " in line
+    assert f"300 different texts, numbers with commas ({commas}" in line
     rows = "".join(f"{'ep'[i % 2]},{f'''{chr(34)}{i},5{chr(34)}''' if i % 9 == 0 else i}\n" for i in range(30))
     line = refused(draft(tmp_path, f"class,width\n{rows}"), "value_invalid", tmp_path / "s.toml")
-    assert "line 2: not a number, though most are, but one with a comma (write 3.5 and not 3,5); " in line
+    assert f"line 2: not a number, though most are, but one with a comma ({commas}" in line
     rows = "".join(f'{"ep"[i % 2]},"{i % 20},5"\n' for i in range(40))
     found = draft(tmp_path, f"class,width\n{rows}")
     assert "warning: column 'width': its numbers have commas" in found.stderr
@@ -350,3 +351,12 @@ def test_an_empty_name_is_not_the_default_name(work):
     refused(invoke("init", work / "second", "--no-passphrase", "--name", ""), "name_invalid", work / "second")
     new = ("fleet", "new", work / "names.txt", "--no-passphrase", "-o", work / "fleet")
     refused(invoke(*new, "--name", ""), "name_invalid", work / "fleet")
+
+
+def test_a_refusal_says_what_is_wrong(work):
+    """Before: "a mechanism of numbers is asked for a value", and that 1e9 is no positive number."""
+    assert (
+        campaign(work, mechanism="bits").stderr
+        == "mechanism_unknown: bits perturbs numbers: it needs --family gaussian\n"
+    )
+    assert "ε is a positive number below 10⁶ " in campaign(work, epsilon="1e9").stderr

@@ -204,3 +204,13 @@ def test_noise_without_a_variance_foretells_no_accuracy(folder):
     found = json.loads(fit("--method", "smooth", "--budget", "f.hsb", "--json", epsilon="8").stdout)
     assert found["noise"] == "cauchy"
     assert found["expected_accuracy"] is None
+
+
+def test_a_table_ask_is_not_ignored_silently_and_no_method_is_advised_that_is_in_use(folder):
+    """Before: no word of [ask], and "take … the method sums" of a fit by sums."""
+    (folder / "s.toml").write_text(SCHEMA + "[ask.colour]\nshare = 1\n")
+    said = fit("--method", "sums", epsilon="0.001").stderr
+    assert (
+        "note: the table [ask] of the schema is for campaigns of devices and nodes: the fit is of all features" in said
+    )
+    assert "; take a larger ε or fewer features\n" in said
