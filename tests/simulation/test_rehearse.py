@@ -156,3 +156,13 @@ def test_a_day_that_the_campaign_does_not_have_is_refused(boats):
     assert refused.stderr.startswith("periods_absent: the campaign has none of these periods; it has ")
     assert not (boats / "r.hsr").exists()
     assert run("rehearse c.hsc boats.csv --drift boats.csv -o r.hsr").exit_code == 2
+
+
+def test_the_status_has_no_empty_column_and_names_the_search_for_drift(boats):
+    """Before, "devices needed" was an empty column, and nothing said that alarms miss a change over time."""
+    run("rehearse c.hsc boats.csv --devices 500 --seed 1 -o r.hsr")
+    ingest("c.hsc", "r.hsr", "store")
+    told = run("status --store store")
+    assert "devices needed" not in told.stdout
+    assert "note: alarms do not look for drift: hearsay diff --periods " in told.stderr
+    assert "devices needed" in run("status --store store --interval 0.02").stdout

@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli.counting import working_on
 from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
-from aggregator.cli.output import print_facts, print_json, print_table, warn, warn_of_end, working
+from aggregator.cli.output import note, print_facts, print_json, print_table, warn, warn_of_end, working
 from aggregator.periods import shown
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _print_status(found: Status) -> None:
     if found.days:
         _print_days(found.days)
     click.echo()
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             reach.question,
             reach.n,
@@ -111,7 +111,12 @@ def _print_status(found: Status) -> None:
         )
         for reach in found.questions
     ]
-    print_table(["question", "reports", "± (95 %)", "devices needed"], rows, ["reports", "± (95 %)", "devices needed"])
+    columns = ["question", "reports", "± (95 %)", "devices needed"]
+    if all(reach.devices_needed is None for reach in found.questions):
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    print_table(columns, rows, columns[1:])
+    if found.alarms is not None:
+        note("alarms do not look for drift: hearsay diff --periods compares two spans of time")
 
 
 def _print_alarms(found: Alarms) -> None:
