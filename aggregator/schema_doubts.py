@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from protocol.schema import Schema
 
+FAR = 1000
+"""Distance of a number from the middle half of the others, in widths of that half, that is told."""
 FEWEST_RECORDS = 20
 """Fewest records for which a column without repeated cells may be taken for serial numbers."""
 MOST_COMMON_SHARE = 0.9
@@ -253,6 +255,21 @@ def _spellings(column: pd.Series, missing: Collection[str], *, is_label: bool) -
         yield f"its texts are{units_in(texts).removeprefix(',')}, so each is a value of its own"
     yield from _commas(texts, is_label=is_label)
     yield from _markers(column, missing, texts, is_label=is_label)
+    if not is_label:
+        yield from _far(column, missing)
+
+
+def _far(column: pd.Series, missing: Collection[str]) -> Iterator[str]:
+    """A warning of a number that is far from the others, so that all of these share one bin."""
+    numbers = sorted(float(cell) for cell in column if cell not in missing and _is_number(cell))
+    if len(numbers) < FEWEST_RECORDS:
+        return
+    low, high = numbers[len(numbers) // 4], numbers[3 * len(numbers) // 4]
+    if high > low and max(numbers[-1] - high, low - numbers[0]) > FAR * (high - low):
+        yield (
+            f"a number is over {FAR} times farther out than the middle half of the numbers is wide: correct it, or set "
+            "the feature's bounds, or all others share one bin"
+        )
 
 
 def _commas(texts: Sequence[str], *, is_label: bool) -> Iterator[str]:

@@ -362,3 +362,12 @@ def test_nines_far_above_all_other_numbers_may_mean_missing(cells, found):
     said = [text for text in doubts(frame, "y", ("", "?"), ()) if "largest number" in text]
     assert len(said) == (found is not None)
     assert found is None or "--missing=999" in said[0]
+
+
+def test_a_number_far_from_all_others_is_told():
+    """Before, one 1e30 became a bound without a word, and all other numbers shared a bin."""
+    numbers = [f"{number}.5" for number in range(40)]
+    frame = pd.DataFrame({"label": list("ep") * 20, "n": numbers})
+    assert doubts(frame, "label", ("",), ()) == []
+    (said,) = doubts(frame.assign(n=[*numbers[:-1], "1e30"]), "label", ("",), ())
+    assert said.startswith("column 'n': a number is over 1000 times farther out ")
