@@ -35,10 +35,12 @@ import os
 import pickle
 import random
 import shutil
+import sqlite3
 import sys
 import traceback
 import warnings
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from operator import ge
 from pathlib import Path
@@ -336,6 +338,13 @@ class Outside(Source):
         self.life.leave_in_file(Path(path).read_bytes())
 
 
+def newest_line(place):
+    """Number and seal of the newest line of a state's ledger; None if the file holds no ledger."""
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"{place.absolute().as_uri()}?mode=ro", uri=True)) as file:
+        return file.execute("SELECT number, seal FROM ledger ORDER BY number DESC LIMIT 1").fetchone()
+    return None
+
+
 class Life:
     """A device, its surroundings, and the outside book. ``honest``: the clock is never ahead."""
 
@@ -563,9 +572,9 @@ class Life:
     def put_back_the_state_before_it_is_opened(self):
         """After a reset an older state is put in the place of the new one, which no program has opened."""
         place = self.home / "state.db"
-        new = place.read_bytes()
+        new, line = place.read_bytes(), newest_line(place)
         self.put(self.draw.choice(self.backups), place.name)
-        if place.read_bytes() != new:
+        if newest_line(place) != line:  # after two resets alike, in one second, no line is missing from a copy
             assert refused(self.open_only) == "state_lost", "a reset was undone"
             self.note("undone")
         place.write_bytes(new)
@@ -930,7 +939,7 @@ def _series_from_now_on(patch):
 
 
 def _older_copies(patch):
-    patch.setattr(State, "_check_age", lambda *_: None)
+    patch.setattr(State, "_check_age", lambda *_: ())
 
 
 def _forgetful_resets(patch):
