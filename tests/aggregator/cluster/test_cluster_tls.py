@@ -200,4 +200,4 @@ def test_an_open_cluster_is_said_to_be_open(tmp_path):
         done = CliRunner().invoke(hearsay, command)
     first, second = done.stderr.splitlines()
     assert first.startswith("warning: anybody who reaches tcp://127.0.0.1:")
-    assert (done.exit_code, second.partition(":")[0]) == (1, "cluster_unreachable")
+    assert (done.exit_code, second.partition(":")[0]) == (5, "cluster_unreachable")
