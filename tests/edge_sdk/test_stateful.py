@@ -213,7 +213,9 @@ class World(RuleBasedStateMachine):
         """The latest possible time without a leap."""
         time, boot, uptime = self.sure
         elapsed = self.uptime - uptime
-        return time + elapsed + elapsed // DRIFT + SECONDS_OF_SLACK if boot == self.boot else time
+        if boot == self.boot:
+            return time + elapsed + elapsed // DRIFT + SECONDS_OF_SLACK
+        return time + self.uptime  # a later boot began after that moment (decision 103)
 
     def _count_from(self, time):
         """A document confirms a time. An answer for a period confirms that the time is at most the period's end."""
