@@ -163,6 +163,16 @@ class Life(ABC):
         """Somebody tries an act on a copy of the folder."""
         self.attempt(self.elsewhere)
 
+    def use_refused_copy(self) -> None:
+        """A copy is refused; or its keeper gives the original up, and adopts the copy."""
+        done = self.done
+        self.attempt(self.elsewhere)
+        self.differs("a copy worked", done, self.done)
+        if self.chance.random() < 0.2:
+            shutil.rmtree(self.home)
+            self.elsewhere.rename(self.home)
+            self.mend()
+
     def restore_everything(self) -> None:
         """Write a backup over the folder, or into the emptied folder."""
         backup = self.chance.choice(self.backups)
@@ -290,15 +300,7 @@ class DealerLife(Life):
             found = node, party.u
             self.differs(f"serial number {party.serial} twice", self.serials.setdefault(party.serial, found), found)
 
-    def use_copy(self) -> None:
-        """A copy is refused; or its keeper gives the original up, and adopts the copy."""
-        done = self.done
-        self.attempt(self.elsewhere)
-        self.differs("a copy worked", done, self.done)
-        if self.chance.random() < 0.2:
-            shutil.rmtree(self.home)
-            self.elsewhere.rename(self.home)
-            self.mend()
+    use_copy = Life.use_refused_copy
 
     def mend(self) -> None:
         """Bring back what is missing from the newest backup, the clock's machine stays, and adopt."""
@@ -395,14 +397,7 @@ class CuratorLife(Life):
         self.differs(f"ε = {spent} millionths left", spent <= TOTAL_MICRO, True)
         self.differs("too much δ left", sum(cost.delta for cost in self.paid.values()) <= DELTA, True)
 
-    def use_copy(self) -> None:
-        done = self.done
-        self.attempt(self.elsewhere)
-        self.differs("a copy worked", done, self.done)
-        if self.chance.random() < 0.2:
-            shutil.rmtree(self.home)
-            self.elsewhere.rename(self.home)
-            self.mend()
+    use_copy = Life.use_refused_copy
 
     def mend(self) -> None:
         """Adopt what is there, or the newest backup; a budget of which nothing is left gives way to one of others."""
