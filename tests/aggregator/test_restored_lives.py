@@ -131,7 +131,7 @@ def history_as_it_is(patch):
 
 
 def any_manifest(patch):
-    patch.setattr(manifest, "_noted_generation", lambda _: 0)
+    patch.setattr(manifest, "noted_generation", lambda _: 0)
 
 
 MISTAKES = [
