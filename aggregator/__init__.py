@@ -8,7 +8,7 @@ that a command without them starts at once. The functions of each command:
 
     init               create_workspace, open_workspace
     trust              change_root with a RootChange, gather_copies, resign
-    table              aggregator.tables.read_foreign_table
+    table              aggregator.common.tables.read_foreign_table
     schema             read_table, draft_schema, load_schema; bin_records, for --private
     projection         project_records, for --private
     plan               plan
@@ -21,7 +21,7 @@ that a command without them starts at once. The functions of each command:
     verify             verify
     guarantee          guarantee_sheet
     fleet              new_fleet, write_fleet, read_fleet; Roster.without, Roster.renewed; Store.conflicts
-    fleet ids          aggregator.fleet.ids.write_ids, of what fleet_ids in the same module yields
+    fleet ids          aggregator.reports.fleet.ids.write_ids, of what fleet_ids in the same module yields
     ingest             ingest                    (or Store.ingest)
     quarantine         Store.quarantined, retry_quarantine
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
@@ -47,38 +47,38 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aggregator.asking import end_campaign, guarantee_sheet, make_campaign, make_evaluation, verify
-    from aggregator.central.budget import BudgetFile
-    from aggregator.central.curating import fit_records
-    from aggregator.choosing.calls import design, refine, sign_candidates
-    from aggregator.comparison.difference import compare
+    from aggregator.common.tables import read_table
+    from aggregator.curator.budget import BudgetFile
+    from aggregator.curator.curating import fit_records
+    from aggregator.design.power_analysis.plan import plan
     from aggregator.estimates.joining import join
-    from aggregator.fleet.roster import Roster
-    from aggregator.fleet.roster import new_roster as new_fleet
-    from aggregator.fleet.roster import read_roster as read_fleet
-    from aggregator.fleet.roster import write_roster as write_fleet
-    from aggregator.forecast.plan import plan
-    from aggregator.gateway.merge import merge_files
-    from aggregator.gathering import count, evaluate, ingest, make_model
-    from aggregator.interchange.json_form import to_json
-    from aggregator.interchange.sklearn_form import to_sklearn
-    from aggregator.masked.dealer import Dealer
+    from aggregator.models.comparison import compare
+    from aggregator.models.json_form import to_json
     from aggregator.models.predicting import predict_file
     from aggregator.models.scoring import Model
+    from aggregator.models.sklearn_form import to_sklearn
+    from aggregator.nodes.campaigns.campaigns import make_node_campaign
+    from aggregator.nodes.campaigns.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
+    from aggregator.nodes.campaigns.masking import Masking
+    from aggregator.nodes.dealer.dealer import Dealer
+    from aggregator.operations.campaigns import end_campaign, guarantee_sheet, make_campaign, make_evaluation, verify
+    from aggregator.operations.designs import design, refine, sign_candidates
+    from aggregator.operations.export import export
+    from aggregator.operations.models import count, evaluate, ingest, make_model
+    from aggregator.operations.report_store import open_store
+    from aggregator.operations.retry import retry as retry_quarantine
+    from aggregator.operations.status import status
     from aggregator.page.report import report
-    from aggregator.publishing.nodes.campaigns import make_node_campaign
-    from aggregator.publishing.nodes.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
-    from aggregator.publishing.nodes.masking import Masking
     from aggregator.publishing.roots import RootChange, change_root, gather_copies, resign
+    from aggregator.publishing.schemas.schema_draft import draft_schema
+    from aggregator.publishing.schemas.schema_file import load_schema
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
-    from aggregator.schema_draft import draft_schema
-    from aggregator.schema_file import load_schema
-    from aggregator.store.export import export
-    from aggregator.store.rejudging import retry as retry_quarantine
-    from aggregator.store.status import status
-    from aggregator.store.store import open_store
-    from aggregator.tables import read_table
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.fleet.roster import new_roster as new_fleet
+    from aggregator.reports.fleet.roster import read_roster as read_fleet
+    from aggregator.reports.fleet.roster import write_roster as write_fleet
+    from aggregator.reports.gateway.merge import merge_files
 
 __all__ = [
     "BudgetFile",
@@ -136,49 +136,49 @@ __all__ = [
 
 _HOMES = {
     **{
-        name: ("aggregator.asking", name)
+        name: ("aggregator.operations.campaigns", name)
         for name in ("end_campaign", "guarantee_sheet", "make_campaign", "make_evaluation", "verify")
     },
-    **{name: ("aggregator.gathering", name) for name in ("count", "evaluate", "ingest", "make_model")},
-    **{name: ("aggregator.choosing.calls", name) for name in ("design", "refine", "sign_candidates")},
+    **{name: ("aggregator.operations.models", name) for name in ("count", "evaluate", "ingest", "make_model")},
+    **{name: ("aggregator.operations.designs", name) for name in ("design", "refine", "sign_candidates")},
     **{
-        name: ("aggregator.publishing.nodes.lists", name)
+        name: ("aggregator.nodes.campaigns.lists", name)
         for name in ("add_nodes", "make_node_list", "remove_nodes", "renew_nodes")
     },
     **{
         name: ("aggregator.publishing.roots", name) for name in ("RootChange", "change_root", "gather_copies", "resign")
     },
-    "Roster": ("aggregator.fleet.roster", "Roster"),
-    "new_fleet": ("aggregator.fleet.roster", "new_roster"),
-    "read_fleet": ("aggregator.fleet.roster", "read_roster"),
-    "write_fleet": ("aggregator.fleet.roster", "write_roster"),
-    "retry_quarantine": ("aggregator.store.rejudging", "retry"),
-    "make_node_campaign": ("aggregator.publishing.nodes.campaigns", "make_node_campaign"),
-    "BudgetFile": ("aggregator.central.budget", "BudgetFile"),
-    "Dealer": ("aggregator.masked.dealer", "Dealer"),
-    "Masking": ("aggregator.publishing.nodes.masking", "Masking"),
+    "Roster": ("aggregator.reports.fleet.roster", "Roster"),
+    "new_fleet": ("aggregator.reports.fleet.roster", "new_roster"),
+    "read_fleet": ("aggregator.reports.fleet.roster", "read_roster"),
+    "write_fleet": ("aggregator.reports.fleet.roster", "write_roster"),
+    "retry_quarantine": ("aggregator.operations.retry", "retry"),
+    "make_node_campaign": ("aggregator.nodes.campaigns.campaigns", "make_node_campaign"),
+    "BudgetFile": ("aggregator.curator.budget", "BudgetFile"),
+    "Dealer": ("aggregator.nodes.dealer.dealer", "Dealer"),
+    "Masking": ("aggregator.nodes.campaigns.masking", "Masking"),
     "Model": ("aggregator.models.scoring", "Model"),
-    "bin_records": ("aggregator.central.pilots.binning", "bin_records"),
-    "compare": ("aggregator.comparison.difference", "compare"),
+    "bin_records": ("aggregator.curator.pilots.binning", "bin_records"),
+    "compare": ("aggregator.models.comparison", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
-    "design_records": ("aggregator.choosing.from_private_pilot", "design_records"),
-    "draft_schema": ("aggregator.schema_draft", "draft_schema"),
-    "fit_records": ("aggregator.central.curating", "fit_records"),
-    "export": ("aggregator.store.export", "export"),
+    "design_records": ("aggregator.design.feature_selection.from_private_pilot", "design_records"),
+    "draft_schema": ("aggregator.publishing.schemas.schema_draft", "draft_schema"),
+    "fit_records": ("aggregator.curator.curating", "fit_records"),
+    "export": ("aggregator.operations.export", "export"),
     "join": ("aggregator.estimates.joining", "join"),
-    "load_schema": ("aggregator.schema_file", "load_schema"),
-    "merge_files": ("aggregator.gateway.merge", "merge_files"),
-    "open_store": ("aggregator.store.store", "open_store"),
+    "load_schema": ("aggregator.publishing.schemas.schema_file", "load_schema"),
+    "merge_files": ("aggregator.reports.gateway.merge", "merge_files"),
+    "open_store": ("aggregator.operations.report_store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
-    "plan": ("aggregator.forecast.plan", "plan"),
+    "plan": ("aggregator.design.power_analysis.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
-    "project_records": ("aggregator.central.pilots.projecting", "project_records"),
+    "project_records": ("aggregator.curator.pilots.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "report": ("aggregator.page.report", "report"),
-    "read_table": ("aggregator.tables", "read_table"),
-    "status": ("aggregator.store.status", "status"),
-    "to_json": ("aggregator.interchange.json_form", "to_json"),
-    "to_sklearn": ("aggregator.interchange.sklearn_form", "to_sklearn"),
+    "read_table": ("aggregator.common.tables", "read_table"),
+    "status": ("aggregator.operations.status", "status"),
+    "to_json": ("aggregator.models.json_form", "to_json"),
+    "to_sklearn": ("aggregator.models.sklearn_form", "to_sklearn"),
 }
 
 

@@ -9,7 +9,7 @@ import sys
 from importlib.util import find_spec
 
 from aggregator.cli.streams import prepare_streams
-from aggregator.extras import missing_extra
+from aggregator.common.extras import missing_extra
 
 NEEDED = ("click", "numpy", "pandas", "pyarrow", "rich")
 """Libraries of the extra ``aggregator``. A device does not have them."""

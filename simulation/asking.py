@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.choosing.from_answers import first_step, refine
-from aggregator.choosing.from_pilot import design
-from aggregator.choosing.shares import WHOLE
-from aggregator.choosing.signed_candidates import sign_candidates
-from aggregator.choosing.steps import EVALUATE, Fleet
+from aggregator.design.feature_selection.from_answers import first_step, refine
+from aggregator.design.feature_selection.from_pilot import design
+from aggregator.design.feature_selection.shares import WHOLE
+from aggregator.design.feature_selection.signed_candidates import sign_candidates
+from aggregator.design.feature_selection.steps import EVALUATE, Fleet
 from aggregator.estimates.joining.fewer_features import of_features
-from aggregator.gathering import together
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise
 from aggregator.models.scoring import Model
+from aggregator.operations.models import together
 from aggregator.publishing.evaluations import EvaluationParameters
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
-from aggregator.schema_file import SchemaFile
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from aggregator.ask_table import Ask
-    from aggregator.choosing.from_answers import Refined
+    from aggregator.design.feature_selection.from_answers import Refined
     from aggregator.estimates.statistics import Statistics
+    from aggregator.publishing.ask_table import Ask
     from aggregator.publishing.campaigns import CampaignParameters
     from protocol.schema import Schema
     from simulation.experiment import SimulationConfig, Task

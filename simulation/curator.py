@@ -1,7 +1,7 @@
 """Simulations of a trusted curator: the learning part is fitted with noise, and a device classifies the test part.
 
 A trial runs what ``hearsay fit`` runs: records are read with the schema's bounds, released by a method with noise, and
-signed (:mod:`aggregator.central.fitting`, :mod:`aggregator.publishing.models`). A device verifies the model. There is
+signed (:mod:`aggregator.curator.fitting`, :mod:`aggregator.publishing.models`). A device verifies the model. There is
 no budget file, since an analyst may try as often as she likes: no result of a simulation is private.
 """
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from aggregator.central.choice import settled
-from aggregator.central.composition import parse_delta
-from aggregator.central.curating import SEED_BYTES
-from aggregator.central.fitting import cost_of_fit, fit
-from aggregator.central.methods.table import DEFAULT, default_noise, method_of
-from aggregator.central.records import read_records
-from aggregator.central.terms import AUTO, FitTerms
+from aggregator.curator.choice import settled
+from aggregator.curator.composition import parse_delta
+from aggregator.curator.curating import SEED_BYTES
+from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.methods.table import DEFAULT, default_noise, method_of
+from aggregator.curator.records import read_records
+from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.models.scoring import Model
@@ -92,7 +92,7 @@ def fit_terms(settings: Settings, design: Design, records: int) -> FitTerms:
     """The terms of the fits of so many records, from checked settings. The design gives a schema of the right kind.
 
     Raises:
-        InputError: ``method_unknown`` and all reasons of :func:`aggregator.central.fitting.cost_of_fit`;
+        InputError: ``method_unknown`` and all reasons of :func:`aggregator.curator.fitting.cost_of_fit`;
             ``epsilon_invalid``, ``delta_invalid``; ``setting_invalid``: the trimmed share is no number.
     """
     schema = design.template_schema()

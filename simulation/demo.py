@@ -20,13 +20,13 @@ import pandas as pd
 
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress
-from aggregator.extras import missing_extra
+from aggregator.common.extras import missing_extra
 from aggregator.models.baselines import fit_majority, fit_plain
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.schemas.schema_file import equal_width_edges
 from aggregator.publishing.workspace import Workspace, create_workspace
-from aggregator.schema_file import equal_width_edges
-from aggregator.store.store import create_store
 from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.common.tables import numbers_of
 from aggregator.models.reduction import DEFAULT_RIDGE, METHODS, fit_projection
-from aggregator.schema_file import equal_width_edges
-from aggregator.tables import numbers_of
+from aggregator.publishing.schemas.schema_file import equal_width_edges
 from protocol.errors import InputError
 from protocol.features import Feature, Numeric
 from protocol.schema import Schema, build_schema

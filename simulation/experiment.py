@@ -16,12 +16,12 @@ import numpy as np
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.planning.evaluation import evaluate
-from aggregator.planning.ranking import rank
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import publish_campaign
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
+from aggregator.publishing.mechanisms.evaluation import evaluate
+from aggregator.publishing.mechanisms.ranking import rank
 from aggregator.publishing.models import publish_model
-from aggregator.store.store import create_store
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, trailer
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.foresight import Foresight
-    from aggregator.planning.evaluation import Accuracy
-    from aggregator.planning.ranking import Ranking
     from aggregator.publishing.campaigns import CampaignParameters
+    from aggregator.publishing.mechanisms.evaluation import Accuracy
+    from aggregator.publishing.mechanisms.ranking import Ranking
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema

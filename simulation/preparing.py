@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from aggregator.ask_table import resolve
-from aggregator.forecast.families import best_of_families, only_family, reason_of
-from aggregator.planning.by_variance import choose
-from aggregator.planning.choice import AUTO
+from aggregator.common.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, unlike_schema
+from aggregator.design.power_analysis.families import best_of_families, only_family, reason_of
+from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
-from aggregator.schema_doubts import doubts
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import parse_schema_text
-from aggregator.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, unlike_schema
+from aggregator.publishing.mechanisms.by_variance import choose
+from aggregator.publishing.mechanisms.choice import AUTO
+from aggregator.publishing.schemas.schema_doubts import doubts
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.documents.campaign import DISCRETE
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from aggregator.ask_table import Ask
+    from aggregator.publishing.ask_table import Ask
     from protocol.schema import Schema
     from simulation.experiment import Trial
     from simulation.running import OfRecords
@@ -54,7 +54,7 @@ class Prepared(NamedTuple):
 
     Attributes:
         settings: the settings.
-        frame: the records, with the value types of the schema (:func:`aggregator.tables.typed`).
+        frame: the records, with the value types of the schema (:func:`aggregator.common.tables.typed`).
         design: how to make the schema.
         parameters: of the campaign.
         division: how to choose the test people.
@@ -120,10 +120,11 @@ def prepare(
 
     Args:
         settings: all settings.
-        table: records as a table of text from :func:`aggregator.tables.read_table`.
+        table: records as a table of text from :func:`aggregator.common.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
-        ask: what devices are asked about (:mod:`aggregator.ask_table`); None for all features. For local trust only.
+        ask: what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all features. For local
+        trust only.
         test: a table of test records; None takes a part of the records.
         missing: texts that stand for a missing value.
 

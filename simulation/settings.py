@@ -6,10 +6,10 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
-from aggregator.central.terms import AUTO
+from aggregator.curator.terms import AUTO
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
-from aggregator.publishing.nodes.campaigns import POSTPROCESS as OF_NODES
-from aggregator.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
+from aggregator.nodes.campaigns.campaigns import POSTPROCESS as OF_NODES
+from aggregator.publishing.schemas.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from simulation.asking import Asking
@@ -70,9 +70,10 @@ class Settings(NamedTuple):
             ``auto``. With a curator the name of a method; None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
         family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
-            pilot (:func:`aggregator.forecast.families.best_of_families`), whose people take no further part. None for
-            ``discrete``. With a curator a family of :data:`aggregator.central.terms.FAMILIES`; None or ``auto`` for the
-            choice of :func:`aggregator.central.choice.settled`.
+            pilot (:func:`aggregator.design.power_analysis.families.best_of_families`), whose people take no further
+            part. None for
+            ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or ``auto`` for the
+            choice of :func:`aggregator.curator.choice.settled`.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.
@@ -100,15 +101,15 @@ class Settings(NamedTuple):
         delta: δ of a curator's fit, None for 0; or of a whole masked total with ``diluted`` noise, None for 1e-5. It
             is text or a number. ``divided`` noise has δ = 0 and does not use this setting.
         adjacency: which records are neighbours; None for ``change``, or what the method covers.
-        division: how ε is divided; None for the default of :class:`aggregator.central.terms.FitTerms`.
+        division: how ε is divided; None for the default of :class:`aggregator.curator.terms.FitTerms`.
         noise: a curator's kind of noise, None for the method's first; or that of parties of a masked total,
             ``divided`` or ``diluted``, None for ``divided``.
         trim: share that trimmed means leave out at either end; None for the default.
         nodes: number of nodes, to which the learning part is dealt at random, in equal shares; with vertical trust the
             features are.
         sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
-        robust: rule in place of plain addition, as :func:`aggregator.nodes.robust.parse_rule` reads it; None for
-            addition.
+        robust: rule in place of plain addition, as :func:`aggregator.nodes.summaries.robust.parse_rule` reads it; None
+            for addition.
         honest_share: γ, the share of parties whose noise must suffice, as text or number.
         colluding_share: κ, the share of parties that may reveal its noise to the aggregator, as text or number.
         unit: what the noise of a masked total hides: one ``record``, or all records of a ``party``.

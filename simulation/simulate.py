@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from aggregator.ask_table import ask_of
-from aggregator.central.methods.table import DEFAULT as DEFAULT_METHOD
-from aggregator.central.methods.table import METHODS
-from aggregator.central.terms import DIVISIONS, FitTerms
 from aggregator.cli.options import (
     CENTRAL_METHODS,
     MECHANISMS,
@@ -21,10 +17,14 @@ from aggregator.cli.options import (
     missing_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
-from aggregator.files import check_output, write_output
+from aggregator.common.files import check_output, write_output
+from aggregator.common.tables import read_table
+from aggregator.curator.methods.table import DEFAULT as DEFAULT_METHOD
+from aggregator.curator.methods.table import METHODS
+from aggregator.curator.terms import DIVISIONS, FitTerms
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
-from aggregator.schema_file import load_schema
-from aggregator.tables import read_table
+from aggregator.publishing.ask_table import ask_of
+from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.sums.adjacency import ADJACENCIES
 from simulation.experiment import ENGINES
 from simulation.preparing import prepare

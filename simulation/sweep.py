@@ -10,7 +10,7 @@ import secrets
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.plots import Bars, Line, bar_chart, line_chart
+from aggregator.common.plots import Bars, Line, bar_chart, line_chart
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

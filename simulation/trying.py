@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.ask_table import ask_of
-from aggregator.notebooks import facts
-from aggregator.schema_file import SchemaFile, load_schema
-from aggregator.tables import MISSING_TOKENS, read_table
+from aggregator.common.notebooks import facts
+from aggregator.common.tables import MISSING_TOKENS, read_table
+from aggregator.publishing.ask_table import ask_of
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol.errors import InputError
 from simulation.preparing import prepare
 from simulation.settings import Settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from aggregator.ask_table import Ask
+    from aggregator.publishing.ask_table import Ask
     from protocol.schema import Schema
     from simulation.experiment import Trial
 
@@ -60,10 +60,10 @@ def simulate_campaign(
     """Simulate a campaign on the analyst's own records, as ``hearsay simulate`` does.
 
     Args:
-        data: a CSV file, or a table of text from :func:`aggregator.tables.read_table`.
+        data: a CSV file, or a table of text from :func:`aggregator.common.tables.read_table`.
         label: name of the column to predict; None takes that of the schema.
         schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
-        ask: the features to ask about, as :func:`aggregator.asking.plan_campaign` takes them.
+        ask: the features to ask about, as :func:`aggregator.operations.campaigns.plan_campaign` takes them.
         test: records to test on, in the forms of ``data``; None takes a part of the data.
         missing: texts that stand for a missing value.
         progress: called with (repetitions done, repetitions).

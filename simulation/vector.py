@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.models.encoding import EncodedFrame
-from aggregator.planning.draws import draw
-from aggregator.planning.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.inputs import inputs_of
 from protocol.batches.report import ID_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
@@ -72,7 +72,7 @@ class _Fleet(NamedTuple):
     def inputs(self, schema: Schema, subject: Subject, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Inputs of a question's mechanism for the people with these indices, (M,) int64.
 
-        The shape is that of :func:`aggregator.planning.inputs.inputs_of`.
+        The shape is that of :func:`aggregator.publishing.mechanisms.inputs.inputs_of`.
         """
         encoded = EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows])
         predicted = self.predicted[subject.model or 0](rows) if self.predicted else None

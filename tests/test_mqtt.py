@@ -32,7 +32,7 @@ from support.nodes import PERIOD, node_campaign, summary_of
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, report
 
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
 from edge_sdk import Device, DocumentError, Node, Policy, StorageError
 from edge_sdk.sync.run import sync
 from protocol.documents.campaign import parse_campaign
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.slow
 DEVICES, PERIODS, WORKERS = 12, 6, 4
 DYING = """
 import os, runpy
-from aggregator import files
+from aggregator.common import files
 write = files.write_output
 def write_and_die(*arguments, **options):
     write(*arguments, **options)

@@ -24,7 +24,7 @@ from aggregator.cli.output import RESULT_PRINTED, complain, print_json
 from aggregator.cli.streams import discard_output
 from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
-from aggregator.files import failure_of
+from aggregator.common.files import failure_of
 from protocol import VERSION
 from protocol.errors import HearsayError, StorageError
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
-    from aggregator.fleet.roster import Roster
-    from aggregator.gathering import Together
-    from aggregator.intake.executor import Executor
-    from aggregator.nodes.robust import Rule
-    from aggregator.periods import Span
-    from aggregator.store.store import Store
+    from aggregator.nodes.summaries.robust import Rule
+    from aggregator.operations.models import Together
+    from aggregator.operations.report_store import Store
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.intake.executor import Executor
     from protocol.documents.campaign import Campaign
 
 
@@ -46,7 +46,7 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
     if cluster is None:
         yield None
         return
-    from aggregator.cluster.cluster import open_cluster
+    from aggregator.reports.cluster.cluster import open_cluster
 
     if cluster.startswith("tcp://"):
         warn(
@@ -106,10 +106,10 @@ def count_store(
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
         StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.store.store import open_store
-    from aggregator.tally.scope import scope_of
-    from aggregator.unmasking.stores import open_node_store
+    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.operations.report_store import open_store
+    from aggregator.reports.tally.scope import scope_of
 
     if is_node_store(store):
         nodes = open_node_store(store)
@@ -154,9 +154,9 @@ def count_stores(
         InputError, StorageError: a store can not be counted (:func:`count_store`), or the stores do not fit together
             (:func:`aggregator.estimates.joining.join`).
     """
-    from aggregator.gathering import together
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.nodes.robust import parse_rule
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.summaries.robust import parse_rule
+    from aggregator.operations.models import together
 
     rule = None if robust is None else parse_rule(robust)
     if rule is not None and not any(map(is_node_store, stores)):

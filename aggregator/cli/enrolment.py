@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from aggregator.cli.output import note
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.periods import shown
+from aggregator.common.periods import shown
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.fleet.roster import Roster
-    from aggregator.intake.enrolment import Enrolled
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.intake.enrolment import Enrolled
     from protocol.documents.campaign import Campaign
 
 
@@ -52,12 +52,12 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
     ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
 
     Raises:
-        InputError, StorageError: a list can not be opened; :func:`aggregator.fleet.roster.read_roster` lists the
-            reasons.
+        InputError, StorageError: a list can not be opened; :func:`aggregator.reports.fleet.roster.read_roster` lists
+            the reasons.
     """
     if not lists:
         return []
-    from aggregator.fleet.roster import read_roster
+    from aggregator.reports.fleet.roster import read_roster
 
     passphrase = existing_passphrase(passphrase_file, "the fleet list")
     return [read_roster(path, passphrase) for path in lists]
@@ -81,12 +81,12 @@ def enrolled_ids(
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
     if enrolled is not None:
-        from aggregator.fleet.ids import IdReader
-        from aggregator.intake.enrolment import enrolled_from_file
+        from aggregator.reports.fleet.ids import IdReader
+        from aggregator.reports.intake.enrolment import enrolled_from_file
 
         return enrolled_from_file(campaign, IdReader(enrolled))
     if lists:
-        from aggregator.intake.enrolment import enrolled_from_rosters
+        from aggregator.reports.intake.enrolment import enrolled_from_rosters
 
         return enrolled_from_rosters(campaign, rosters_of(lists, passphrase_file))
     return None

@@ -28,7 +28,7 @@ def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, 
     Raises:
         InputError: ``too_large``: the list on standard input is too long.
     """
-    from aggregator.intake.finding import SUFFIXES, gather, read_names
+    from aggregator.reports.intake.finding import SUFFIXES, gather, read_names
 
     suffixes = suffixes or SUFFIXES
     listed = read_names(sys.stdin.buffer) if "-" in names else []

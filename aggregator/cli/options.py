@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from aggregator.passphrases import VARIABLE
-from aggregator.periods import Moment, Span, parse_span, parse_start
+from aggregator.common.passphrases import VARIABLE
+from aggregator.common.periods import Moment, Span, parse_span, parse_start
 from aggregator.publishing.lifetimes import MAX_DAYS
 from protocol.errors import InputError
 
@@ -146,12 +146,12 @@ period_option = click.option(
 def missing_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command``. They give ``missing``, the cell texts that mean a missing value, as a tuple.
 
-    The texts of :data:`aggregator.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
+    The texts of :data:`aggregator.common.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
     """
 
     @wraps(command)
     def with_tokens(*args: Any, missing: tuple[str, ...], not_missing: tuple[str, ...], **rest: Any) -> Any:
-        from aggregator.tables import MISSING_TOKENS
+        from aggregator.common.tables import MISSING_TOKENS
 
         both = sorted(set(missing) & set(not_missing))
         if both:
@@ -381,7 +381,7 @@ def read_cluster(context: click.Context | None, parameter: click.Parameter | Non
     """
     if text is None:
         return None
-    from aggregator.cluster.cluster import check_address
+    from aggregator.reports.cluster.cluster import check_address
 
     _read(check_address, text, context, parameter)
     return text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.passphrases import VARIABLE, read_passphrase
+from aggregator.common.passphrases import VARIABLE, read_passphrase
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

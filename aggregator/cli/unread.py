@@ -12,7 +12,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aggregator.intake.sources import Unreadable
+    from aggregator.reports.intake.sources import Unreadable
 
 WHY_NOT = {
     "file_not_found": "there is no such file",

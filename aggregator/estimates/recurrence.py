@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from aggregator.tally.tally import Tally
-    from aggregator.tally.turnout import Turnout
+    from aggregator.reports.tally.tally import Tally
+    from aggregator.reports.tally.turnout import Turnout
     from protocol.documents.campaign import Campaign
 
 ONCE, KNOWN, BOUND = "once", "known", "bound"

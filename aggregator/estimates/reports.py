@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.debias import Debiased
     from aggregator.estimates.spread import Spreads
-    from aggregator.tally.tally import Tally
+    from aggregator.reports.tally.tally import Tally
     from protocol.documents.campaign import Campaign
     from protocol.questions import Question
     from protocol.schema import Schema

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggregator.common.notebooks import facts, table
 from aggregator.estimates.cells import cell_names, cells_of, parameter_names, question_name
 from aggregator.estimates.conditional import conditionals
 from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
 from aggregator.estimates.source import campaign_of
-from aggregator.notebooks import facts, table
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

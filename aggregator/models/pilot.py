@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
+from aggregator.common.tables import MISSING_TOKENS, is_absent, numbers_of, shorten, typed
 from aggregator.models.encoding import label_codes
-from aggregator.tables import MISSING_TOKENS, is_absent, numbers_of, shorten, typed
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.values import as_number
@@ -54,14 +54,14 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
     """Check a pilot table of text and convert it to typed values.
 
     Args:
-        table: a table from :func:`aggregator.tables.read_table`, or any frame of records, in which NaN and None are
-            missing values; with a column for every numeric feature.
+        table: a table from :func:`aggregator.common.tables.read_table`, or any frame of records, in which NaN and None
+            are missing values; with a column for every numeric feature.
         schema: the schema of the campaign.
         missing: texts of a missing value.
 
     Returns:
         The columns of the label and of the features, with texts and None for missing values
-        (:func:`aggregator.tables.typed`).
+        (:func:`aggregator.common.tables.typed`).
 
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
+from aggregator.common.notebooks import facts
+from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from aggregator.models.encoding import MISSING, label_codes
-from aggregator.notebooks import facts
-from aggregator.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -58,7 +58,7 @@ def predict_file(
 
     Raises:
         InputError: ``columns_missing``: no feature has a column; or the file can not be read as a table
-            (:func:`aggregator.tables.read_table` lists the reasons).
+            (:func:`aggregator.common.tables.read_table` lists the reasons).
     """
     table = read_table(path)
     records = typed(table, model.schema, missing)

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from aggregator.files import read_file
+from aggregator.common.files import read_file
+from aggregator.common.notebooks import facts, table
+from aggregator.common.tables import unlike_schema
 from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
 from aggregator.models.foresight import Foresight
-from aggregator.notebooks import facts, table
-from aggregator.tables import unlike_schema
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model

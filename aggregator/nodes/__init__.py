@@ -1,6 +1,8 @@
-"""Summaries of nodes: a store of signed noisy sums, their totals, and statistics of the totals.
+"""Nodes with many records each: campaigns for them, their noisy or encrypted sums, and the dealer of the keys.
 
-In: summary files (``.hsn``), a campaign for nodes, the signed list of its nodes. Out:
-:class:`aggregator.estimates.statistics.Statistics`, the common form that models are made from. ``store`` is the facade.
-A node counts once per period, whatever its size and its ε.
+In: public keys of nodes, schemas, files of summaries (``.hsn``) and of masked messages (``.hse``). Out: signed node
+lists and campaigns, stores of what nodes sent, and :class:`aggregator.estimates.statistics.Statistics` of the totals.
+
+Start with ``campaigns`` (what a publisher signs), then ``summaries`` (noisy sums in the clear) or ``masked`` (sums that
+decrypt only together) with ``dealer`` (keys and releases, on a machine of its own).
 """

@@ -9,7 +9,7 @@ import unicodedata
 from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.plots import Axis, svg_text
+from aggregator.common.plots import Axis, svg_text
 from protocol.errors import InputError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from aggregator.card.words import in_words, sections
+from aggregator.cards.card_words import in_words, sections
 from aggregator.models.foresight import MOST_CLASSES, Foresight
 from aggregator.page.blocks import MOST_CELL, clipped
 
@@ -28,7 +28,7 @@ def text_of(card: Mapping[str, object], key: str) -> str:
 
 
 def rows_of(card: Mapping[str, object], title: str, leave: Iterable[str] = ()) -> dict[str, str]:
-    """The entries of one section of the card's words (``aggregator.card.words``): name → text.
+    """The entries of one section of the card's words (``aggregator.cards.card_words``): name → text.
 
     Args:
         card: the card.

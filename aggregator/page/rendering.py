@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from markupsafe import Markup
 
-from aggregator.extras import missing_extra
+from aggregator.common.extras import missing_extra
 from aggregator.page.blocks import Chart, Paragraph, Table, clipped
 from aggregator.page.sections import results
 from protocol import VERSION

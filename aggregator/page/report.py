@@ -10,21 +10,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.asking import present
-from aggregator.card.making import full_card
-from aggregator.decisions.kept import kept_of
-from aggregator.files import write_output
+from aggregator.cards.card import full_card
+from aggregator.common.files import write_output
 from aggregator.models.foresight import foresee
-from aggregator.nodes.envelope_store import EnvelopeStore
-from aggregator.nodes.status import status as node_status
+from aggregator.nodes.summaries.envelope_store import EnvelopeStore
+from aggregator.nodes.summaries.status import status as node_status
+from aggregator.operations.campaigns import present
+from aggregator.operations.report_store import Store
+from aggregator.operations.status import status as store_status
 from aggregator.page import subject as subjects
 from aggregator.page.blocks import Paragraph
 from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
-from aggregator.schema_file import load_schema
-from aggregator.store.status import status as store_status
-from aggregator.store.store import Store
+from aggregator.publishing.decisions.kept import kept_of
+from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.dates import date
 from protocol.errors import InputError
 from protocol.shown import quoted
@@ -32,14 +32,14 @@ from protocol.shown import quoted
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from aggregator.decisions.record import Decision
     from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.status import NodeStatus
+    from aggregator.nodes.summaries.status import NodeStatus
+    from aggregator.operations.status import Status
     from aggregator.page.blocks import Section
     from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
+    from aggregator.publishing.decisions.record import Decision
+    from aggregator.publishing.schemas.schema_file import SchemaFile
     from aggregator.publishing.workspace import Workspace
-    from aggregator.schema_file import SchemaFile
-    from aggregator.store.status import Status
 
 UNVERIFIED = Paragraph(
     "UNVERIFIED: no signature was checked. This page repeats what the files say, whoever wrote them.", "warning"

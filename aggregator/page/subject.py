@@ -6,12 +6,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.files import read_file
-from aggregator.gathering import count, evaluate, together
-from aggregator.nodes.envelope_store import EnvelopeStore, is_node_store
+from aggregator.common.files import read_file
+from aggregator.nodes.masked.stores import open_node_store
+from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
+from aggregator.operations.models import count, evaluate, together
+from aggregator.operations.report_store import Store, open_store
 from aggregator.publishing.naming import check_campaign, document_bytes, opened
-from aggregator.store.store import Store, open_store
-from aggregator.unmasking.stores import open_node_store
 from protocol.documents.campaign import EVALUATION, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.documents.model import UNDERSTOOD, parse_model
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from aggregator.estimates.statistics import Statistics
-    from aggregator.planning.evaluation import Evaluation
-    from aggregator.planning.ranking import Ranking
+    from aggregator.publishing.mechanisms.evaluation import Evaluation
+    from aggregator.publishing.mechanisms.ranking import Ranking
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model as ModelDocument

@@ -6,10 +6,10 @@ from math import lcm
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.ask_table import Ask, resolve
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
-from aggregator.planning.choice import form_of, is_numeric, mechanism_for, moment_mechanism
+from aggregator.publishing.ask_table import Ask, resolve
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
+from aggregator.publishing.mechanisms.choice import form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.privacy import epsilon_warning
 from aggregator.publishing.series import begin_of
 from protocol.document import DAY_SECONDS, is_printable
@@ -24,7 +24,7 @@ from protocol.shown import is_seen, quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aggregator.ask_table import Asked
+    from aggregator.publishing.ask_table import Asked
     from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.pilots import PilotCost
@@ -59,7 +59,7 @@ class CampaignParameters(NamedTuple):
             post-processing combines the classes' shares of all questions.
         series: the series in which a device answers once, with the share of devices that this campaign asks; None for
             a campaign of no series.
-        ask: what devices are asked about; empty for all features (:mod:`aggregator.ask_table`).
+        ask: what devices are asked about; empty for all features (:mod:`aggregator.publishing.ask_table`).
         pilots: private results of pilots that the schema holds, and what they cost.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.files import read_file
+from aggregator.common.files import read_file
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:

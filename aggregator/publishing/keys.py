@@ -5,7 +5,7 @@ A key file is a canonical msgpack map. :func:`write_key` lets only its owner rea
     in the clear   hearsay_key 1, role, seed (32 bytes)
     encrypted      hearsay_key 2, role, public, sealed
 
-``sealed`` is the map {role, seed} under a passphrase (:mod:`aggregator.sealing`). A public key is the text
+``sealed`` is the map {role, seed} under a passphrase (:mod:`aggregator.common.sealing`). A public key is the text
 ``hearsay-key-1 ROLE 64-HEX-DIGITS``, to be mailed or read aloud.
 """
 
@@ -15,8 +15,8 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.files import PRIVATE, read_file, write_output
-from aggregator.sealing import STANDARD, check_sealed, open_secret, seal_secret
+from aggregator.common.files import PRIVATE, read_file, write_output
+from aggregator.common.sealing import STANDARD, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.documents import trust
 from protocol.documents.envelope import KEY_BYTES, SigningKey, keyid
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from aggregator.sealing import Cost
+    from aggregator.common.sealing import Cost
 
 CLEAR, ENCRYPTED = 1, 2
 PUBLIC_WORD = "hearsay-key-1"
@@ -228,7 +228,7 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
 
     Raises:
         InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-            path (:func:`aggregator.files.check_output`).
+            path (:func:`aggregator.common.files.check_output`).
         StorageError: ``disk_full``, ``io_failed``: the file can not be written.
     """
     write_output(path, key.to_bytes(), force=force, mode=PRIVATE)

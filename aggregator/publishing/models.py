@@ -6,17 +6,20 @@ Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from aggregator.estimates.source import campaign_of, joined_card, newest_origin
 from aggregator.models.discrete import fit
-from aggregator.models.foresight import foresee
+from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.published import interval_card
+from aggregator.models.scoring import Model as Classifier
 from aggregator.publishing.lifetimes import header_for
+from aggregator.publishing.naming import save_document
 from protocol import VERSION
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION
@@ -38,10 +41,57 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.source import Origin
     from aggregator.estimates.statistics import Statistics
-    from aggregator.models.foresight import Foresight
+    from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
+
+
+class SignedModel(NamedTuple):
+    """A model that was signed.
+
+    Attributes:
+        raw: the bytes of the ``.hsm`` file.
+        document: the parsed model.
+        standing: its valid signatures and the needed number. Devices refuse a model with fewer.
+    """
+
+    raw: bytes
+    document: Model
+    standing: Standing
+
+    @property
+    def model(self) -> Classifier:
+        """The model as an object that classifies frames of records."""
+        return Classifier.of(self.document)
+
+    @property
+    def expected(self) -> Foresight:
+        """How often the model is expected to be right, read from its card.
+
+        The result's ``warning`` says if the model may not beat the largest class.
+        """
+        return Foresight.of_card(self.document.card)
+
+    def __repr__(self) -> str:
+        header, expected = self.document.header, self.expected
+        found = f"expected accuracy {expected.shown}; largest class {expected.largest_shown}"
+        warning = "" if expected.warning is None else "; see expected.warning"
+        return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the signed model to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
+                path, for example because its folder does not exist.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
+                keeps its copy.
+        """
+        save_document(Path(path), self.raw, "model", force=force)
+
+    def _repr_html_(self) -> str:
+        return self.model._repr_html_()
 
 
 def publish_model(
@@ -69,7 +119,7 @@ def publish_model(
         foretell: (statistics, post-processing) → how often the model is expected to be right, for its card. It takes
             most of the time. None leaves it out, where the accuracy is measured anyway.
         card: (statistics, post-processing) → the other facts of its card; None for :func:`model_card`, the facts about
-            the fit alone. The commands give ``aggregator.card.making.full_card``.
+            the fit alone. The commands give ``aggregator.cards.card.full_card``.
 
     Returns:
         The bytes of the ``.hsm`` file.

@@ -17,7 +17,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.files import read_file, write_output
+from aggregator.common.files import read_file, write_output
 from aggregator.publishing.signatures import signed_campaign
 from aggregator.publishing.workspace import EXTENSIONS, Workspace, open_workspace
 from protocol.document import read_payload
@@ -107,7 +107,7 @@ def save_document(path: Path, raw: bytes, role: str, *, force: bool) -> None:
         force: replace an existing file.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.files.check_output`).
+        InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
         StorageError: ``disk_full``, ``io_failed``. The text says where the workspace keeps its copy.
     """
     try:
@@ -147,7 +147,7 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     found = found or _by_id(signed, given)
     if found:
         return found[0]
-    from aggregator.tables import shorten  # this imports pandas, so only a refusal does it
+    from aggregator.common.tables import shorten  # this imports pandas, so only a refusal does it
 
     names = shorten(sorted({item.name for item in signed})) or "none"
     problem = f"there is no file of that name, and the workspace signed no such {role}; it signed: {names}"

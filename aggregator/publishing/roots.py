@@ -12,7 +12,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.files import read_file, write_output
+from aggregator.common.files import read_file, write_output
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
 from aggregator.publishing.lifetimes import header_for

@@ -203,7 +203,8 @@ def check_payload(envelope: Envelope, role: str) -> Header:
         InputError: ``mechanism_incomplete``: a mechanism of the campaign lacks its description, estimator, interval
             or draw.
     """
-    from aggregator.planning.completeness import check_complete  # imports numpy, which hearsay show does not need
+    # Imported here, since it imports numpy, which hearsay show does not need.
+    from aggregator.publishing.mechanisms.completeness import check_complete
 
     body, header = read_payload(envelope.payload)
     check_understood(header, _UNDERSTOOD[role])

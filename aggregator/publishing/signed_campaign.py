@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.notebooks import facts
+from aggregator.common.notebooks import facts
 from aggregator.publishing.naming import save_document
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from aggregator.planning.by_variance import Candidate
+    from aggregator.publishing.mechanisms.by_variance import Candidate
     from aggregator.publishing.signatures import Standing
     from protocol.documents.campaign import Campaign
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from aggregator.files import read_file, storage_errors, write_output
+from aggregator.common.files import read_file, storage_errors, write_output
 from aggregator.publishing.endings import ending_of
 from aggregator.publishing.history import latest_of_each
-from aggregator.publishing.nodes.books import campaign_of, check_book_not_newer
+from aggregator.publishing.key_books import campaign_of, check_book_not_newer
 from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope

@@ -25,13 +25,13 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.files import read_file, storage_errors, sync_folder, write_output
-from aggregator.notebooks import facts, table
-from aggregator.passphrases import passphrase_from
-from aggregator.planning.completeness import check_complete
+from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
+from aggregator.common.notebooks import facts, table
+from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
 from aggregator.publishing.lifetimes import header_for
+from aggregator.publishing.mechanisms.completeness import check_complete
 from aggregator.publishing.signatures import Standing, check_signatures, draft, standing, successor, to_bytes
 from protocol import canonical
 from protocol.dates import date

@@ -15,7 +15,7 @@ import time
 from http import HTTPStatus
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from aggregator.files import PRIVATE, failure_of, open_output
+from aggregator.common.files import PRIVATE, failure_of, open_output
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:

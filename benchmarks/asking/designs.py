@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
-from aggregator.choosing.steps import Fleet
+from aggregator.design.feature_selection.steps import Fleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import MADE, drawn_trial, made_up

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.choosing.race import Heard
-from aggregator.choosing.steps import EVALUATE, Evaluated, Fleet, conclusion, next_evaluation, next_round
+from aggregator.design.feature_selection.race import Heard
+from aggregator.design.feature_selection.steps import (
+    EVALUATE,
+    Evaluated,
+    Fleet,
+    conclusion,
+    next_evaluation,
+    next_round,
+)
 from aggregator.estimates.reports import estimate
 from aggregator.models.posterior.tables import posterior_tables
-from aggregator.planning.counts import count_law
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.publishing.mechanisms.counts import count_law
+from aggregator.reports.tally.tally import Tally
 from benchmarks.models.estimators import LABEL, NOW, Data
 from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import MICRO
@@ -30,8 +37,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.choosing.shares import Asked
-    from aggregator.choosing.steps import Step
+    from aggregator.design.feature_selection.shares import Asked
+    from aggregator.design.feature_selection.steps import Step
     from aggregator.models.joint_tables import Tables
 
     Integers = NDArray[np.int64]

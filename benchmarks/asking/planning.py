@@ -24,22 +24,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.common.tables import read_table, typed
+from aggregator.design.power_analysis.designs import Design
+from aggregator.design.power_analysis.precision import precisions
+from aggregator.design.power_analysis.race import race
+from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.design.power_analysis.search import Scope, pruned_designs
+from aggregator.design.power_analysis.study import Study
 from aggregator.estimates.debias import debias
 from aggregator.estimates.question_estimate import is_stretched
-from aggregator.forecast.designs import Design
-from aggregator.forecast.population import Population, assumed
-from aggregator.forecast.precision import precisions
-from aggregator.forecast.race import race
-from aggregator.forecast.rehearsal import Fleet, fitted, laws_of, simulated
-from aggregator.forecast.search import Scope, pruned_designs
-from aggregator.forecast.study import Study
+from aggregator.models.population import Population, assumed
 from aggregator.models.postprocess import DEFAULT
-from aggregator.planning.choice import forms
-from aggregator.planning.draws import draw
-from aggregator.planning.inputs import inputs_of
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import equal_width_edges, parse_schema_text
-from aggregator.tables import read_table, typed
+from aggregator.publishing.mechanisms.choice import forms
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import equal_width_edges, parse_schema_text
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import FOLDER
 from protocol import mechanisms

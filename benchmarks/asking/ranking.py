@@ -15,7 +15,7 @@ import numpy as np
 
 from aggregator.estimates.debias import noise_law
 from aggregator.estimates.question_estimate import Right
-from aggregator.planning.best import Share, against_the_best, together
+from aggregator.publishing.mechanisms.best import Share, against_the_best, together
 from benchmarks.shared.harness import machine
 from protocol.epsilon import format_micro
 from protocol.mechanisms import FrequencyMechanism, from_micro

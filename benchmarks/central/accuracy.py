@@ -10,7 +10,7 @@ reference's; ``=`` says that it is not above it by more than that either. The ad
 all methods cover.
 
 With the product's settings most rows with numbers are above the reference: variances have a floor of 0.01 (of a range
-of 2), smooth methods have the proven constants of ``aggregator.central.noise``, which are up to five times as small as
+of 2), smooth methods have the proven constants of ``aggregator.curator.noise``, which are up to five times as small as
 the published ones, and ``posterior`` knows the noise. ``--as-reference`` undoes the three: a floor of 0.0003, the
 published constants (for ``bun-steinke``, which has none, Cauchy noise), ``add-one``.
 """
@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.fitting import fit
-from aggregator.central.methods import smooth
-from aggregator.central.methods.bun_steinke import BunSteinke
-from aggregator.central.noise.calibrating import published
-from aggregator.central.records import Records, read_records
-from aggregator.central.terms import EQUAL, TWO_TO_ONE, FitTerms
+from aggregator.curator.fitting import fit
+from aggregator.curator.methods import smooth
+from aggregator.curator.methods.bun_steinke import BunSteinke
+from aggregator.curator.noise.calibrating import published
+from aggregator.curator.records import Records, read_records
+from aggregator.curator.terms import EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, available, central_cases, mixed_data

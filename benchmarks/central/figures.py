@@ -29,23 +29,23 @@ from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import patch
 
-from aggregator.central.accounting import divide
-from aggregator.central.fitting import fit
-from aggregator.central.methods import sums
-from aggregator.central.methods.base import subjects_of
-from aggregator.central.methods.sums import shares
-from aggregator.central.noise.calibrating import calibrate
-from aggregator.central.records import read_records
-from aggregator.central.smooth_sensitivity import (
+from aggregator.common.plots import Line, line_chart
+from aggregator.curator.accounting import divide
+from aggregator.curator.fitting import fit
+from aggregator.curator.methods import sums
+from aggregator.curator.methods.base import subjects_of
+from aggregator.curator.methods.sums import shares
+from aggregator.curator.noise.calibrating import calibrate
+from aggregator.curator.records import read_records
+from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     global_sensitivity_of_mean,
     global_sensitivity_of_variance,
     smooth_sensitivity_of_mean,
     smooth_sensitivity_of_variance,
 )
-from aggregator.central.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
+from aggregator.curator.terms import DIVISIONS, EQUAL, TWO_TO_ONE, WORTH, FitTerms
 from aggregator.models.encoding import recognise
-from aggregator.plots import Line, line_chart
 from benchmarks.central.accuracy import METHODS, NOISE, Data
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
 from benchmarks.shared.harness import interleaved_seconds, machine

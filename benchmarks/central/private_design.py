@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.choosing.codings import Cut, Way
-from aggregator.choosing.forward_selection import Part, fleet_scores
-from aggregator.choosing.from_private_pilot import PARTS, DesignTerms, choose
-from aggregator.forecast.population import Population
-from aggregator.schema_file import SchemaFile
+from aggregator.design.feature_selection.codings import Cut, Way
+from aggregator.design.feature_selection.forward_selection import Part, fleet_scores
+from aggregator.design.feature_selection.from_private_pilot import PARTS, DesignTerms, choose
+from aggregator.models.population import Population
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available, categorical_data
 from protocol.epsilon import MICRO

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from aggregator.tables import typed
+from aggregator.common.tables import typed
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema

@@ -27,8 +27,8 @@ from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
-from aggregator.central.noise.calibrating import NAMES, law
-from aggregator.central.smooth_sensitivity import (
+from aggregator.curator.noise.calibrating import NAMES, law
+from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,
     smooth_sensitivity_of_variance,

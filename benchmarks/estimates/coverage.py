@@ -26,7 +26,7 @@ from aggregator.estimates.debias import Z95
 from aggregator.estimates.pooling import pooled
 from aggregator.estimates.recurrence import answers_by_stratum, known
 from aggregator.estimates.reports import estimate
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from benchmarks.estimates.drawn_campaigns import CLASSES, NUMBERS, Drawn, Setting, draw, setting
 from benchmarks.shared.harness import arguments, machine
 from protocol.questions import CELL, CLASS

@@ -19,7 +19,7 @@ import numpy as np
 
 from aggregator.estimates.debias import sign_size
 from aggregator.estimates.reports import estimate
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from benchmarks.estimates.coverage import FREQUENCY, NUMERIC, shares_of
 from benchmarks.estimates.drawn_campaigns import CLASSES, NUMBERS, Setting, clipped_laws, setting
 from benchmarks.shared.harness import arguments, machine

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.plots import Line, line_chart
+from aggregator.common.plots import Line, line_chart
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.panels import panels
 from protocol import SCALE, mechanisms

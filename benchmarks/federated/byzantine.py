@@ -31,9 +31,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from aggregator.nodes import robust_estimate
-from aggregator.nodes.robust import parse_rule
-from aggregator.plots import Bars, bar_chart
+from aggregator.common.plots import Bars, bar_chart
+from aggregator.nodes.summaries import robust_estimate
+from aggregator.nodes.summaries.robust import parse_rule
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import NAMES, PERIOD, Data
 from benchmarks.shared.harness import arguments, machine

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.central.fitting import model_of
-from aggregator.central.records import Records
+from aggregator.curator.fitting import model_of
+from aggregator.curator.records import Records
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
-from aggregator.publishing.nodes.campaigns import NodeParameters
+from aggregator.nodes.campaigns.campaigns import NodeParameters
 from benchmarks.shared.reference import mixed_data, training_rows
 from protocol.document import Header
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit, build_payload, parse_campaign
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.robust import Rule
+    from aggregator.nodes.summaries.robust import Rule
     from protocol.documents.campaign import Campaign
     from protocol.documents.masked_terms import MaskedTerms
     from protocol.schema import Schema

@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.central.fitting import fit
-from aggregator.central.terms import FitTerms
+from aggregator.common.plots import Line, line_chart
+from aggregator.curator.fitting import fit
+from aggregator.curator.terms import FitTerms
 from aggregator.models.encoding import EncodedFrame
-from aggregator.plots import Line, line_chart
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, NAMES, PERIOD, Data, noisy_statistics
 from benchmarks.shared.harness import machine

@@ -6,8 +6,8 @@
 Campaigns: two classes and features of the given numbers of values, records drawn at random with uneven shares. Lies
 are 1 % of the reports. ``one bit``: liars answer the question of their id and set one bit only. ``choose``: in an open
 fleet they choose one question, and answer it as an honest device would. ``both``: they do both. Small campaigns are
-only tested for false alarms. The level of an alarm is that of ``aggregator.guarantee.alarms``. ``most`` is the power of
-the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.guarantee.set_bits``).
+only tested for false alarms. The level of an alarm is that of ``aggregator.cards.alarms``. ``most`` is the power of
+the best test of set bits with 1 % of false alarms against ``one bit`` (``aggregator.cards.set_bits``).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.decoding.decode import decode_batches
+from aggregator.cards.alarms import Alarms, alarms
+from aggregator.cards.set_bits import LYING_SHARE, power
 from aggregator.estimates.reports import estimate
-from aggregator.guarantee.alarms import Alarms, alarms
-from aggregator.guarantee.set_bits import LYING_SHARE, power
 from aggregator.models.encoding import EncodedFrame
-from aggregator.planning.draws import draw
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.profile import ProfileCounter
-from aggregator.tally.tally import count, settle
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally.profile import ProfileCounter
+from aggregator.reports.tally.tally import count, settle
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import SCALE

@@ -7,7 +7,7 @@ An attack replaces the reports of a share β of all devices: 1 % or 5 %. In a *c
 the question, of its device. In an *open* fleet all lies choose one question. Kinds of lies: ``random`` (any
 accepted answer, uniformly), ``target`` (the answer that speaks for one cell alone), ``gain`` (the answers that move the
 estimates of one class, or of all cells, most, up or down). The figure is the largest move of an estimate over the bound
-of ``aggregator.guarantee.manipulation``, over all questions and cells, and over the combined shares of the classes.
+of ``aggregator.cards.manipulation``, over all questions and cells, and over the combined shares of the classes.
 Closed fleets are compared with the same reports before the lies, open fleets with the honest devices' reports alone.
 """
 
@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.decoding.decode import decode_batches
+from aggregator.cards.manipulation import LIARS, manipulation
 from aggregator.estimates.reports import estimate
-from aggregator.guarantee.manipulation import LIARS, manipulation
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import count, settle
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally.tally import count, settle
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import SCALE, mechanisms
@@ -40,8 +40,8 @@ from simulation.vector import vector_reports
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from aggregator.cards.manipulation import Bound
     from aggregator.estimates.statistics import Statistics
-    from aggregator.guarantee.manipulation import Bound
     from protocol.mechanisms import Mechanism
 
     Rows = NDArray[np.uint8]

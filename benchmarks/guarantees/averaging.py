@@ -14,7 +14,7 @@ from math import exp, factorial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.plots import Line, line_chart
+from aggregator.common.plots import Line, line_chart
 from benchmarks.shared.harness import Row, arguments, show
 from protocol import mechanisms
 from protocol.epsilon import MICRO

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.publishing.nodes.masking import Masking, masked_terms
+from aggregator.nodes.campaigns.masking import Masking, masked_terms
 from benchmarks.federated.data import PERIOD, Split
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import micro_epsilon

@@ -31,11 +31,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.central.fitting import fit
-from aggregator.central.terms import FitTerms
+from aggregator.common.plots import Line, line_chart
+from aggregator.curator.fitting import fit
+from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
 from aggregator.models.encoding import EncodedFrame
-from aggregator.plots import Line, line_chart
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from statistics import mean, median
 
-from aggregator.masked.dealer import Dealer
-from aggregator.masked.secret_keys import new_modulus
+from aggregator.nodes.dealer.dealer import Dealer
+from aggregator.nodes.dealer.secret_keys import new_modulus
 from aggregator.publishing.workspace import create_workspace
 from protocol.document import DAY_SECONDS, Header
 from protocol.documents.campaign import DISCRETE, Fit, build_payload

@@ -17,8 +17,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.plots import Line, line_chart
-from aggregator.publishing.nodes.numbering import first_numbers
+from aggregator.common.plots import Line, line_chart
+from aggregator.nodes.campaigns.numbering import first_numbers
 from benchmarks.shared.harness import Row, arguments, show
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO

@@ -26,8 +26,8 @@ from support.node_fleets import keys, list_of
 from support.nodes import PERIOD
 from support.publisher import DAY, NOW, Publisher
 
-from aggregator.nodes.envelope_store import make_envelope_store
-from aggregator.unmasking.store import MaskedStore
+from aggregator.nodes.masked.store import MaskedStore
+from aggregator.nodes.summaries.envelope_store import make_envelope_store
 from protocol.documents.campaign import DISCRETE, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.features import Categorical

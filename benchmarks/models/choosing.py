@@ -39,16 +39,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.central.fitting import fit
-from aggregator.central.terms import FitTerms
-from aggregator.forecast.designs import Design
-from aggregator.forecast.population import Population
-from aggregator.forecast.rehearsal import Fleet, fitted, laws_of, simulated
-from aggregator.forecast.targets import rising
+from aggregator.common.plots import Line, line_chart
+from aggregator.curator.fitting import fit
+from aggregator.curator.terms import FitTerms
+from aggregator.design.power_analysis.designs import Design
+from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.design.power_analysis.targets import rising
 from aggregator.models.baselines import plain_model
+from aggregator.models.population import Population
 from aggregator.models.postprocess import DEFAULT
-from aggregator.planning.choice import AUTO
-from aggregator.plots import Line, line_chart
+from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
 from benchmarks.masked.data import masked_campaign, masked_statistics

@@ -31,16 +31,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
-from aggregator.forecast.population import Population
-from aggregator.forecast.rehearsal import Fleet, fitted, laws_of, simulated
 from aggregator.models.baselines import fit_plain
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
+from aggregator.models.population import Population
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
 from benchmarks.shared.fleets import counts_of
 from benchmarks.shared.harness import arguments, machine

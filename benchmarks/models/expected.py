@@ -22,15 +22,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from aggregator.design.power_analysis.plan import plan
+from aggregator.design.power_analysis.rehearsal import fitted, laws_of, shares_of_questions
 from aggregator.estimates.reports import estimate
-from aggregator.forecast.plan import plan
-from aggregator.forecast.population import Population
-from aggregator.forecast.rehearsal import fitted, laws_of, shares_of_questions
 from aggregator.models.foresight import foresee
+from aggregator.models.population import Population
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import parse_schema_text
-from aggregator.tally.tally import Tally
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import parse_schema_text
+from aggregator.reports.tally.tally import Tally
 from benchmarks.shared.harness import arguments, machine
 from protocol.documents.campaign import Campaign, parse_campaign
 

@@ -23,9 +23,9 @@ from aggregator.models.baselines import fit_plain
 from aggregator.models.discrete import fit
 from aggregator.models.encoding import EncodedFrame
 from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.workspace import create_workspace
-from aggregator.store.store import create_store
 from benchmarks.models.estimators import LABEL, NOW, TEST_SHARE, load, right
 from benchmarks.shared.harness import arguments, machine
 from protocol.batches.batch import Header, trailer

@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from aggregator.common.plots import Line, line_chart
 from aggregator.estimates.reports import estimate
-from aggregator.forecast.population import Population
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.population import Population
 from aggregator.models.scoring import Model
-from aggregator.plots import Line, line_chart
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
 from benchmarks.reproduce.jobs import Job, csv_text
 from benchmarks.shared.fleets import campaign_of, tally_of

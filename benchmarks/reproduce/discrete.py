@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from aggregator.forecast.population import Population
+    from aggregator.models.population import Population
     from benchmarks.reproduce.jobs import Size
     from benchmarks.reproduce.released import Sample
     from protocol.mechanisms import Mechanism

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.plots import Line, line_chart
+from aggregator.common.plots import Line, line_chart
 from benchmarks.reproduce.jobs import csv_text
 from benchmarks.reproduce.released import DATA, FIFTH, MECHANISMS, RANDOM, RELEASED, published, released_answers, sample
 from benchmarks.shared import reference

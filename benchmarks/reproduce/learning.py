@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.plots import Line, line_chart
 from aggregator.models.discrete import fit
-from aggregator.plots import Line, line_chart
 from benchmarks.models.estimators import load, right
 from benchmarks.models.fleet import divided, growing_fleet, without_privacy
 from benchmarks.reproduce.jobs import Job

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.plots import Line, line_chart
 from aggregator.models.baselines import fit_plain
-from aggregator.plots import Line, line_chart
 from benchmarks.asking.designs import drawn, frame_of, through_files
 from benchmarks.models.estimators import TEST_SHARE, load
 from benchmarks.models.fleet import without_privacy

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.forecast.population import Population
+from aggregator.models.population import Population
 from benchmarks.shared import reference
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.plots import Line, line_chart
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.scoring import Model
-from aggregator.plots import Line, line_chart
 from aggregator.publishing.campaigns import CampaignParameters
 from benchmarks.reproduce.discrete import accuracy
 from benchmarks.reproduce.jobs import Job

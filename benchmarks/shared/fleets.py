@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.forecast.rehearsal import shares_of_questions
-from aggregator.planning.draws import draw
-from aggregator.planning.inputs import inputs_of
+from aggregator.design.power_analysis.rehearsal import shares_of_questions
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.mechanisms import INTEGERS, SINGLE
 from protocol.mechanisms.direct import Direct
@@ -24,7 +24,7 @@ from protocol.mechanisms.unary import UnaryMechanism
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from aggregator.forecast.population import Population
+    from aggregator.models.population import Population
     from protocol.mechanisms import Mechanism
     from protocol.schema import Schema
 

@@ -1,10 +1,10 @@
-"""Several charts of :mod:`aggregator.plots` in one SVG, side by side and below each other."""
+"""Several charts of :mod:`aggregator.common.plots` in one SVG, side by side and below each other."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.plots import HEIGHT, WIDTH
+from aggregator.common.plots import HEIGHT, WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

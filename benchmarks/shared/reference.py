@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aggregator.tables import read_table, typed
+from aggregator.common.tables import read_table, typed
 from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
 

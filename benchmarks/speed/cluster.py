@@ -21,8 +21,8 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.cluster.cluster import open_cluster
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.reports.cluster.cluster import open_cluster
 from benchmarks.shared import made_batches
 from benchmarks.shared.harness import Row, arguments, show
 
@@ -31,7 +31,7 @@ from support.publisher import NOW, Publisher
 from support.reports import opened
 
 if TYPE_CHECKING:
-    from aggregator.cluster.cluster import Cluster
+    from aggregator.reports.cluster.cluster import Cluster
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.txt"
 TITLE = "From files to a tally on a cluster"

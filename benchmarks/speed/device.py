@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
 from benchmarks.shared.harness import Row, arguments, interleaved_seconds, median_seconds, show
 from benchmarks.speed.footprint import footprint
 from edge_sdk import Device, Policy

@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-from aggregator.store.store import create_store, open_store
+from aggregator.operations.report_store import create_store, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.files import read_regular
+from aggregator.common.files import read_regular
 from benchmarks.shared import made_batches
 from benchmarks.shared.harness import Row, interleaved_seconds
 from benchmarks.speed.raw_counts import count_batches

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.decoding.matrix import count_adjacent, matrices, other_prefix
-from aggregator.decoding.rules import FAULTS, Fields, Rules
-from aggregator.tally.sums import Sums
+from aggregator.reports.decoding.matrix import count_adjacent, matrices, other_prefix
+from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
+from aggregator.reports.tally.sums import Sums
 from protocol.batches.batch import Batch, Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 from protocol.mechanisms import INTEGERS, SINGLE
@@ -22,8 +22,8 @@ from protocol.mechanisms import INTEGERS, SINGLE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from aggregator.decoding.mapped import Source
-    from aggregator.decoding.matrix import Matrix
+    from aggregator.reports.decoding.mapped import Source
+    from aggregator.reports.decoding.matrix import Matrix
     from protocol.documents.campaign import Campaign
 
 

@@ -24,13 +24,13 @@ from benchmarks.shared.made_batches import NOW, batch, records
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import CAMPAIGN_KEY
 
-from aggregator.store.status import status
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.operations.status import status
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 
 if TYPE_CHECKING:
-    from aggregator.store.store import Store
+    from aggregator.operations.report_store import Store
 
 PERIODS = 20
 ORDERS = ("one period", "in order", "at random")

@@ -118,7 +118,7 @@ def _measure(inbox: Path, store: Path, workers: int, memory: int) -> dict[str, A
     """One run; the body of the worker process."""
     import pandas  # noqa: F401, ICN001 - pyarrow does so when it first meets an array: start-up, not a store's work
 
-    from aggregator.store.store import create_store
+    from aggregator.operations.report_store import create_store
 
     files = sorted(str(path) for path in inbox.iterdir())
     opened_store = create_store(store, RAW)

@@ -4,7 +4,7 @@ The parties hold different features of the same records, and all know the labels
 keeps noisy tables. For a record to classify and every class c it encrypts the product of n_f(v_f, c) + 1 over its
 features f, where n_f(v, c) is the noisy number of records with value v and class c. Where the record has no value of f
 that the schema lists, Σ_v (n_f(v, c) + 1) takes the place of the factor. The aggregator opens the product over all
-parties (``aggregator.masked.vertical``).
+parties (``aggregator.nodes.dealer.vertical``).
 
 No ledger counts the cost of the tables, :attr:`VerticalParty.epsilon_micro`; the caller records it.
 Source: docs/math.md, section 6.

@@ -2,7 +2,7 @@
 
 Run by a node for one number and one class (``--sensitivity smooth``). Two data sets are neighbours if they have the
 same number n of values, and one value differs. docs/smooth.md derives the formulas; the same statistic of a curator is
-``aggregator.central.smooth_sensitivity``, which sorts all values.
+``aggregator.curator.smooth_sensitivity``, which sorts all values.
 """
 
 from __future__ import annotations

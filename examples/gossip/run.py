@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aggregator
-from aggregator.schema_file import parse_schema_text
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from edge_sdk import Node
 from edge_sdk.node.averaging import AveragingPeer, Session, rounds_for
 from edge_sdk.node.totals import totals

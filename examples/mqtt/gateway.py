@@ -19,7 +19,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from topics import INDEX, REPORTS, client, digest, granted, host_and_port, kept, source
 
-from aggregator.files import PRIVATE, sync_folder, write_output
+from aggregator.common.files import PRIVATE, sync_folder, write_output
 from protocol.errors import HearsayError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aggregator
-from aggregator.schema_file import parse_schema_text
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from edge_sdk import Node
 from edge_sdk.carriers import open_transport
 from edge_sdk.node.records import csv_records

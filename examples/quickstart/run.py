@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 
 import aggregator
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.schema_file import parse_schema_text
-from aggregator.store.store import create_store
 from edge_sdk import Device
 
 DEVICES = 800

@@ -22,15 +22,15 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from aggregator.common.tables import check_label, numbers_of, read_table
 from aggregator.models.baselines import fit_plain_gaussian
 from aggregator.models.reduction import Directions, fit_projection
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.schemas.schema_draft import outward
+from aggregator.publishing.schemas.schema_file import equal_width_edges
 from aggregator.publishing.workspace import Workspace, create_workspace
-from aggregator.schema_draft import outward
-from aggregator.schema_file import equal_width_edges
-from aggregator.store.store import create_store
-from aggregator.tables import check_label, numbers_of, read_table
 from edge_sdk import Device, Policy
 from protocol.errors import HearsayError, InputError
 from protocol.features import Numeric

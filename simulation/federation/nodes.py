@@ -10,9 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.nodes.envelope_store import make_envelope_store
-from aggregator.nodes.store import NodeStore
-from aggregator.publishing.nodes.lists import make_node_list
+from aggregator.nodes.campaigns.lists import make_node_list
+from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.summaries.store import NodeStore
 from edge_sdk import Node, Policy
 from protocol.nodes.terms import GLOBAL
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.robust import Rule
+    from aggregator.nodes.summaries.robust import Rule
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
     from simulation.running import Randomness

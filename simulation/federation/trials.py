@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.nodes.robust import parse_rule
+from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
+from aggregator.nodes.summaries.robust import parse_rule
 from aggregator.publishing.models import publish_model
-from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
 from edge_sdk import Device
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.models.encoding import NO_NUMBER
-from aggregator.nodes.federation import federated
-from aggregator.nodes.robust_estimate import robust_statistics
-from aggregator.nodes.totals import Total, column_sums
+from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.robust_estimate import robust_statistics
+from aggregator.nodes.summaries.totals import Total, column_sums
 from protocol import SCALE
 from protocol.nodes.summary import Summary
 from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.encoding import EncodedFrame
-    from aggregator.nodes.robust import Rule
+    from aggregator.nodes.summaries.robust import Rule
     from protocol.documents.campaign import Campaign
     from protocol.questions import Subject
 

@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aggregator.masked.dealer import Dealer
-from aggregator.nodes.envelope_store import make_envelope_store
-from aggregator.publishing.nodes.lists import make_node_list
-from aggregator.unmasking.store import MaskedStore
+from aggregator.nodes.campaigns.lists import make_node_list
+from aggregator.nodes.dealer.dealer import Dealer
+from aggregator.nodes.masked.store import MaskedStore
+from aggregator.nodes.summaries.envelope_store import make_envelope_store
 from edge_sdk import Node, Policy
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.experiment import records_of, seeded_entropy

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.masked.vertical import ProductOpener, class_weights
+from aggregator.nodes.dealer.vertical import ProductOpener, class_weights
 from edge_sdk.masked.vertical import VerticalParty
 from protocol.masked.products import product_keys
 from protocol.schema import build_schema

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aggregator.models.encoding import label_codes, observe
-from aggregator.publishing.nodes.campaigns import NodeParameters, publish_node_campaign
-from aggregator.publishing.nodes.masking import masked_terms
+from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
+from aggregator.nodes.campaigns.masking import masked_terms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.node_terms import NodeTerms
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from aggregator.estimates.statistics import Statistics
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
     from protocol.schema import Schema

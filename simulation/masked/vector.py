@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.nodes.federation import divided, noisy_sum
-from aggregator.nodes.federation import statistics_of as of_nodes
-from aggregator.nodes.totals import Total
-from aggregator.publishing.nodes.numbering import first_numbers
+from aggregator.nodes.campaigns.numbering import first_numbers
+from aggregator.nodes.summaries.federation import divided, noisy_sum
+from aggregator.nodes.summaries.federation import statistics_of as of_nodes
+from aggregator.nodes.summaries.totals import Total
 from protocol.documents.masked_terms import DIVIDED
 from protocol.masked.costs import delta_share, honest_parties, rates
 from protocol.masked.terms import masked_terms_of

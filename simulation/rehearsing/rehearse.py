@@ -20,11 +20,11 @@ from aggregator.cli.options import (
     read_start,
 )
 from aggregator.cli.output import note, print_facts, print_json, progress, warn
-from aggregator.files import check_output, open_output, read_file
+from aggregator.common.files import check_output, open_output, read_file
+from aggregator.common.periods import of_campaign, shown, shown_range
+from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.periods import of_campaign, shown, shown_range
-from aggregator.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from aggregator.periods import Moment
+    from aggregator.common.periods import Moment
     from protocol.documents.campaign import Campaign
 
 MOST_DEVICES = 1_000_000

@@ -6,10 +6,10 @@ import pytest
 from support.commands import mushrooms
 from support.publisher import NOW
 
-from aggregator.ask_table import AskedFeature, ask_of, resolve
-from aggregator.choosing.schema_text import ask_text
+from aggregator.design.feature_selection.schema_text import ask_text
+from aggregator.publishing.ask_table import AskedFeature, ask_of, resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.schema_file import parse_schema_text
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric

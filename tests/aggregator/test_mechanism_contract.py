@@ -34,16 +34,16 @@ from support.mechanisms import (
 )
 from vectors import runner
 
+from aggregator.cards.alarms import alarms
 from aggregator.cli.documents.campaign import campaign
-from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import Pairs, debias, marginal, noise_law, pairs_of, support_counts
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.reports import estimate
-from aggregator.guarantee.alarms import alarms
-from aggregator.planning.completeness import missing_parts
-from aggregator.planning.draws import draw
-from aggregator.tally.profile import ProfileCounter
-from aggregator.tally.tally import count, settle
+from aggregator.publishing.mechanisms.completeness import missing_parts
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally.profile import ProfileCounter
+from aggregator.reports.tally.tally import count, settle
 from benchmarks.guarantees import alarms as bench
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import mechanisms

@@ -12,17 +12,18 @@ from support import stores
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator import create_workspace, make_campaign, notebooks, sealing
-from aggregator.choosing.codings import Cut, Way
-from aggregator.choosing.forward_selection import Candidate
-from aggregator.choosing.from_pilot import Designed, Judged
-from aggregator.intake.sources import Unreadable
-from aggregator.intake.transaction import IngestSummary
+from aggregator import create_workspace, make_campaign
+from aggregator.common import notebooks, sealing
+from aggregator.design.feature_selection.codings import Cut, Way
+from aggregator.design.feature_selection.forward_selection import Candidate
+from aggregator.design.feature_selection.from_pilot import Designed, Judged
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
+from aggregator.operations.status import status
 from aggregator.publishing import keys
-from aggregator.schema_file import SchemaFile
-from aggregator.store.status import status
+from aggregator.publishing.schemas.schema_file import SchemaFile
+from aggregator.reports.intake.sources import Unreadable
+from aggregator.reports.intake.transaction import IngestSummary
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.publisher import DAY
 
-from aggregator.periods import LAST_PERIOD, begins, parse_span, parse_start, shown_range
+from aggregator.common.periods import LAST_PERIOD, begins, parse_span, parse_start, shown_range
 from protocol.errors import InputError
 
 HOUR, WEEK = 3600, 7 * DAY

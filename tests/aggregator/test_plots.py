@@ -5,7 +5,7 @@ from math import inf, nan
 
 import pytest
 
-from aggregator.plots import Bars, Line, bar_chart, line_chart
+from aggregator.common.plots import Bars, Line, bar_chart, line_chart
 from protocol.errors import InputError
 
 GROUND = "#fff"

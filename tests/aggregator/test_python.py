@@ -14,11 +14,11 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, report
 
 import aggregator
-from aggregator import sealing
-from aggregator.files import write_output
+from aggregator.common import sealing
+from aggregator.common.files import write_output
+from aggregator.common.spreadsheets import csv_text
 from aggregator.models.published import published
 from aggregator.publishing import keys
-from aggregator.spreadsheets import csv_text
 from protocol.errors import DocumentError, HearsayError, InputError
 
 SCHEMA = Publisher().schema

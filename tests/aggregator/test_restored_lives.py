@@ -24,10 +24,11 @@ import random
 import pytest
 from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
 
-from aggregator.central import budget, budget_store
-from aggregator.masked import dealer, folder, issuing, journal, releasing
+from aggregator.common import marks as mark
+from aggregator.curator import budget, budget_store
+from aggregator.nodes.dealer import dealer, folder, issuing, journal, releasing
 from aggregator.publishing.workspace import Workspace
-from aggregator.storage import manifest, mark
+from aggregator.reports.storage import manifest
 
 STEPS = 250
 GROUPS = [(DealerLife, 70), (CuratorLife, 50), (WorkspaceLife, 20), (StoreLife, 10)]

@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.asking import plan_campaign
 from aggregator.cli.app import hearsay
-from aggregator.schema_doubts import doubt, doubts, large_marker, look_alike, marker, misleading
-from aggregator.schema_draft import draft_schema
-from aggregator.tables import COMMA_OF_THOUSANDS, DECIMAL_COMMA, EITHER_COMMA, advice_on_commas
+from aggregator.common.tables import COMMA_OF_THOUSANDS, DECIMAL_COMMA, EITHER_COMMA, advice_on_commas
+from aggregator.operations.campaigns import plan_campaign
+from aggregator.publishing.schemas.schema_doubts import doubt, doubts, large_marker, look_alike, marker, misleading
+from aggregator.publishing.schemas.schema_draft import draft_schema
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aggregator.schema_draft import draft_schema, outward
-from aggregator.schema_file import equal_width_edges, load_schema, parse_schema_text
+from aggregator.publishing.schemas.schema_draft import draft_schema, outward
+from aggregator.publishing.schemas.schema_file import equal_width_edges, load_schema, parse_schema_text
 from protocol.errors import InputError
 from protocol.features import Numeric, parse_feature
 

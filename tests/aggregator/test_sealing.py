@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nacl.pwhash import argon2id
 from support.examples import examples
 
-from aggregator.sealing import MAX_MEMORY_BYTES, MAX_PASSES, Cost, open_secret, seal_secret
+from aggregator.common.sealing import MAX_MEMORY_BYTES, MAX_PASSES, Cost, open_secret, seal_secret
 from protocol import canonical
 from protocol.errors import HearsayError, InputError, StorageError
 

@@ -13,17 +13,17 @@ from support.failures import reason
 from support.publisher import NOW
 
 import aggregator
-from aggregator.ask_table import AskedFeature
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.joining import join
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.source import joined_card
 from aggregator.estimates.statistics import JOINED_ID
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
-from aggregator.planning.draws import draw
-from aggregator.planning.inputs import inputs_of
+from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.reports.tally.tally import Tally
 from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError

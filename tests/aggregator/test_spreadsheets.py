@@ -15,7 +15,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.spreadsheets import csv_text, from_cell, to_cell
+from aggregator.common.spreadsheets import csv_text, from_cell, to_cell
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 

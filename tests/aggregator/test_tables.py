@@ -20,11 +20,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator import tables
 from aggregator.cli.app import hearsay
+from aggregator.common import tables
+from aggregator.common.tables import check_label, csv_bytes, numbers_of, read_table, typed, unlabelled, without_meaning
 from aggregator.models.encoding import observe
-from aggregator.schema_draft import draft_schema
-from aggregator.tables import check_label, csv_bytes, numbers_of, read_table, typed, unlabelled, without_meaning
+from aggregator.publishing.schemas.schema_draft import draft_schema
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from aggregator import extras
+from aggregator.common import extras
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -29,8 +29,9 @@ status = server.recv(1)
 sys.exit(status[0] if status else 70)
 """
 LOADED = (
-    "aggregator.cli.app", "aggregator.gathering", "aggregator.asking", "aggregator.store.store", "edge_sdk.cli.main",
-    "edge_sdk.device", "edge_sdk.sync.run", "simulation.simulate", "pyarrow.parquet", "rich.table",
+    "aggregator.cli.app", "aggregator.operations.models", "aggregator.operations.campaigns",
+    "aggregator.operations.report_store",
+    "edge_sdk.cli.main", "edge_sdk.device", "edge_sdk.sync.run", "simulation.simulate", "pyarrow.parquet", "rich.table",
 )  # fmt: skip
 """Modules that most commands need."""
 

@@ -79,7 +79,7 @@ def test_neither_protocol_nor_device_draws_from_a_generator_of_simulations(packa
 
 
 def test_the_walk_sees_an_import_inside_a_function():
-    assert set(imported("def f():\n    from aggregator.intake import x\n    import numpy as np\n")) == {
+    assert set(imported("def f():\n    from aggregator.reports.intake import x\n    import numpy as np\n")) == {
         "aggregator",
         "numpy",
     }

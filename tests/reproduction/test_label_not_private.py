@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from aggregator.forecast.population import Population
 from aggregator.models.baselines import plain_gaussian_model
 from aggregator.models.encoding import EncodedFrame
-from aggregator.planning.inputs import inputs_of
+from aggregator.models.population import Population
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
+from aggregator.publishing.mechanisms.inputs import inputs_of
 from benchmarks.reproduce.continuous import APPROACHES, LABEL_NOT_PRIVATE, label_not_private
 from benchmarks.shared.fleets import campaign_of
 from protocol import SCALE

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.reference import need_reference
 
-from aggregator.planning.draws import draw
+from aggregator.publishing.mechanisms.draws import draw
 from benchmarks.reproduce.__main__ import PARTS, PLOTS, RESULTS, main
 from benchmarks.reproduce.jobs import MEASURED, Job, Size
 from benchmarks.reproduce.running import complete_rows, read_rows

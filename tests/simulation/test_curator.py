@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from support.failures import reason
 
-from aggregator.central.methods.table import METHODS
 from aggregator.cli.app import hearsay
+from aggregator.curator.methods.table import METHODS
 from simulation import running, simulate_campaign
 from simulation.experiment import Trial
 from simulation.settings import ALIEN, Settings

@@ -11,11 +11,11 @@ from support.commands import REFUSED, invoke
 from support.failures import failure
 
 import aggregator
-from aggregator.asking import end_campaign
+from aggregator.operations.campaigns import end_campaign
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.evaluations import EvaluationParameters
 from aggregator.publishing.workspace import open_workspace
-from aggregator.store.store import create_store
 from edge_sdk.classifier import Classifier
 from protocol.document import read_payload
 from protocol.documents.campaign import parse_campaign

@@ -13,9 +13,9 @@ from support.reference import need_reference
 from support.two_features import people
 
 from aggregator.cli.app import hearsay
+from aggregator.common.tables import read_table
+from aggregator.nodes.campaigns.masking import Masking, masked_terms
 from aggregator.publishing.models import publish_model
-from aggregator.publishing.nodes.masking import Masking, masked_terms
-from aggregator.tables import read_table
 from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows
 from benchmarks.masked.data import masked_campaign, masked_statistics

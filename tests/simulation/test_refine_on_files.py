@@ -12,11 +12,11 @@ import pytest
 from support.commands import invoke, run
 
 import aggregator
-from aggregator.choosing.shares import WHOLE
 from aggregator.cli.reports.refine import _signed
+from aggregator.design.feature_selection.shares import WHOLE
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
-from aggregator.store.store import open_store
+from aggregator.operations.report_store import open_store
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
@@ -203,7 +203,7 @@ def test_stores_that_are_of_no_series_or_of_another_epsilon_are_refused(followed
     alone = tmp_path / "alone.hsc"
     run("campaign", followed.folder / "s.toml", "--workspace", followed.folder / "work", "--epsilon", EPSILON,
         "--mechanism", "auto", "--name", "alone", "-o", alone)  # fmt: skip
-    from aggregator.store.store import create_store
+    from aggregator.operations.report_store import create_store
 
     create_store(tmp_path / "alone", alone.read_bytes())
     assert refused(followed, "--store", tmp_path / "alone").stderr.startswith("refine_invalid")

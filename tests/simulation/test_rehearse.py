@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
-from aggregator.store.store import create_store, open_store
-from aggregator.tally.scope import Scope
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.tally.scope import Scope
 
 DAY = 86_400
 SCHEMA = """name = "boats"

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from aggregator.cli.app import hearsay
+from aggregator.common.tables import read_table, typed
 from aggregator.publishing.campaigns import CampaignParameters
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import parse_schema_text
-from aggregator.tables import read_table, typed
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.errors import InputError
 from simulation import running
 from simulation.design import Design

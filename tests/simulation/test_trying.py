@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 import simulation
 from aggregator.cli.app import hearsay
-from aggregator.schema_draft import draft_schema
-from aggregator.schema_file import parse_schema_text
-from aggregator.tables import read_table
+from aggregator.common.tables import read_table
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol import canonical
 from protocol.documents.envelope import read_envelope
 from protocol.errors import InputError

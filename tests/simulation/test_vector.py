@@ -15,11 +15,11 @@ from support.binomial import window
 from support.mechanisms import kinds
 from support.publisher import NOW, Publisher
 
-from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias, noise_variance
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
-from aggregator.planning.draws import draw
-from aggregator.tally.tally import count
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally.tally import count
 from protocol import SCALE
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import decode_answer, layout_for

@@ -13,8 +13,8 @@ from support.failures import reason
 from support.reference import need_reference
 
 from aggregator.cli.app import hearsay
-from aggregator.masked.vertical import class_weights, decide
 from aggregator.models.encoding import recognise
+from aggregator.nodes.dealer.vertical import class_weights, decide
 from benchmarks.federated.data import Data, Split
 from benchmarks.masked.figures import vertical_accuracy
 from protocol.epsilon import micro_epsilon

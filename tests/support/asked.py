@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 import aggregator
-from aggregator.ask_table import AskedFeature
 from aggregator.models.encoding import label_codes, observe
+from aggregator.publishing.ask_table import AskedFeature
 from protocol.batches.batch import Header, write_batch
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.card.words import REST, sections
+from aggregator.cards.card_words import REST, sections
 from edge_sdk.explaining.models import model_in_words
 from protocol import canonical
 
 if TYPE_CHECKING:
-    from aggregator.gathering import SignedModel
+    from aggregator.publishing.models import SignedModel
 
 MOST_BYTES = 64 << 10
 MOST_FEATURES = 64

@@ -6,8 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from aggregator.intake.remote import read_share
-from aggregator.tally.counting import count_partition
+from aggregator.reports.intake.remote import read_share
+from aggregator.reports.tally.counting import count_partition
 
 if TYPE_CHECKING:
     from pathlib import Path

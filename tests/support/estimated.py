@@ -15,7 +15,7 @@ from aggregator.estimates.recurrence import ONCE, Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.source import Source
 from aggregator.estimates.statistics import Statistics
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol.features import Categorical
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Subject
 from protocol.schema import Label, build_schema

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.central.methods.sums import exact_sums
-from aggregator.central.records import read_records
-from aggregator.nodes.federation import noise_variances
+from aggregator.curator.methods.sums import exact_sums
+from aggregator.curator.records import read_records
+from aggregator.nodes.summaries.federation import noise_variances
 from protocol import SCALE
 from protocol.nodes.node_list import build_node_list
 from protocol.nodes.summary import build_summary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.schema_file import parse_schema_text
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 
 if TYPE_CHECKING:
     from protocol.schema import Schema

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aggregator.central.accounting import Cost
-from aggregator.central.budget import BudgetFile
-from aggregator.central.budget_store import BudgetStore
-from aggregator.masked import dealer as dealer_room
-from aggregator.masked import folder as dealer_folder
-from aggregator.masked import releasing
-from aggregator.masked.dealer import Dealer
-from aggregator.masked.journal import Journal
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.budget_store import BudgetStore
+from aggregator.nodes.dealer import dealer as dealer_room
+from aggregator.nodes.dealer import folder as dealer_folder
+from aggregator.nodes.dealer import releasing
+from aggregator.nodes.dealer.dealer import Dealer
+from aggregator.nodes.dealer.journal import Journal
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.operations.retry import retry
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.storage.manifest import fingerprint, read_manifest
-from aggregator.store.rejudging import retry
-from aggregator.store.store import create_store, open_store
+from aggregator.reports.storage.manifest import fingerprint, read_manifest
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import HearsayError

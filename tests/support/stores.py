@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.store.store import Store
+    from aggregator.operations.report_store import Store
 
 
 def stored(folder: Path, raw: bytes, *contents: bytes, now: int) -> Store:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from pathlib import Path
 
-    from aggregator.central.budget import BudgetState, Query
+    from aggregator.curator.budget import BudgetState, Query
 
 
 @click.group()
@@ -74,8 +74,8 @@ def new(
       hearsay budget new ward.hsb --name "ward 7" --epsilon 1
       hearsay budget new trial.hsb --name trial --epsilon 2 --delta 1e-6 --adjacency change
     """  # noqa: D301
-    from aggregator.central.budget import BudgetFile
-    from aggregator.central.composition import parse_delta
+    from aggregator.curator.budget import BudgetFile
+    from aggregator.curator.composition import parse_delta
 
     reserved = None if concentrated_delta is None else parse_delta(concentrated_delta)
     with BudgetFile.create(
@@ -105,8 +105,8 @@ def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
     Example:
       hearsay budget assign ward.hsb patients.csv --note "all patients of 2026"
     """  # noqa: D301
-    from aggregator.central.data_digest import record_bytes
-    from aggregator.tables import read_table
+    from aggregator.common.tables import read_table
+    from aggregator.curator.data_digest import record_bytes
 
     with open_budget(file) as opened:
         with working("reading the records"):
@@ -136,7 +136,7 @@ def adopt(file: Path, *, nothing_since: bool, as_json: bool) -> None:
       hearsay budget adopt moved/ward.hsb --nothing-since
       hearsay budget adopt restored/ward.hsb
     """  # noqa: D301
-    from aggregator.central.budget import BudgetFile
+    from aggregator.curator.budget import BudgetFile
 
     with BudgetFile.adopt(file, nothing_since=nothing_since) as opened:
         _print(file, opened.state(), as_json=as_json)

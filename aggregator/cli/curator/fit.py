@@ -6,16 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.central.methods.table import DEFAULT, METHODS, default_noise
-from aggregator.central.terms import (
-    AUTO,
-    DEFAULT_FLOOR_MICRO,
-    DEFAULT_TRIM_MICRO,
-    DIVISIONS,
-    FAMILIES,
-    TWO_TO_ONE,
-    FitTerms,
-)
 from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import (
     CENTRAL_METHODS,
@@ -32,7 +22,17 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_outputs
+from aggregator.common.files import check_outputs
+from aggregator.curator.methods.table import DEFAULT, METHODS, default_noise
+from aggregator.curator.terms import (
+    AUTO,
+    DEFAULT_FLOOR_MICRO,
+    DEFAULT_TRIM_MICRO,
+    DIVISIONS,
+    FAMILIES,
+    TWO_TO_ONE,
+    FitTerms,
+)
 from aggregator.models.postprocess import POSTPROCESSES
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
@@ -40,7 +40,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.central.curating import FittedModel
+    from aggregator.curator.curating import FittedModel
     from protocol.schema import Schema
 
 
@@ -126,11 +126,11 @@ def fit(
       hearsay fit patients.csv --label outcome --schema ward.toml --epsilon 0.5 --budget ward.hsb \\
           --workspace work -o ward.hsm
     """  # noqa: D301
-    from aggregator.central.composition import parse_delta
-    from aggregator.central.curating import fit_records
+    from aggregator.common.tables import read_table
+    from aggregator.curator.composition import parse_delta
+    from aggregator.curator.curating import fit_records
+    from aggregator.publishing.schemas.schema_file import load_schema
     from aggregator.publishing.workspace import open_workspace
-    from aggregator.schema_file import load_schema
-    from aggregator.tables import read_table
 
     check_outputs([output], force=force, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)

@@ -9,7 +9,7 @@ from aggregator.cli.output import warn
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.central.budget import BudgetFile
+    from aggregator.curator.budget import BudgetFile
 
 _OTHERS = 0o077
 
@@ -18,9 +18,9 @@ def open_budget(path: Path) -> BudgetFile:
     """Open a budget file, and warn if others than its owner have rights to it. The caller closes it.
 
     Raises:
-        InputError, StorageError: the file can not be opened (:meth:`aggregator.central.budget.BudgetFile.open`).
+        InputError, StorageError: the file can not be opened (:meth:`aggregator.curator.budget.BudgetFile.open`).
     """
-    from aggregator.central.budget import BudgetFile
+    from aggregator.curator.budget import BudgetFile
 
     opened = BudgetFile.open(path)
     if path.stat().st_mode & _OTHERS:

@@ -26,7 +26,7 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_table, say, signed_facts, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output
+from aggregator.common.files import check_output
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.planning.by_variance import Candidate
+    from aggregator.publishing.mechanisms.by_variance import Candidate
     from aggregator.publishing.workspace import Workspace
     from protocol.documents.campaign import Campaign
 
@@ -140,8 +140,8 @@ def campaign(
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue --ask odor,gill-size -o c2.hsc
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
-    from aggregator.asking import plan_campaign, sign_campaign
-    from aggregator.forecast.result import COLUMNS
+    from aggregator.design.power_analysis.result import COLUMNS
+    from aggregator.operations.campaigns import plan_campaign, sign_campaign
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)
@@ -230,7 +230,7 @@ def _check_only_ending(context: click.Context) -> None:
 
 
 def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bool) -> None:
-    from aggregator.asking import end_campaign
+    from aggregator.operations.campaigns import end_campaign
 
     made = end_campaign(signer, name, now=int(time.time()))
     made.save(output, force=force)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aggregator.card.words import sections
+from aggregator.cards.card_words import sections
 from aggregator.cli.masked import describe as masked
 from aggregator.cli.nodes import describe as files
 from aggregator.cli.nodes import summaries as of_nodes
 from aggregator.cli.output import counted, lasting, when
-from aggregator.publishing.nodes.sheet import node_sheet, warning_of
+from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.decoding.mapped import Source
+    from aggregator.reports.decoding.mapped import Source
     from protocol.document import Header
     from protocol.documents.envelope import Envelope
     from protocol.schema import Schema
@@ -117,7 +117,7 @@ def uncompressed(file: Path, raw: bytes) -> Source:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
     """
     from aggregator.cli.unread import WHY_NOT
-    from aggregator.intake.sources import Unreadable, decompressed
+    from aggregator.reports.intake.sources import Unreadable, decompressed
 
     found = decompressed(file, raw) if raw else raw
     if isinstance(found, Unreadable):

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.ask_table import listed
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, warn, working
-from aggregator.files import check_outputs, write_output
+from aggregator.common.files import check_outputs, write_output
+from aggregator.publishing.ask_table import listed
 from protocol.epsilon import micro_epsilon
 from protocol.shown import quoted
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.choosing.from_pilot import Judged
-    from aggregator.schema_file import SchemaFile
+    from aggregator.design.feature_selection.from_pilot import Judged
+    from aggregator.publishing.schemas.schema_file import SchemaFile
 
 
 @click.command()
@@ -72,11 +72,11 @@ def design(
       hearsay design patients.csv --schema public.toml --epsilon 1 --devices 100000 -o asked.toml \\
           --private-epsilon 0.5 --budget ward.hsb
     """  # noqa: D301
-    from aggregator.choosing.calls import design as make_design
-    from aggregator.choosing.from_pilot import as_json as design_json
-    from aggregator.choosing.from_pilot import percent, shown_path
-    from aggregator.choosing.schema_text import schema_text
-    from aggregator.schema_file import load_schema
+    from aggregator.design.feature_selection.from_pilot import as_json as design_json
+    from aggregator.design.feature_selection.from_pilot import percent, shown_path
+    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.operations.designs import design as make_design
+    from aggregator.publishing.schemas.schema_file import load_schema
 
     if (private_epsilon is None) != (budget is None):
         raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
@@ -126,11 +126,11 @@ def _privately(
 
     ``wanted``: ε of the records in millionths, number of devices, ε of an answer in millionths, seed.
     """
-    from aggregator.central.budget import BudgetFile
-    from aggregator.choosing.from_pilot import percent
-    from aggregator.choosing.from_private_pilot import DesignTerms, design_records
-    from aggregator.choosing.schema_text import schema_text
-    from aggregator.tables import read_table
+    from aggregator.common.tables import read_table
+    from aggregator.curator.budget import BudgetFile
+    from aggregator.design.feature_selection.from_pilot import percent
+    from aggregator.design.feature_selection.from_private_pilot import DesignTerms, design_records
+    from aggregator.design.feature_selection.schema_text import schema_text
 
     epsilon_micro, *fleet = wanted
     with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):

@@ -17,7 +17,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.guarantee.words import SheetWords
+    from aggregator.cards.words import SheetWords
 
 
 @click.command()
@@ -77,12 +77,12 @@ def guarantee(
       hearsay guarantee c.hsc --devices 100000 --shuffled
       hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
-    from aggregator.asking import guarantee_sheet
-    from aggregator.files import read_file
-    from aggregator.guarantee import words
-    from aggregator.guarantee.masked import MaskedGuarantee
-    from aggregator.guarantee.nodes import NodeGuarantee
-    from aggregator.publishing.nodes.sheet import warning_of
+    from aggregator.cards import words
+    from aggregator.cards.masked import MaskedGuarantee
+    from aggregator.cards.nodes import NodeGuarantee
+    from aggregator.common.files import read_file
+    from aggregator.nodes.campaigns.sheet import warning_of
+    from aggregator.operations.campaigns import guarantee_sheet
 
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)

@@ -44,7 +44,7 @@ def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase:
     """  # noqa: D301
     import os
 
-    from aggregator.files import check_output, write_output
+    from aggregator.common.files import check_output, write_output
     from aggregator.publishing.keys import key_file, public_line, write_key
     from protocol.documents.envelope import SigningKey
 

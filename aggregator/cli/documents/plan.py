@@ -16,12 +16,12 @@ from aggregator.cli.options import (
     missing_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
-from aggregator.files import check_output, write_output
+from aggregator.common.files import check_output, write_output
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.forecast.result import Plan
+    from aggregator.design.power_analysis.result import Plan
 
 
 @click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
@@ -92,7 +92,7 @@ def plan(
       hearsay plan schema.toml --epsilon 1 --pilot pilot.csv --target-accuracy 0.85
       hearsay plan schema.toml --epsilon 1 --devices 2000 --target-width 0.1 --solve days
     """  # noqa: D301
-    from aggregator.forecast.plan import plan as make_plan
+    from aggregator.design.power_analysis.plan import plan as make_plan
     from aggregator.models.postprocess import DEFAULT
 
     if plot_file is not None:
@@ -137,7 +137,7 @@ def plan(
 
 
 def _print(found: Plan, *, statistics: bool) -> None:
-    from aggregator.forecast.result import COLUMNS
+    from aggregator.design.power_analysis.result import COLUMNS
 
     print_facts(found.facts())
     click.echo()

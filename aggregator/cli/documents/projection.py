@@ -18,7 +18,7 @@ from aggregator.cli.options import (
     output_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.files import check_outputs, write_output
+from aggregator.common.files import check_outputs, write_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,8 +97,8 @@ def projection(
           --private --epsilon 1 --budget ward.hsb
     """  # noqa: D301
     from aggregator.models.reduction import DEFAULT_RIDGE
-    from aggregator.publishing.projection_file import projection_text
-    from aggregator.schema_file import load_schema
+    from aggregator.publishing.schemas.projection_file import projection_text
+    from aggregator.publishing.schemas.schema_file import load_schema
 
     if payment is not None and quantile is not None:
         raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
@@ -147,10 +147,10 @@ class _Fitted(NamedTuple):
 
 def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A projection of the records as they are."""
+    from aggregator.common.tables import read_table
     from aggregator.models.pilot import check_pilot, outside
     from aggregator.models.reduction import fit_projection
-    from aggregator.publishing.projection_file import reduction_facts
-    from aggregator.tables import read_table
+    from aggregator.publishing.schemas.projection_file import reduction_facts
 
     bounds = wanted.bounds or "pilot"
     frame = check_pilot(read_table(pilot), schema, missing)
@@ -173,8 +173,8 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A differentially private projection, paid from a budget."""
-    from aggregator.central.pilots.projecting import MOMENTS, ProjectionTerms, project_records
-    from aggregator.tables import read_table
+    from aggregator.common.tables import read_table
+    from aggregator.curator.pilots.projecting import MOMENTS, ProjectionTerms, project_records
 
     with open_budget(payment.budget) as budget:
         terms = ProjectionTerms(
@@ -195,7 +195,7 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
 
 def _drawing(facts: dict[str, Any]) -> str:
     """A bar chart of the components' variance and power, as SVG."""
-    from aggregator.plots import Bars, bar_chart
+    from aggregator.common.plots import Bars, bar_chart
 
     names = [str(index + 1) for index in range(len(facts["explained"]))]
     shown = {"explained variance": "explained", "discriminant power": "discriminant"}

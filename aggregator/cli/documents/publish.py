@@ -24,16 +24,16 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, say, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output
-from aggregator.periods import shown
+from aggregator.common.files import check_output
+from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.foresight import Foresight
-    from aggregator.periods import Span
     from aggregator.publishing.workspace import Workspace
 
 
@@ -181,8 +181,8 @@ def _check_options(
 
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
     """The statistics of the features named in a text with commas; of all features for None."""
-    from aggregator.ask_table import ask_of
     from aggregator.estimates.joining.fewer_features import of_features
+    from aggregator.publishing.ask_table import ask_of
 
     return statistics if features is None else of_features(statistics, ask_of(features, {}))
 
@@ -200,8 +200,8 @@ def _publish_model(
     as_json: bool,
 ) -> dict[str, Any]:
     """Fit, sign and write a model. Returns the facts to print."""
-    from aggregator.gathering import sign_model
     from aggregator.models.foresight import Foresight
+    from aggregator.operations.models import sign_model
     from aggregator.publishing.evaluations import evaluations_ended
     from protocol.shown import quoted
 
@@ -262,7 +262,7 @@ def _dated(periods: str, statistics: Statistics) -> str:
 
 def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path], *, as_json: bool) -> dict[str, Any]:
     """Update the published folder. Returns the facts to print."""
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.publishing.tree import write_tree
     from protocol.documents.envelope import SIZE_LIMITS
 

@@ -17,7 +17,7 @@ from aggregator.cli.options import (
     output_option,
 )
 from aggregator.cli.output import counted, note, say, warn, working
-from aggregator.files import check_outputs, write_output
+from aggregator.common.files import check_outputs, write_output
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ def schema(
         raise click.UsageError("Missing option '--label'.", context)
     if schema_file is not None:
         raise click.UsageError("--schema goes with --private", context)
-    from aggregator.schema_doubts import doubts
-    from aggregator.schema_draft import draft_schema
-    from aggregator.schema_file import parse_schema_text
-    from aggregator.tables import read_table, unlabelled
+    from aggregator.common.tables import read_table, unlabelled
+    from aggregator.publishing.schemas.schema_doubts import doubts
+    from aggregator.publishing.schemas.schema_draft import draft_schema
+    from aggregator.publishing.schemas.schema_file import parse_schema_text
 
     with working("reading the pilot"):
         pilot = read_table(data)
@@ -151,11 +151,11 @@ def _private(
     as_json: bool,
 ) -> None:
     """Write the schema with private bins. Everything that is printed is public or has noise."""
-    from aggregator.central.budget import BudgetFile
-    from aggregator.central.pilots.binning import BinTerms, bin_records
-    from aggregator.choosing.schema_text import schema_text
-    from aggregator.schema_file import load_schema
-    from aggregator.tables import read_table
+    from aggregator.common.tables import read_table
+    from aggregator.curator.budget import BudgetFile
+    from aggregator.curator.pilots.binning import BinTerms, bin_records
+    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.publishing.schemas.schema_file import load_schema
 
     if payment.delta:
         raise click.UsageError("bins need no δ", click.get_current_context())

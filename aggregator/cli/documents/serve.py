@@ -79,7 +79,7 @@ def _read_token(path: Path) -> str:
         InputError: ``token_invalid``: the file is empty or holds more than one word of ASCII; ``file_not_found``,
             ``unreadable``, ``too_large``.
     """
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
 
     token = read_file(path, MAX_TOKEN_BYTES).strip()
     if not token or not all(0x21 <= byte <= 0x7E for byte in token):

@@ -29,7 +29,7 @@ def show(file: Path, *, as_json: bool) -> None:
     Example:
       hearsay show c.hsc
     """  # noqa: D301
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
 
     raw = read_file(file, describe.MAX_FILE_BYTES)
     role = role_of(raw)

@@ -49,7 +49,7 @@ def sign(
     Example:
       hearsay sign c.hsc --key alice.key --trust work/root.hst
     """  # noqa: D301
-    from aggregator.files import check_output, read_file, write_output
+    from aggregator.common.files import check_output, read_file, write_output
     from aggregator.publishing.keys import read_key
     from aggregator.publishing.signatures import check_payload, signed, to_bytes
 
@@ -89,7 +89,7 @@ def _say_signed(
     as_json: bool,
 ) -> None:
     """Print the document and the number of its signatures; with a trust root, or for a root, how many are needed."""
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.publishing.signatures import root_of, standing
     from protocol.documents.trust import restore
 

@@ -49,8 +49,8 @@ def table(
       hearsay table export.csv --separator ";" --decimal , --encoding cp1252 -o pilot.csv
       hearsay table survey.xlsx --sheet Answers -o pilot.csv
     """  # noqa: D301
-    from aggregator.files import check_outputs, write_output
-    from aggregator.tables import Layout, csv_bytes, read_foreign_table
+    from aggregator.common.files import check_outputs, write_output
+    from aggregator.common.tables import Layout, csv_bytes, read_foreign_table
 
     check_outputs([output], force=force, inputs=[data])
     layout = Layout("\t" if separator == "tab" else separator, decimal, thousands, encoding, sheet)

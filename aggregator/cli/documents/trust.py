@@ -180,7 +180,7 @@ def _public(path: Path, role: str) -> bytes:
     Raises:
         InputError: ``key_invalid``, ``wrong_key``; ``file_not_found``, ``unreadable``, ``too_large``.
     """
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public
 
     return parse_public(read_file(path, MAX_KEY_BYTES), role)
@@ -278,7 +278,7 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     Example:
       hearsay trust gather work/pending/2.hst from-alice.hst --workspace work
     """  # noqa: D301
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.publishing.roots import NextRoot, gather_copies
     from aggregator.publishing.workspace import open_workspace
 

@@ -24,7 +24,7 @@ from protocol.errors import DocumentError, InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.publishing.nodes.sheet import NodeSheet
+    from aggregator.nodes.campaigns.sheet import NodeSheet
     from aggregator.publishing.signatures import Standing
     from protocol.document import Header
     from protocol.epsilon import PrivacyLoss
@@ -78,7 +78,7 @@ def verify(
       hearsay verify north.hsn --trust work/root.hst --campaign c.hsc --nodes clinics.hsl
       hearsay verify c.hsc --trust 1.hst --trust 2.hst --trust 3.hst
     """  # noqa: D301
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.publishing.signatures import follow_roots, verify_signed
 
     raw = read_file(file, MAX_FILE_BYTES)
@@ -185,7 +185,7 @@ def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
 
 def _warn_about_campaign(raw: bytes) -> None:
     """Print the warnings about a campaign, if there are any."""
-    from aggregator.publishing.nodes.sheet import warning_of
+    from aggregator.nodes.campaigns.sheet import warning_of
 
     warning = warning_of(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
@@ -194,7 +194,7 @@ def _warn_about_campaign(raw: bytes) -> None:
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
     """The privacy sheet of a campaign's payload."""
-    from aggregator.publishing.nodes.sheet import node_sheet
+    from aggregator.nodes.campaigns.sheet import node_sheet
     from aggregator.publishing.privacy import privacy_sheet
 
     body, _ = read_payload(payload)

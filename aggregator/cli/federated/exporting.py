@@ -11,7 +11,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Span
+    from aggregator.common.periods import Span
 
 _DIGITS = 8
 
@@ -31,10 +31,10 @@ def export_summaries(
         as_json: print one JSON object.
 
     Raises:
-        InputError, StorageError: :meth:`aggregator.nodes.envelope_store.EnvelopeStore.export`.
+        InputError, StorageError: :meth:`aggregator.nodes.summaries.envelope_store.EnvelopeStore.export`.
     """
-    from aggregator.tally.scope import scope_of
-    from aggregator.unmasking.stores import open_node_store
+    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.reports.tally.scope import scope_of
 
     opened = open_node_store(store)
     if opened.suffix != f".{kind}":
@@ -59,7 +59,7 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool
     Raises:
         InputError, StorageError: the store can not be read.
     """
-    from aggregator.unmasking.stores import open_node_store
+    from aggregator.nodes.masked.stores import open_node_store
 
     opened = open_node_store(store)
     counted = {each: number for each, number in opened.rejected().items() if reason in (None, each)}

@@ -11,7 +11,7 @@ from aggregator.cli.unread import print_unread, say_unread
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.nodes.writing import Taken
+    from aggregator.nodes.summaries.writing import Taken
 
 
 def ingest_summaries(
@@ -45,9 +45,9 @@ def ingest_summaries(
         DocumentError: the list is refused.
         StorageError: the store can not be made or written.
     """
-    from aggregator.nodes.intake import suffixes
-    from aggregator.storage.opening import read_campaign
-    from aggregator.unmasking.stores import kind_of, new_or_open
+    from aggregator.nodes.masked.stores import kind_of, new_or_open
+    from aggregator.nodes.summaries.intake import suffixes
+    from aggregator.reports.storage.opening import read_campaign
 
     kind = kind_of(read_campaign(campaign_bytes))
     given = report_files(names, recursive=recursive, suffixes=suffixes(kind.suffix))

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, warn_of_end
-from aggregator.periods import shown
-from aggregator.publishing.nodes.words import in_words
+from aggregator.common.periods import shown
+from aggregator.nodes.campaigns.words import in_words
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.nodes.status import NodeStatus, PeriodCount
-    from aggregator.unmasking.store import MaskedStore
+    from aggregator.nodes.masked.store import MaskedStore
+    from aggregator.nodes.summaries.status import NodeStatus, PeriodCount
 
 _PERIODS = 31
 _NAMES = 4
@@ -29,11 +29,11 @@ def print_node_status(store: Path, *, as_json: bool) -> None:
         as_json: print one JSON object.
 
     Raises:
-        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.status.status`).
+        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.summaries.status.status`).
     """
-    from aggregator.nodes.status import status
-    from aggregator.unmasking.store import MaskedStore
-    from aggregator.unmasking.stores import open_node_store
+    from aggregator.nodes.masked.store import MaskedStore
+    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.nodes.summaries.status import status
 
     opened = open_node_store(store)
     found = status(opened)

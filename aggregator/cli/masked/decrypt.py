@@ -8,8 +8,8 @@ import click
 
 from aggregator.cli.options import PATH, json_option, store_option
 from aggregator.cli.output import print_json, say, working
-from aggregator.files import read_file
-from aggregator.periods import shown
+from aggregator.common.files import read_file
+from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def decrypt(store: Path, release: Path, *, as_json: bool) -> None:
     Example:
       hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
-    from aggregator.unmasking.stores import open_masked_store
+    from aggregator.nodes.masked.stores import open_masked_store
     from protocol.documents.envelope import SIZE_LIMITS
 
     opened = open_masked_store(store)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.output import counted
-from aggregator.publishing.nodes.dealer_file import parse_public_file
+from aggregator.nodes.campaigns.dealer_file import parse_public_file
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError
@@ -95,7 +95,7 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
         DocumentError: the campaign is refused (:func:`protocol.documents.trust.verify`), or the file is
             (:func:`protocol.masked.keys.read_key_book`, :func:`protocol.masked.release.read_release`).
     """
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
 
     document = read_file(campaign_file, SIZE_LIMITS["campaign"])
     asked = campaign.parse_campaign(trust.verify(state, document, "campaign", now, campaign.UNDERSTOOD).payload)

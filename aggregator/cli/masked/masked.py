@@ -18,15 +18,15 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when, working
 from aggregator.cli.passphrase import existing_passphrase, new_passphrase
-from aggregator.files import check_outputs, write_output
+from aggregator.common.files import check_outputs, write_output
 from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aggregator.masked.dealer import Released, Served
-    from aggregator.masked.issuing import Issued
+    from aggregator.nodes.dealer.dealer import Released, Served
+    from aggregator.nodes.dealer.issuing import Issued
 
 FOLDER = click.argument("folder", metavar="DEALER", type=PATH)
 CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)
@@ -81,7 +81,7 @@ def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_j
     Example:
       hearsay masked new dealer
     """  # noqa: D301
-    from aggregator.masked.dealer import PUBLIC_FILE, Dealer
+    from aggregator.nodes.dealer.dealer import PUBLIC_FILE, Dealer
 
     passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the dealer")
     with working("making the modulus"), Dealer.create(folder, passphrase=passphrase) as made:
@@ -116,7 +116,7 @@ def setup(
     Example:
       hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
     """  # noqa: D301
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
 
     check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
@@ -147,7 +147,7 @@ def rekey(
     Example:
       hearsay masked rekey dealer c.hsc --nodes clinics2.hsl --trust root.hst -o clinics2.hsk
     """  # noqa: D301
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
 
     check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
@@ -191,7 +191,7 @@ def release(
     Example:
       hearsay masked release dealer q.hsq --at-least 18 -o r.hsd
     """  # noqa: D301
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
 
     check_outputs([output], force=force, inputs=[*_own_files(folder), asked])
     with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer, working("making the release"):
@@ -216,7 +216,7 @@ def adopt(folder: Path, *, as_json: bool) -> None:
     Example:
       hearsay masked adopt dealer
     """  # noqa: D301
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
 
     with Dealer.adopt(folder) as dealer:
         served = dealer.served()
@@ -239,7 +239,7 @@ def show(folder: Path, *, as_json: bool) -> None:
     Example:
       hearsay masked show dealer
     """  # noqa: D301
-    from aggregator.masked.dealer import Dealer
+    from aggregator.nodes.dealer.dealer import Dealer
 
     with Dealer.open(folder) as dealer:
         public, served = dealer.public, dealer.served()
@@ -253,8 +253,8 @@ def show(folder: Path, *, as_json: bool) -> None:
 
 def _own_files(folder: Path) -> list[Path]:
     """The files of a dealer's folder, which no output replaces."""
-    from aggregator.masked.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
-    from aggregator.storage.mark import marks_beside
+    from aggregator.common.marks import marks_beside
+    from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
 
     journal = folder / JOURNAL_FILE
     marks = marks_beside(journal) if folder.is_dir() else []

@@ -9,14 +9,14 @@ import click
 
 from aggregator.cli.options import force_option, json_option, output_option, store_option
 from aggregator.cli.output import counted, note, say
-from aggregator.files import check_output, read_file, write_output
-from aggregator.periods import shown
+from aggregator.common.files import check_output, read_file, write_output
+from aggregator.common.periods import shown
 from protocol.errors import HearsayError, InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.unmasking.store import MaskedStore
+    from aggregator.nodes.masked.store import MaskedStore
 
 
 @click.command()
@@ -40,7 +40,7 @@ def request(store: Path, period: str | None, output: Path, *, again: bool, force
     Example:
       hearsay masked request --store sums --period 2026-11-01 -o q.hsq
     """  # noqa: D301
-    from aggregator.unmasking.stores import open_masked_store
+    from aggregator.nodes.masked.stores import open_masked_store
     from protocol.masked.release import parse_request
 
     check_output(output, force=force)
@@ -93,7 +93,7 @@ def _period(store: MaskedStore, text: str | None) -> int:
         InputError: ``periods_invalid``; ``period_needed``: no text, and not exactly one period is not decrypted.
     """
     if text is not None:
-        from aggregator.periods import parse_start
+        from aggregator.common.periods import parse_start
 
         return parse_start(text).first(store.campaign.time_precision)
     waiting = store.waiting()

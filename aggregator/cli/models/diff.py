@@ -20,10 +20,10 @@ from aggregator.cli.output import note, print_facts, print_json, print_table, wa
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.comparison.difference import Change
+    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
+    from aggregator.models.comparison import Change
     from aggregator.models.scoring import Model
-    from aggregator.periods import Span
 
 COLUMNS = ("parameter", "old", "new", "change", "95 % interval of raw change", "p")
 SHOWN = 20
@@ -70,7 +70,7 @@ def diff(
       hearsay diff m1.hsm m2.hsm --store st --old-periods 2026-10-01..2026-10-31 --periods 2026-11-01..2026-11-30
     """  # noqa: D301
     from aggregator.cli.models.opening import open_model
-    from aggregator.comparison.difference import compare, counts, largest, unshared
+    from aggregator.models.comparison import compare, counts, largest, unshared
 
     if store is None and any(option is not None for option in (periods, old_store, old_periods)):
         raise click.UsageError("--periods, --old-periods and --old-store are for a store's reports: give --store too")
@@ -112,8 +112,8 @@ def _counted(store: Path | None, periods: Span | None, model: Model, which: str)
 
 
 def _alike(old: Model, new: Model, data: Path, missing: tuple[str, ...]) -> str:
-    from aggregator.comparison.difference import agreement
-    from aggregator.tables import read_table, typed
+    from aggregator.common.tables import read_table, typed
+    from aggregator.models.comparison import agreement
 
     table = read_table(data)
     records = [typed(table, model.schema, missing) for model in (old, new)]

@@ -48,7 +48,7 @@ def export_model(
       hearsay export-model mushrooms --workspace work --to json -o mushrooms.json
     """  # noqa: D301
     from aggregator.cli.models.opening import open_model
-    from aggregator.files import check_output, write_output
+    from aggregator.common.files import check_output, write_output
 
     check_output(output, force=force)
     model = open_model(model_file, trust, workspace)
@@ -66,7 +66,7 @@ def export_model(
 def _as_json(model: Model) -> bytes:
     import json
 
-    from aggregator.interchange.json_form import to_json
+    from aggregator.models.json_form import to_json
 
     return json.dumps(to_json(model), ensure_ascii=False, indent=1).encode() + b"\n"
 
@@ -75,7 +75,7 @@ def _as_sklearn(model: Model) -> bytes:
     """The bytes of a joblib file. Raises InputError: ``missing_extra``, ``not_exportable``."""
     from io import BytesIO
 
-    from aggregator.interchange.sklearn_form import to_sklearn
+    from aggregator.models.sklearn_form import to_sklearn
 
     pipeline = to_sklearn(model)
     import joblib  # type: ignore[import-untyped]  # scikit-learn brings it

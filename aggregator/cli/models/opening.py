@@ -26,7 +26,7 @@ def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model
         DocumentError: the file is no valid model, or the root does not accept it.
         StorageError: the workspace can not be opened or read.
     """
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace

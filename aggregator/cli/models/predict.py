@@ -49,9 +49,9 @@ def predict(
       hearsay predict mushrooms new.csv --workspace work --proba
     """  # noqa: D301
     from aggregator.cli.models.opening import open_model
-    from aggregator.files import check_output, write_output
+    from aggregator.common.files import check_output, write_output
+    from aggregator.common.spreadsheets import csv_text
     from aggregator.models.predicting import predict_file
-    from aggregator.spreadsheets import csv_text
 
     if output is not None:
         check_output(output, force=force)

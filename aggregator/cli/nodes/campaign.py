@@ -23,14 +23,14 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output
-from aggregator.publishing.nodes.words import noise_text
+from aggregator.common.files import check_output
+from aggregator.nodes.campaigns.words import noise_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aggregator.publishing.nodes.masking import Masking
+    from aggregator.nodes.campaigns.masking import Masking
     from protocol.documents.campaign import Campaign
 
 
@@ -50,7 +50,7 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
         if dealer is None:
             function(masking=None, **given)
             return
-        from aggregator.publishing.nodes.masking import Masking
+        from aggregator.nodes.campaigns.masking import Masking
 
         function(masking=Masking(dealer, **stated), **given)
 
@@ -191,7 +191,7 @@ def campaign(
     Example:
       hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000 -o c.hsc
     """  # noqa: D301
-    from aggregator.publishing.nodes.campaigns import make_node_campaign
+    from aggregator.nodes.campaigns.campaigns import make_node_campaign
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)
@@ -226,7 +226,7 @@ def campaign(
 
 def _facts(made: Campaign, output: Path, *, as_json: bool) -> dict[str, Any]:
     """The facts about a signed campaign for nodes that the command prints."""
-    from aggregator.publishing.nodes.sheet import node_sheet
+    from aggregator.nodes.campaigns.sheet import node_sheet
     from aggregator.publishing.privacy import periods
 
     assert made.nodes is not None

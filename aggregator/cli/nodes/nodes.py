@@ -19,13 +19,13 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import print_facts, print_json, print_table, say, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output
+from aggregator.common.files import check_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from aggregator.publishing.nodes.lists import SignedList
+    from aggregator.nodes.campaigns.lists import SignedList
     from aggregator.publishing.workspace import Workspace
 
 KEYS = click.argument("keys", metavar="KEY.pub...", type=PATH, nargs=-1, required=True)
@@ -81,7 +81,7 @@ def new(
     Example:
       hearsay nodes new clinics keys --workspace work -o clinics.hsl
     """  # noqa: D301
-    from aggregator.publishing.nodes.lists import make_node_list
+    from aggregator.nodes.campaigns.lists import make_node_list
 
     check_output(output, force=force)
     signer = _signer(workspace, passphrase_file)
@@ -110,7 +110,7 @@ def add(
     Example:
       hearsay nodes add clinics east.key.pub --workspace work -o clinics.hsl --force
     """  # noqa: D301
-    from aggregator.publishing.nodes.lists import add_nodes
+    from aggregator.nodes.campaigns.lists import add_nodes
 
     check_output(output, force=force)
     made = add_nodes(_signer(workspace, passphrase_file), name, keys, days=days, now=int(time.time()))
@@ -141,7 +141,7 @@ def remove(
     Example:
       hearsay nodes remove clinics 56475aa75463474c --workspace work -o clinics.hsl --force
     """  # noqa: D301
-    from aggregator.publishing.nodes.lists import remove_nodes
+    from aggregator.nodes.campaigns.lists import remove_nodes
 
     check_output(output, force=force)
     made = remove_nodes(_signer(workspace, passphrase_file), name, ids, days=days, now=int(time.time()))
@@ -167,7 +167,7 @@ def renew(
     Example:
       hearsay nodes renew clinics --workspace work -o clinics.hsl --force
     """  # noqa: D301
-    from aggregator.publishing.nodes.lists import renew_nodes
+    from aggregator.nodes.campaigns.lists import renew_nodes
 
     check_output(output, force=force)
     made = renew_nodes(_signer(workspace, passphrase_file), name, days=days, now=int(time.time()))
@@ -185,7 +185,7 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
     Example:
       hearsay nodes show clinics --workspace work
     """  # noqa: D301
-    from aggregator.publishing.nodes.lists import ROLE, current_list, unknown_list
+    from aggregator.nodes.campaigns.lists import ROLE, current_list, unknown_list
     from aggregator.publishing.workspace import open_workspace
 
     opened = open_workspace(workspace)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from aggregator.cli.output import counted, print_facts, print_json, print_table
-from aggregator.publishing.nodes.words import IN_WORDS, cost_text
+from aggregator.nodes.campaigns.words import IN_WORDS, cost_text
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aggregator.publishing.nodes.sheet import NodeSheet
+    from aggregator.nodes.campaigns.sheet import NodeSheet
     from protocol.documents.campaign import Campaign
     from protocol.nodes.node_list import NodeList
     from protocol.nodes.summary import Summary
@@ -134,7 +134,7 @@ def verify_summaries(
             summary is refused, or the file is damaged. The result is printed before.
         DocumentError: campaign or list lack signatures or are out of date (:func:`protocol.documents.trust.verify`).
     """
-    from aggregator.files import read_file
+    from aggregator.common.files import read_file
 
     def accepted(path: Path, role: str, known: frozenset[str]) -> bytes:
         return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload

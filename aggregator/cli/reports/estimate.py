@@ -22,8 +22,8 @@ from protocol.shown import quoted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
-    from aggregator.periods import Span
 
 
 @click.command()
@@ -75,10 +75,10 @@ def estimate(
       hearsay estimate --store may --store june --one-population
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
+    from aggregator.common.spreadsheets import csv_text
     from aggregator.estimates.conditional import conditionals
     from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
     from aggregator.models.published import published
-    from aggregator.spreadsheets import csv_text
 
     if as_json and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())

@@ -36,8 +36,8 @@ from protocol.words import to_words
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Span
-    from aggregator.planning.ranking import Ranking
+    from aggregator.common.periods import Span
+    from aggregator.publishing.mechanisms.ranking import Ranking
     from protocol.documents.campaign import Campaign
 
 _MOST_DIGITS = 9
@@ -103,8 +103,8 @@ def ask(
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
       hearsay evaluate ask all.hsm top-4.hsm --workspace work --epsilon 1 -o comparison.hsc
     """  # noqa: D301
-    from aggregator.asking import make_evaluation
-    from aggregator.files import check_output
+    from aggregator.common.files import check_output
+    from aggregator.operations.campaigns import make_evaluation
     from aggregator.publishing.series import series_facts
     from aggregator.publishing.workspace import open_workspace
 
@@ -197,10 +197,10 @@ def show(
       hearsay evaluate show --store first --store second --one-population
     """  # noqa: D301
     from aggregator.estimates.showing import as_range, as_share
-    from aggregator.gathering import together
-    from aggregator.planning.evaluation import COLUMNS, RECALL_COLUMNS
-    from aggregator.planning.evaluation import evaluate as evaluate_statistics
-    from aggregator.planning.ranking import rank
+    from aggregator.operations.models import together
+    from aggregator.publishing.mechanisms.evaluation import COLUMNS, RECALL_COLUMNS
+    from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
+    from aggregator.publishing.mechanisms.ranking import rank
 
     rosters = rosters_of(lists, passphrase_file)
     parts = [
@@ -235,7 +235,7 @@ def show(
 
 def _show_ranking(ranking: Ranking, *, as_json: bool) -> None:
     """Print the ranking of the compared models, and what follows from its intervals."""
-    from aggregator.planning.ranking import COLUMNS
+    from aggregator.publishing.mechanisms.ranking import COLUMNS
 
     if as_json:
         print_json(ranking.to_json())

@@ -7,21 +7,14 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.options import (
-    force_option,
-    json_option,
-    memory_option,
-    output_option,
-    periods_option,
-    store_option,
-)
+from aggregator.cli.options import force_option, json_option, memory_option, output_option, periods_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, working
-from aggregator.periods import shown
+from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Span
+    from aggregator.common.periods import Span
 
 
 @click.command()
@@ -61,10 +54,10 @@ def export(
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
     from aggregator.cli.federated.exporting import export_summaries
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.store.export import export as export_reports
-    from aggregator.store.store import open_store
-    from aggregator.tally.scope import scope_of
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.operations.export import export as export_reports
+    from aggregator.operations.report_store import open_store
+    from aggregator.reports.tally.scope import scope_of
 
     of_nodes = kind in ("hsn", "hse")
     if is_node_store(store) != of_nodes:

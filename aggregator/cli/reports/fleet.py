@@ -21,13 +21,13 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
 from aggregator.cli.passphrase import existing_passphrase, new_passphrase
-from aggregator.periods import of_campaign, shown, shown_range
+from aggregator.common.periods import of_campaign, shown, shown_range
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Span
+    from aggregator.common.periods import Span
 
 MAX_NAMES_BYTES = 256 << 20
 
@@ -69,8 +69,8 @@ def new(
     Example:
       hearsay fleet new names.txt -o orchard --passphrase-file secret.txt
     """  # noqa: D301
-    from aggregator.files import read_file
-    from aggregator.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
+    from aggregator.common.files import read_file
+    from aggregator.reports.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(names.stem if name is None else name, _device_names(read_file(names, MAX_NAMES_BYTES)))
     passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the fleet list")
@@ -119,8 +119,8 @@ def revoke(
     Example:
       hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
     """  # noqa: D301
-    from aggregator.files import PRIVATE, check_outputs, write_output
-    from aggregator.fleet.roster import list_bytes, open_roster
+    from aggregator.common.files import PRIVATE, check_outputs, write_output
+    from aggregator.reports.fleet.roster import list_bytes, open_roster
 
     check_outputs([output], force=force, inputs=[listed])
     roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
@@ -154,7 +154,7 @@ def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Pa
       hearsay fleet replace orchard/fleet.hsf "gate 7" -o orchard-2
       hearsay-edge --state state enable --enrolment "gate 7.hsp"     # on the device, after disable or a reset
     """  # noqa: D301
-    from aggregator.fleet.roster import DEVICES, LIST_FILE, open_roster, write_roster
+    from aggregator.reports.fleet.roster import DEVICES, LIST_FILE, open_roster, write_roster
 
     roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
     renewed = roster.renewed(names)
@@ -187,8 +187,8 @@ def conflicts(
     Example:
       hearsay fleet conflicts --store store --fleet orchard/fleet.hsf
     """  # noqa: D301
-    from aggregator.store.store import open_store
-    from aggregator.tally.scope import EVERYTHING
+    from aggregator.operations.report_store import open_store
+    from aggregator.reports.tally.scope import EVERYTHING
 
     reports = open_store(store)
     rosters = rosters_of(lists, passphrase_file)
@@ -242,9 +242,9 @@ def ids(
     Example:
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
-    from aggregator.files import PRIVATE, check_output, open_output
-    from aggregator.fleet.ids import fleet_ids, members, write_ids
-    from aggregator.fleet.roster import distinct_secrets
+    from aggregator.common.files import PRIVATE, check_output, open_output
+    from aggregator.reports.fleet.ids import fleet_ids, members, write_ids
+    from aggregator.reports.fleet.roster import distinct_secrets
     from protocol.documents.provisioning import SECRET_BYTES
 
     check_output(output, force=force)

@@ -9,13 +9,13 @@ import click
 
 from aggregator.cli.options import json_option, memory_option, read_start, store_option
 from aggregator.cli.output import print_facts, print_json, working
-from aggregator.periods import shown
+from aggregator.common.periods import shown
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.periods import Moment
+    from aggregator.common.periods import Moment
 
 
 @click.command()
@@ -35,8 +35,8 @@ def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     Example:
       hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.store.store import open_store
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.operations.report_store import open_store
 
     if is_node_store(store):
         raise StorageError(

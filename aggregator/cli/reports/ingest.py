@@ -18,8 +18,8 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.intake.transaction import IngestSummary
-    from aggregator.periods import Moment
+    from aggregator.common.periods import Moment
+    from aggregator.reports.intake.transaction import IngestSummary
 
 
 @click.command()
@@ -94,14 +94,14 @@ def ingest(
       hearsay ingest m.hsc inbox --nodes clinics.hsl --keys clinics.hsk --store sums --trust work/root.hst
     """  # noqa: D301
     from aggregator.cli.federated.ingest import ingest_summaries
-    from aggregator.files import read_file
-    from aggregator.intake.finding import all_unreadable
-    from aggregator.intake.transaction import IngestSummary
-    from aggregator.intake.urls import expand
-    from aggregator.nodes.listing import check_list
+    from aggregator.common.files import read_file
+    from aggregator.nodes.summaries.listing import check_list
+    from aggregator.operations.report_store import create_store
     from aggregator.publishing.naming import check_campaign
-    from aggregator.storage.manifest import BUCKETS, FILE_NAME
-    from aggregator.store.store import create_store
+    from aggregator.reports.intake.finding import all_unreadable
+    from aggregator.reports.intake.transaction import IngestSummary
+    from aggregator.reports.intake.urls import expand
+    from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
     from protocol.documents.campaign import parse_campaign
     from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 

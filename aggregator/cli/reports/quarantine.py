@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from aggregator.decoding.spans import Rejected
-    from aggregator.storage.quarantine import Kept
+    from aggregator.reports.decoding.spans import Rejected
+    from aggregator.reports.storage.quarantine import Kept
     from protocol.documents.campaign import Campaign
 
 _NAME_DIGITS = 8
@@ -55,9 +55,9 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
     from aggregator.cli.federated.exporting import list_refused
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.storage.manifest import read_manifest
-    from aggregator.store.store import open_store
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.operations.report_store import open_store
+    from aggregator.reports.storage.manifest import read_manifest
 
     if is_node_store(store):
         list_refused(store, reason, pieces=pieces, as_json=as_json)
@@ -118,7 +118,7 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
       hearsay quarantine show 3fa9c411:62 --store store
       hearsay quarantine show today.hsr --store store
     """  # noqa: D301
-    from aggregator.store.store import open_store
+    from aggregator.operations.report_store import open_store
 
     opened = open_store(store)
     campaign = opened.campaign
@@ -155,9 +155,9 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
       hearsay quarantine rm today.hsr --store store
       hearsay quarantine rm --all --reason empty_file --store store
     """  # noqa: D301
-    from aggregator.storage.manifest import QUARANTINE
-    from aggregator.storage.quarantine import Quarantine
-    from aggregator.store.store import open_store
+    from aggregator.operations.report_store import open_store
+    from aggregator.reports.storage.manifest import QUARANTINE
+    from aggregator.reports.storage.quarantine import Quarantine
 
     if bool(names) == everything:
         raise click.UsageError("give names, or --all", click.get_current_context())
@@ -295,8 +295,8 @@ def retry(
     Example:
       hearsay quarantine retry --store store --reason report_too_early
     """  # noqa: D301
-    from aggregator.store.rejudging import retry as judge_again
-    from aggregator.store.store import open_store
+    from aggregator.operations.report_store import open_store
+    from aggregator.operations.retry import retry as judge_again
 
     opened = open_store(store)
     ids = enrolled_ids(opened.campaign, enrolled, lists, passphrase_file)

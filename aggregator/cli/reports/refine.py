@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.ask_table import listed
 from aggregator.cli.options import (
     PATH,
     force_option,
@@ -20,14 +19,15 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table
 from aggregator.cli.passphrase import existing_passphrase
-from aggregator.files import check_output, write_output
+from aggregator.common.files import check_output, write_output
+from aggregator.publishing.ask_table import listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from aggregator.choosing.from_answers import Refined
-    from aggregator.store.store import Store
+    from aggregator.design.feature_selection.from_answers import Refined
+    from aggregator.operations.report_store import Store
     from protocol.documents.pilots import PilotCost
     from protocol.schema import Schema
 
@@ -82,9 +82,9 @@ def refine(
       hearsay refine --store s1 --store s2 --store s3 --store s4 --evaluation e1 --devices 100000 --epsilon 1 \\
         --workspace work --models candidates -o next.toml
     """  # noqa: D301
-    from aggregator.choosing.calls import refine as next_step
-    from aggregator.schema_file import load_schema
-    from aggregator.store.store import open_store
+    from aggregator.operations.designs import refine as next_step
+    from aggregator.operations.report_store import open_store
+    from aggregator.publishing.schemas.schema_file import load_schema
 
     check_output(output, force=force)
     if (schema_file is None) == (not stores):
@@ -118,9 +118,9 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
         stated: all features that the series' campaigns state.
         pilots: private results of pilots that these features hold.
     """
-    from aggregator.choosing.schema_text import schema_text
-    from aggregator.decisions.record import decision_text
-    from aggregator.schema_file import SchemaFile, toml_array, toml_text
+    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.publishing.decisions.record import decision_text
+    from aggregator.publishing.schemas.schema_file import SchemaFile, toml_array, toml_text
 
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]
@@ -149,7 +149,7 @@ def _signed(
     force: bool,
 ) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
-    from aggregator.choosing.calls import sign_candidates
+    from aggregator.operations.designs import sign_candidates
     from aggregator.publishing.tree import file_name
     from aggregator.publishing.workspace import open_workspace
 

@@ -50,7 +50,7 @@ def report(
       hearsay report store --workspace work -o page.html
       hearsay report m.hsm --trust root.hst -o model.html
     """  # noqa: D301
-    from aggregator.files import check_output
+    from aggregator.common.files import check_output
     from aggregator.page.report import report as make
 
     check_output(output, force=force)

@@ -9,13 +9,13 @@ import click
 from aggregator.cli.counting import working_on
 from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, warn, warn_of_end, working
-from aggregator.periods import shown
+from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from aggregator.guarantee.alarms import Alarms
-    from aggregator.store.status import DayCount, Status
+    from aggregator.cards.alarms import Alarms
+    from aggregator.operations.status import DayCount, Status
 
 _BAR = 30
 _DAYS = 31
@@ -52,10 +52,10 @@ def status(
       hearsay status --store store --interval 0.02
     """  # noqa: D301
     from aggregator.cli.federated.status import print_node_status
-    from aggregator.nodes.envelope_store import is_node_store
-    from aggregator.store.status import half_width_of
-    from aggregator.store.status import status as status_of
-    from aggregator.store.store import open_store
+    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.operations.report_store import open_store
+    from aggregator.operations.status import half_width_of
+    from aggregator.operations.status import status as status_of
 
     if interval is not None and target_sd is not None:
         raise click.UsageError("give --interval or --target-sd, not both", click.get_current_context())
@@ -135,7 +135,7 @@ def _print_alarms(found: Alarms) -> None:
 
 def _print_days(days: tuple[DayCount, ...]) -> None:
     """Print a table of the last days. Earlier days are added up in one row."""
-    from aggregator.store.status import date_of
+    from aggregator.operations.status import date_of
 
     click.echo()
     shown = days[-_DAYS:]

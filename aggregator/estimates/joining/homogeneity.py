@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.common.notebooks import facts, table
 from aggregator.estimates.cells import cell_names, question_name
 from aggregator.estimates.heavy_tails import two_sided_tail
-from aggregator.notebooks import facts, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.card.words import REST
+from aggregator.cards.card_words import REST
 from aggregator.page.blocks import Section, facts, paragraph
 from aggregator.page.entries import rows_of, text_of
 from protocol.dates import date

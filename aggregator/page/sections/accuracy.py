@@ -9,8 +9,8 @@ from aggregator.models.foresight import NEVER
 from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import foresight, rows_of
-from aggregator.planning import evaluation, ranking
-from aggregator.planning.evaluation import Evaluation
+from aggregator.publishing.mechanisms import evaluation, ranking
+from aggregator.publishing.mechanisms.evaluation import Evaluation
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from aggregator.models.foresight import Foresight
     from aggregator.page.blocks import Block
     from aggregator.page.subject import Measured
-    from aggregator.planning.ranking import Ranking
+    from aggregator.publishing.mechanisms.ranking import Ranking
 
 ANCHOR = "accuracy"
 HEADING = "How often the model is right"

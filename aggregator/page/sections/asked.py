@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import ceil, exp
 from typing import TYPE_CHECKING
 
-from aggregator.card.words import in_words
-from aggregator.guarantee.manipulation import weights_of
+from aggregator.cards.card_words import in_words
+from aggregator.cards.manipulation import weights_of
+from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.page.blocks import Section, facts, paragraph, table
 from aggregator.page.entries import mapping, rows_of
-from aggregator.publishing.nodes.sheet import node_sheet
 from aggregator.publishing.privacy import privacy_sheet, rounded_up
 from protocol.document import read_payload
 from protocol.documents.envelope import read_envelope
@@ -19,7 +19,7 @@ from protocol.features import Grouped
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aggregator.guarantee.words import SheetWords
+    from aggregator.cards.words import SheetWords
     from aggregator.page.blocks import Block
     from aggregator.publishing.privacy import PrivacySheet
     from protocol.documents.campaign import Campaign

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aggregator.card.words import in_words
+from aggregator.cards.card_words import in_words
 from aggregator.page.blocks import Section, facts, paragraph, table
 
 if TYPE_CHECKING:

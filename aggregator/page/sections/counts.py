@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from aggregator.common.periods import shown
+from aggregator.nodes.campaigns.words import in_words
+from aggregator.nodes.masked.store import MaskedStore
+from aggregator.operations.status import Status, date_of
 from aggregator.page.blocks import Chart, Section, facts, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import mapping, rows_of
 from aggregator.page.reasons import meaning
-from aggregator.periods import shown
-from aggregator.publishing.nodes.words import in_words
-from aggregator.store.status import Status, date_of
-from aggregator.unmasking.store import MaskedStore
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from aggregator.nodes.status import NodeStatus
+    from aggregator.nodes.summaries.status import NodeStatus
     from aggregator.page.blocks import Block
     from aggregator.page.subject import AnyStore
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.card.words import in_words
+from aggregator.cards.card_words import in_words
 from aggregator.estimates.cells import cells_of
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.showing import NOT_DETERMINED, PARAMETER_COLUMNS, parameter_rows

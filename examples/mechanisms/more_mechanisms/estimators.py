@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from aggregator.estimates.debias import Law, Marginal, Pairs, debias, marginal, pairs_of
-from aggregator.planning.draws import draw
+from aggregator.publishing.mechanisms.draws import draw
 from more_mechanisms.hadamard import Hadamard
 from more_mechanisms.subset import Subset
 from protocol.mechanisms.base import ONE

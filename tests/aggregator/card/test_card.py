@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from support.publisher import NOW
 from support.reports import made
 
-from aggregator.card.influence import influences, reach_of_reports
-from aggregator.card.making import full_card
-from aggregator.card.words import MOST_CHARACTERS, SECTIONS, sections
+from aggregator.cards.card import full_card
+from aggregator.cards.card_words import MOST_CHARACTERS, SECTIONS, sections
+from aggregator.cards.influence import influences, reach_of_reports
+from aggregator.cards.manipulation import manipulation
 from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.estimates.reports import estimate
-from aggregator.guarantee.manipulation import manipulation
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.card.making import MOST_BYTES, shortened
-from aggregator.card.words import REST, sections
+from aggregator.cards.card import MOST_BYTES, shortened
+from aggregator.cards.card_words import REST, sections
 from protocol import canonical
 
 

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, reason
 
-from aggregator.central import budget_store
-from aggregator.central.accounting import Cost
-from aggregator.central.budget import BudgetFile
-from aggregator.central.data_digest import digest_of, record_bytes
+from aggregator.curator import budget_store
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.data_digest import digest_of, record_bytes
 from protocol.errors import PolicyError, StorageError
 
 NOW = 1_800_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.central.choice import settled
-from aggregator.central.fitting import fit, model_of
-from aggregator.central.records import Records
-from aggregator.central.terms import AUTO, FitTerms
+from aggregator.curator.choice import settled
+from aggregator.curator.fitting import fit, model_of
+from aggregator.curator.records import Records
+from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.models.encoding import EncodedFrame
 from protocol import SCALE
 from protocol.epsilon import MICRO

@@ -12,16 +12,16 @@ from support.cards import check_card
 from support.failures import reason
 from support.killed import every_death
 
-from aggregator.central import curating
-from aggregator.central.budget import BudgetFile
-from aggregator.central.curating import doubts_of, fit_records, made_up_records
-from aggregator.central.data_digest import record_bytes
-from aggregator.central.methods.table import METHODS
-from aggregator.central.records import read_records
-from aggregator.central.terms import FAMILIES, FitTerms
+from aggregator.common.sealing import Cost
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.curating import doubts_of, fit_records, made_up_records
+from aggregator.curator.data_digest import record_bytes
+from aggregator.curator.methods.table import METHODS
+from aggregator.curator.records import read_records
+from aggregator.curator.terms import FAMILIES, FitTerms
+from aggregator.operations import curating
 from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol import canonical
 from protocol.documents.envelope import read_envelope

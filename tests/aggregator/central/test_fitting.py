@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aggregator.central.fitting import cost_of_fit, fit
-from aggregator.central.methods.base import subjects_of
-from aggregator.central.methods.sums import exact_sums
-from aggregator.central.records import read_records
-from aggregator.central.terms import DIVISIONS, FAMILIES, FitTerms, terms_id
+from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.methods.base import subjects_of
+from aggregator.curator.methods.sums import exact_sums
+from aggregator.curator.records import read_records
+from aggregator.curator.terms import DIVISIONS, FAMILIES, FitTerms, terms_id
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import campaign_of
 from protocol import SCALE, canonical

@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from aggregator.central.fitting import cost_of_fit, fit
-from aggregator.central.methods.smooth import LARGEST_STEPS
-from aggregator.central.methods.table import METHODS
-from aggregator.central.noise.calibrating import law
-from aggregator.central.records import read_records
-from aggregator.central.terms import FitTerms
+from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.methods.smooth import LARGEST_STEPS
+from aggregator.curator.methods.table import METHODS
+from aggregator.curator.noise.calibrating import law
+from aggregator.curator.records import read_records
+from aggregator.curator.terms import FitTerms
 from aggregator.estimates.spread import moments
 from protocol import SCALE
 from protocol.errors import InputError

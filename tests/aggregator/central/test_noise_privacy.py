@@ -14,9 +14,9 @@ import pytest
 from support.failures import reason
 from support.noise import log_density
 
-from aggregator.central.noise.calibrating import NAMES, calibrate, calibrate_to_rho, law, published
-from aggregator.central.noise.releasing import release
-from aggregator.central.smooth_sensitivity import (
+from aggregator.curator.noise.calibrating import NAMES, calibrate, calibrate_to_rho, law, published
+from aggregator.curator.noise.releasing import release
+from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,
     smooth_sensitivity_of_variance,

@@ -10,13 +10,13 @@ from math import exp
 import numpy as np
 import pytest
 
-from aggregator.central.accounting import Budget, privacy_loss
-from aggregator.central.fitting import cost_of_fit
-from aggregator.central.methods import global_std, global_var, smooth
-from aggregator.central.methods.sums import vectors
-from aggregator.central.methods.table import METHODS
-from aggregator.central.records import Records
-from aggregator.central.terms import DIVISIONS, FitTerms
+from aggregator.curator.accounting import Budget, privacy_loss
+from aggregator.curator.fitting import cost_of_fit
+from aggregator.curator.methods import global_std, global_var, smooth
+from aggregator.curator.methods.sums import vectors
+from aggregator.curator.methods.table import METHODS
+from aggregator.curator.records import Records
+from aggregator.curator.terms import DIVISIONS, FitTerms
 from aggregator.models.encoding import NO_NUMBER
 from protocol import SCALE
 from protocol.epsilon import MICRO

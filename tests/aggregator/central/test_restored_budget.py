@@ -13,10 +13,10 @@ import pytest
 from support.failures import reason
 from support.killed import every_death
 
-from aggregator.central import budget_store
-from aggregator.central.accounting import Cost
-from aggregator.central.budget import BudgetFile
-from aggregator.storage.mark import marks_beside
+from aggregator.common.marks import marks_beside
+from aggregator.curator import budget_store
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
 
 NOW = 1_800_000_000
 TENTH = Cost(100_000, Fraction(0), None)

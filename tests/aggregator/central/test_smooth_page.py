@@ -11,8 +11,8 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from aggregator.central.noise.calibrating import NAMES, calibrate, calibrate_to_rho, published
-from aggregator.central.smooth_sensitivity import (
+from aggregator.curator.noise.calibrating import NAMES, calibrate, calibrate_to_rho, published
+from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     global_sensitivity_of_mean,
     global_sensitivity_of_variance,

@@ -14,7 +14,7 @@ from support.examples import examples
 from support.failures import reason
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
-from aggregator.central.smooth_sensitivity import (
+from aggregator.curator.smooth_sensitivity import (
     FLOOR_BITS,
     BoundedValues,
     global_sensitivity_of_mean,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.choosing import forward_selection
-from aggregator.choosing.codings import (
+from aggregator.design.feature_selection import forward_selection
+from aggregator.design.feature_selection.codings import (
     AS_STATED,
     EDGES,
     GROUPS,
@@ -17,9 +17,9 @@ from aggregator.choosing.codings import (
     mutual_information,
     ways,
 )
-from aggregator.choosing.forward_selection import best_of, fleet_scores, plain_scores, select
-from aggregator.forecast.population import Population
+from aggregator.design.feature_selection.forward_selection import best_of, fleet_scores, plain_scores, select
 from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame
+from aggregator.models.population import Population
 from protocol import SCALE
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema

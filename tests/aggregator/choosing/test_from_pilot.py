@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from support.pilots import SCHEMA
 
 import aggregator
-from aggregator.ask_table import resolve
-from aggregator.choosing import codings, forward_selection, from_pilot
-from aggregator.choosing.schema_text import schema_text
 from aggregator.cli.app import hearsay
-from aggregator.schema_file import load_schema
-from aggregator.tables import read_table
+from aggregator.common.tables import read_table
+from aggregator.design.feature_selection import codings, forward_selection, from_pilot
+from aggregator.design.feature_selection.schema_text import schema_text
+from aggregator.publishing.ask_table import resolve
+from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.errors import InputError
 
 

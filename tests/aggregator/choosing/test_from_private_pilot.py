@@ -13,10 +13,11 @@ from support.commands import run
 from support.failures import reason
 from support.pilots import SCHEMA
 
-from aggregator.central.budget import BudgetFile
-from aggregator.central.data_digest import parts_of, record_bytes
-from aggregator.choosing import forward_selection, from_private_pilot
-from aggregator.choosing.from_private_pilot import (
+from aggregator.common.tables import read_table
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.data_digest import parts_of, record_bytes
+from aggregator.design.feature_selection import forward_selection, from_private_pilot
+from aggregator.design.feature_selection.from_private_pilot import (
     COMPARED,
     MADE,
     MEASURED,
@@ -26,9 +27,8 @@ from aggregator.choosing.from_private_pilot import (
     cost_of_design,
     noisy_accuracy,
 )
-from aggregator.forecast.population import Population
-from aggregator.schema_file import load_schema, parse_schema_text
-from aggregator.tables import read_table
+from aggregator.models.population import Population
+from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol.epsilon import MICRO
 from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.choosing.feature_sets import candidates, greedy, neighbours, strengths, strongest
-from aggregator.choosing.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
-from aggregator.choosing.shares import WHOLE, Share, after, equalise
-from aggregator.choosing.steps import (
+from aggregator.design.feature_selection.feature_sets import candidates, greedy, neighbours, strengths, strongest
+from aggregator.design.feature_selection.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
+from aggregator.design.feature_selection.shares import WHOLE, Share, after, equalise
+from aggregator.design.feature_selection.steps import (
     ASK,
     DONE,
     EVALUATE,
@@ -39,7 +39,7 @@ HALF = np.array([0.5, 0.5])
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.choosing.feature_sets.RECORDS", 500)
+        patch.setattr("aggregator.design.feature_selection.feature_sets.RECORDS", 500)
         yield
 
 

@@ -10,8 +10,8 @@ from support.commands import run
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened
 
-from aggregator import sealing
-from aggregator.fleet import roster as rosters
+from aggregator.common import sealing
+from aggregator.reports.fleet import roster as rosters
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 

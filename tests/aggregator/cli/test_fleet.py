@@ -15,16 +15,16 @@ from support.commands import REFUSED
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened
 
-from aggregator import sealing
 from aggregator.cli import passphrase
 from aggregator.cli.app import hearsay
-from aggregator.fleet import ids as ids_module
-from aggregator.fleet import roster as rosters
-from aggregator.fleet.ids import IdReader
-from aggregator.fleet.roster import read_roster
-from aggregator.intake.enrolment import enrolled_from_rosters
-from aggregator.periods import begins
-from aggregator.store.store import create_store
+from aggregator.common import sealing
+from aggregator.common.periods import begins
+from aggregator.operations.report_store import create_store
+from aggregator.reports.fleet import ids as ids_module
+from aggregator.reports.fleet import roster as rosters
+from aggregator.reports.fleet.ids import IdReader
+from aggregator.reports.fleet.roster import read_roster
+from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import InputError

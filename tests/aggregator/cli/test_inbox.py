@@ -23,10 +23,10 @@ from support.publisher import NOW, Publisher
 from support.reports import digest
 
 from aggregator.cli.app import hearsay
-from aggregator.intake import compressed
-from aggregator.intake.compressed import LEAST_BYTES, MOST_GROWTH, decompress
-from aggregator.intake.sources import Unreadable, read_source
-from aggregator.storage import quarantine
+from aggregator.reports.intake import compressed
+from aggregator.reports.intake.compressed import LEAST_BYTES, MOST_GROWTH, decompress
+from aggregator.reports.intake.sources import Unreadable, read_source
+from aggregator.reports.storage import quarantine
 from protocol import mechanisms
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import encode_answer, encode_report, layout_for

@@ -11,9 +11,9 @@ from support.commands import run
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator import sealing
-from aggregator.fleet import roster as rosters
-from aggregator.periods import begins
+from aggregator.common import sealing
+from aggregator.common.periods import begins
+from aggregator.reports.fleet import roster as rosters
 from edge_sdk import Device
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning

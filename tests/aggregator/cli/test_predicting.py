@@ -14,10 +14,10 @@ from support.commands import REFUSED
 from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
+from aggregator.common.spreadsheets import csv_text
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
 from aggregator.publishing.workspace import create_workspace
-from aggregator.spreadsheets import csv_text
 from edge_sdk.classifier import Classifier
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

@@ -271,8 +271,8 @@ def test_numbers_out_of_range_are_refused(folder, option, value, reason):
 def test_schema_edges_of_equal_frequency(folder):
     run("schema", folder / "pilot.csv", "--label", "y", "--drop", "colour", "--equal-frequency", "--bins", "3", "-o",
         folder / "drafted.toml")  # fmt: skip
-    from aggregator.schema_file import load_schema
-    from aggregator.tables import read_table, typed
+    from aggregator.common.tables import read_table, typed
+    from aggregator.publishing.schemas.schema_file import load_schema
 
     schema = load_schema(folder / "drafted.toml").schema
     frame = typed(read_table(folder / "pilot.csv"), schema)

@@ -9,8 +9,8 @@ from support.commands import run
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.periods import begins
-from aggregator.storage.manifest import read_manifest
+from aggregator.common.periods import begins
+from aggregator.reports.storage.manifest import read_manifest
 
 RAW = Publisher().campaign(min_batch_size=20)
 CAMPAIGN = opened(RAW)

@@ -14,12 +14,12 @@ from support.publisher import Publisher
 
 from aggregator.cli import passphrase as asking
 from aggregator.cli.app import hearsay
-from aggregator.fleet import roster as rosters
-from aggregator.passphrases import VARIABLE
+from aggregator.common.passphrases import VARIABLE
+from aggregator.common.sealing import Cost
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
 from aggregator.publishing.signatures import signed, to_bytes
-from aggregator.sealing import Cost
+from aggregator.reports.fleet import roster as rosters
 from edge_sdk import Device
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 

@@ -24,22 +24,22 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.cluster import cluster as cluster_room
-from aggregator.cluster import probe as cluster_probe
-from aggregator.cluster.cluster import Cluster, check_address, open_cluster
-from aggregator.fleet.roster import Roster
-from aggregator.intake import tasks
-from aggregator.intake.enrolment import enrolled_from_rosters
-from aggregator.intake.finding import all_unreadable
-from aggregator.intake.remote import _balanced, read_share
-from aggregator.intake.tasks import Chosen, Job, Mark
-from aggregator.intake.urls import ahead
-from aggregator.storage.input_index import Inputs
-from aggregator.storage.manifest import fingerprint, read_manifest
-from aggregator.store.status import status
-from aggregator.store.store import create_store, open_store
-from aggregator.tally.counting import count_partition
-from aggregator.tally.scope import EVERYTHING, scope_of
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.operations.status import status
+from aggregator.reports.cluster import cluster as cluster_room
+from aggregator.reports.cluster import probe as cluster_probe
+from aggregator.reports.cluster.cluster import Cluster, check_address, open_cluster
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake import tasks
+from aggregator.reports.intake.enrolment import enrolled_from_rosters
+from aggregator.reports.intake.finding import all_unreadable
+from aggregator.reports.intake.remote import _balanced, read_share
+from aggregator.reports.intake.tasks import Chosen, Job, Mark
+from aggregator.reports.intake.urls import ahead
+from aggregator.reports.storage.input_index import Inputs
+from aggregator.reports.storage.manifest import fingerprint, read_manifest
+from aggregator.reports.tally.counting import count_partition
+from aggregator.reports.tally.scope import EVERYTHING, scope_of
 from protocol.errors import InputError, PolicyError, StorageError
 
 RAW = Publisher().campaign()
@@ -325,7 +325,7 @@ def test_parts_written_elsewhere_are_not_committed(tmp_path, threads):
 
 def test_software_that_a_worker_lacks(threads):
     def lacking():
-        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.intake.tasks")
+        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.reports.intake.tasks")
 
     with pytest.raises(StorageError, match="cluster_differs"):
         list(threads.run(lacking, [()]))
@@ -401,7 +401,7 @@ def test_one_machine_needs_no_dask(tmp_path):
 import sys
 sys.modules["distributed"] = sys.modules["dask"] = sys.modules["fsspec"] = None
 import aggregator.cli.app
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
 store = create_store({str(tmp_path / "s")!r}, bytes.fromhex({RAW.hex()!r}))
 print(store.ingest([{str(files[1])!r}], now={TODAY}).proven, sum(store.tally().n))
 """
@@ -427,7 +427,7 @@ def put(memory, names):
 
 @pytest.mark.parametrize("on_cluster", [False, True])
 def test_files_by_url(tmp_path, memory, threads, monkeypatch, on_cluster):
-    monkeypatch.setattr("aggregator.intake.urls._MAPPED_BYTES", 1500)  # 100 reports go through a file
+    monkeypatch.setattr("aggregator.reports.intake.urls._MAPPED_BYTES", 1500)  # 100 reports go through a file
     put(memory, ["/in/a.hsr", "/in/b.hsr", "/in/deep/c.hsr"])
     memory.pipe("/in/copy.hsr", memory.cat("/in/a.hsr"))
     memory.pipe("/in/one.hsr", batch(CAMPAIGN, [report(CAMPAIGN, 1)]))

@@ -13,7 +13,8 @@ from support.reports import made
 
 import aggregator
 from aggregator.cli.app import hearsay
-from aggregator.comparison.difference import (
+from aggregator.estimates.reports import estimate
+from aggregator.models.comparison import (
     QUANTILES,
     Change,
     _adjusted,
@@ -26,10 +27,9 @@ from aggregator.comparison.difference import (
     largest,
     unshared,
 )
-from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.scoring import Model
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.asked import restricted
 from protocol.errors import InputError
 from protocol.features import Numeric

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.decisions.kept import FOLDER, keep, kept
-from aggregator.decisions.record import (
+from aggregator.publishing.decisions.kept import FOLDER, keep, kept
+from aggregator.publishing.decisions.record import (
     MOST_BYTES,
     MOST_INTEGER,
     MOST_ROWS,

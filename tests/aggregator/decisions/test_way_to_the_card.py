@@ -9,10 +9,10 @@ from support.pages import check
 from support.publisher import NOW
 
 import aggregator
-from aggregator.choosing.schema_text import schema_text
-from aggregator.decisions.kept import kept
+from aggregator.design.feature_selection.schema_text import schema_text
 from aggregator.page.report import report as page_of
-from aggregator.schema_file import SchemaFile, load_schema, parse_schema_text
+from aggregator.publishing.decisions.kept import kept
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, parse_schema_text
 from protocol.errors import InputError
 
 

@@ -7,9 +7,9 @@ from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.decoding.decode import Decoder
-from aggregator.store.store import create_store
-from aggregator.tally.tally import count, row_bytes, settle
+from aggregator.operations.report_store import create_store
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.tally.tally import count, row_bytes, settle
 from protocol.batches.framing import TRAILER_BYTES
 from protocol.batches.report import decode_report
 from protocol.mechanisms import BITS, INTEGERS, SINGLE

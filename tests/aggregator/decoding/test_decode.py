@@ -11,16 +11,16 @@ from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import Row, batch, digest, header, made, mixed, report
 
-from aggregator.decoding.decode import Decoded, decode_batches
-from aggregator.decoding.spans import MAX_KEPT_BYTES, MAX_PIECES
-from aggregator.tally.tally import count, settle
+from aggregator.reports.decoding.decode import Decoded, decode_batches
+from aggregator.reports.decoding.spans import MAX_KEPT_BYTES, MAX_PIECES
+from aggregator.reports.tally.tally import count, settle
 from protocol import mechanisms
 from protocol.batches.batch import Header, trailer, write_batch
 from protocol.batches.report import Layout, decode_answer, decode_report, encode_answer, encode_report
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 if TYPE_CHECKING:
-    from aggregator.decoding.columns import Columns
+    from aggregator.reports.decoding.columns import Columns
 
 DIRECT = made()
 UNARY = made(mechanism="oue")

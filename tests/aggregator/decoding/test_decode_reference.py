@@ -16,10 +16,10 @@ from support.examples import examples
 from support.publisher import NOW
 from support.reports import Row, batch, digest, header, made, mixed, report, summand
 
-from aggregator.decoding import large_file, matrix
-from aggregator.decoding.decode import Decoder
-from aggregator.decoding.large_file import LargeFile
-from aggregator.tally.sums import Sums
+from aggregator.reports.decoding import large_file, matrix
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.large_file import LargeFile
+from aggregator.reports.tally.sums import Sums
 from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import scan
@@ -28,7 +28,7 @@ from protocol.batches.report import decode_answer, decode_report
 from protocol.mechanisms import INTEGERS, SINGLE
 
 if TYPE_CHECKING:
-    from aggregator.decoding.columns import Columns
+    from aggregator.reports.decoding.columns import Columns
 
 oue, direct, she, laplace = (
     lambda size, name=name: mechanisms.from_epsilon(name, "1", size) for name in ("oue", "direct", "she", "laplace")

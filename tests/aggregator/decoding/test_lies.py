@@ -6,12 +6,12 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, digest, made, mixed, opened, report
 
-from aggregator.decoding.decode import decode_batches
 from aggregator.estimates.debias import debias
 from aggregator.estimates.reports import estimate
-from aggregator.storage.quarantine import Quarantine
-from aggregator.store.store import create_store
-from aggregator.tally.tally import count
+from aggregator.operations.report_store import create_store
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.storage.quarantine import Quarantine
+from aggregator.reports.tally.tally import count
 from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches.report import encode_report, report_id

@@ -12,11 +12,11 @@ from support.reports import batch, header, opened, report
 
 from aggregator.cli.app import hearsay
 from aggregator.cli.documents.describe import MAX_DAMAGE
-from aggregator.decoding.decode import Decoder
-from aggregator.decoding.spans import MAX_PIECES
-from aggregator.gateway.merge import merge_files
-from aggregator.storage.quarantine import Quarantine
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.spans import MAX_PIECES
+from aggregator.reports.gateway.merge import merge_files
+from aggregator.reports.storage.quarantine import Quarantine
 from protocol.batches import batch as batches
 
 RAW = Publisher().campaign()

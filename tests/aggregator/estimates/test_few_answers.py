@@ -10,7 +10,7 @@ from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric

@@ -13,8 +13,8 @@ from support.nodes import PERIOD, node_campaign
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis, two_sided_tail
 from aggregator.estimates.joining.homogeneity import homogeneity
 from aggregator.estimates.joining.questions import joined_question
-from aggregator.nodes.federation import federated
-from aggregator.nodes.totals import Total
+from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.totals import Total
 
 CAMPAIGN = node_campaign()
 

@@ -11,7 +11,7 @@ from support.reports import opened
 from aggregator.estimates.debias import debias
 from aggregator.estimates.intervals import Interval, count_interval, normal_interval
 from aggregator.estimates.reports import estimate
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.mechanisms import FrequencyMechanism
 

@@ -22,9 +22,9 @@ from aggregator.estimates.recurrence import known
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
-from aggregator.planning.evaluation import evaluate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.publishing.mechanisms.evaluation import evaluate
+from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.documents.campaign import EVALUATION, parse_campaign
 from protocol.errors import InputError

@@ -20,7 +20,7 @@ from aggregator.estimates.ratios import Others, Variance, cell_variance, own_wei
 from aggregator.estimates.recurrence import Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric

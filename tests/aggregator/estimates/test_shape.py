@@ -15,11 +15,11 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.sums import Table, of_tables
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
-from aggregator.planning.evaluation import accuracy_of, evaluate
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
+from aggregator.publishing.mechanisms.evaluation import accuracy_of, evaluate
 from aggregator.publishing.models import publish_model, sign_statistics
 from aggregator.publishing.workspace import create_workspace
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

@@ -13,9 +13,9 @@ from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.spread import spreads
-from aggregator.planning.choice import forms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.publishing.mechanisms.choice import forms
+from aggregator.reports.tally.tally import Tally
 from benchmarks.estimates import drawn_campaigns, stated_variance
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign

@@ -20,7 +20,7 @@ from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import Sample, Vote
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.showing import rows
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError
 from protocol.mechanisms import FrequencyMechanism

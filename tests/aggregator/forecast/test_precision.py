@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from support.plans import schema
 
+from aggregator.design.power_analysis.designs import Design
+from aggregator.design.power_analysis.precision import CLASSES, devices_for_width, precisions, widest
+from aggregator.design.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.estimates.class_shares import class_shares
-from aggregator.forecast.designs import Design
-from aggregator.forecast.population import assumed
-from aggregator.forecast.precision import CLASSES, devices_for_width, precisions, widest
-from aggregator.forecast.rehearsal import Fleet, laws_of, simulated
-from aggregator.planning.choice import forms
+from aggregator.models.population import assumed
+from aggregator.publishing.mechanisms.choice import forms
 from protocol import mechanisms
 
 CAMPAIGNS = 200

@@ -16,10 +16,10 @@ from support.examples import examples
 from support.publisher import NOW, Publisher
 from support.reports import batch, header, opened, report
 
-from aggregator.gateway import external_sort as sorting
-from aggregator.gateway import merge
-from aggregator.gateway.merge import merge_files
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.reports.gateway import external_sort as sorting
+from aggregator.reports.gateway import merge
+from aggregator.reports.gateway.merge import merge_files
 from protocol.batches.batch import Batch, Header, read_batches, trailer, write_batch
 from protocol.errors import InputError, StorageError
 

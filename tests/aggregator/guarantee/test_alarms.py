@@ -15,13 +15,13 @@ from click.testing import CliRunner
 from support.mechanisms import inputs_of
 from support.publisher import CAMPAIGN_KEY, DAY
 
+from aggregator.cards.alarms import LEVEL, SHARES, two_sided
+from aggregator.cards.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
 from aggregator.cli.app import hearsay
 from aggregator.estimates.cells import cell_names
 from aggregator.estimates.joining.homogeneity import chi_square_tail
-from aggregator.guarantee.alarms import LEVEL, SHARES, two_sided
-from aggregator.guarantee.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
-from aggregator.store.status import status
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.operations.status import status
 from benchmarks.guarantees import alarms as bench
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import mechanisms

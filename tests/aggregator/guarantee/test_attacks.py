@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.card.influence import published_numbers, reach_of_reports
-from aggregator.guarantee.manipulation import extreme_answers, manipulation
+from aggregator.cards.influence import published_numbers, reach_of_reports
+from aggregator.cards.manipulation import extreme_answers, manipulation
 from benchmarks.guarantees import attacks
 from protocol.mechanisms import SINGLE
 

@@ -8,7 +8,7 @@ from math import comb, log
 import numpy as np
 import pytest
 
-from aggregator.guarantee.binomial import log_probability, upper_tail
+from aggregator.cards.binomial import log_probability, upper_tail
 
 
 def exact(k, n, p):

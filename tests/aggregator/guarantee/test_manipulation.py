@@ -9,11 +9,11 @@ import pytest
 from support.mechanisms import as_answers, inputs_of, made, sums_of
 from support.publisher import NOW
 
+from aggregator.cards.binomial import least_likely, log_probability, most_likely
+from aggregator.cards.manipulation import Contribution, contribution, manipulation, numbers_of
 from aggregator.estimates.debias import debias, marginal
-from aggregator.guarantee.binomial import least_likely, log_probability, most_likely
-from aggregator.guarantee.manipulation import Contribution, contribution, manipulation, numbers_of
-from aggregator.planning.draws import draw
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.mechanisms.draws import draw
 from protocol import mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError

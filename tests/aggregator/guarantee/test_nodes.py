@@ -10,11 +10,11 @@ from support.failures import reason
 from support.nodes import PERIOD
 from support.publisher import DAY, NOW, small_schema
 
+from aggregator.cards.nodes import _moved, _Table, node_guarantee
 from aggregator.estimates.class_shares import class_shares
-from aggregator.guarantee.nodes import _moved, _Table, node_guarantee
 from aggregator.models.noisy_sums.floored import floored_tables
-from aggregator.nodes.federation import federated
-from aggregator.nodes.totals import Total
+from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.totals import Total
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload, parse_campaign
 from protocol.epsilon import MICRO

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from support.publisher import DAY, NOW, Publisher
 
+from aggregator.cards.sheet import guarantee_sheet, spending
 from aggregator.cli.app import hearsay
-from aggregator.guarantee.sheet import guarantee_sheet, spending
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign

@@ -6,8 +6,8 @@ from math import comb, exp, log
 
 import pytest
 
-from aggregator.guarantee import shuffling
-from aggregator.guarantee.shuffling import Clones, amplified, closed_forms, numeric
+from aggregator.cards import shuffling
+from aggregator.cards.shuffling import Clones, amplified, closed_forms, numeric
 from protocol.errors import InputError
 
 

@@ -9,11 +9,11 @@ from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import digest, opened
 
-from aggregator.fleet.roster import Roster
-from aggregator.intake.enrolment import enrolled_from_rosters
-from aggregator.storage.input_index import Inputs
-from aggregator.storage.manifest import read_manifest
-from aggregator.store.store import create_store
+from aggregator.operations.report_store import create_store
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake.enrolment import enrolled_from_rosters
+from aggregator.reports.storage.input_index import Inputs
+from aggregator.reports.storage.manifest import read_manifest
 from protocol.errors import InputError, PolicyError
 
 RAW = Publisher().campaign()

@@ -13,13 +13,13 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.unread import WHY_NOT
-from aggregator.decoding import large_file
-from aggregator.decoding.decode import Decoder
-from aggregator.decoding.large_file import FileShortenedError, LargeFile
-from aggregator.files import read_regular
-from aggregator.intake import sources
-from aggregator.storage import part_writer as writing
-from aggregator.store import store
+from aggregator.common.files import read_regular
+from aggregator.operations import report_store as store
+from aggregator.reports.decoding import large_file
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.large_file import FileShortenedError, LargeFile
+from aggregator.reports.intake import sources
+from aggregator.reports.storage import part_writer as writing
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
@@ -99,10 +99,10 @@ def test_a_file_in_pieces_counts_like_one_that_was_read(tmp_path, monkeypatch):
 
 SHORTENING = """
 import os, sys
-from aggregator.decoding import decode, large_file
-from aggregator.decoding.decode import Decoder
-from aggregator.intake import reader, sources
-from aggregator.store.store import open_store
+from aggregator.reports.decoding import decode, large_file
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.intake import reader, sources
+from aggregator.operations.report_store import open_store
 
 store, large, small, where, now = sys.argv[1:]
 sources.MAPPED_BYTES = reader._BLOCK = reader._SMALL_BYTES = large_file._BLOCK_BYTES = 1000

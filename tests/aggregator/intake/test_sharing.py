@@ -19,18 +19,18 @@ from support.fleets import honest, sealed
 from support.publisher import DAY, NOW, Publisher
 from support.reports import opened
 
-from aggregator.decoding import decode, rules
-from aggregator.decoding.mapped import give_back, piecewise_digest
-from aggregator.intake import reader
-from aggregator.intake.work_sharing import WorkSharingPool
-from aggregator.storage import part_writer as writing
-from aggregator.storage.input_index import Inputs
-from aggregator.storage.manifest import Part, read_manifest
-from aggregator.storage.part_writer import by_bucket
-from aggregator.storage.parts import Stored, read_part
-from aggregator.store import store
-from aggregator.tally.counting import Counted, count_partition, load, partitions, settle_partition
-from aggregator.tally.scope import Scope
+from aggregator.operations import report_store as store
+from aggregator.reports.decoding import decode, rules
+from aggregator.reports.decoding.mapped import give_back, piecewise_digest
+from aggregator.reports.intake import reader
+from aggregator.reports.intake.work_sharing import WorkSharingPool
+from aggregator.reports.storage import part_writer as writing
+from aggregator.reports.storage.input_index import Inputs
+from aggregator.reports.storage.manifest import Part, read_manifest
+from aggregator.reports.storage.part_writer import by_bucket
+from aggregator.reports.storage.parts import Stored, read_part
+from aggregator.reports.tally.counting import Counted, count_partition, load, partitions, settle_partition
+from aggregator.reports.tally.scope import Scope
 from protocol.batches.scan import digest_of
 
 RAW = Publisher().campaign()
@@ -242,7 +242,7 @@ def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
 
 
 def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.decoding.mapped._STEP", 5000)
+    monkeypatch.setattr("aggregator.reports.decoding.mapped._STEP", 5000)
     raw = os.urandom(1 << 20)
     path = tmp_path / "a"
     path.write_bytes(raw)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.publishing.nodes.numbering import ROOM, Numbering, first_numbers, renumbered
+from aggregator.nodes.campaigns.numbering import ROOM, Numbering, first_numbers, renumbered
 
 SEQUENCES = st.lists(st.integers(min_value=-1, max_value=30), max_size=60)
 """−1: a join; another number: the party at this place, modulo n, leaves."""

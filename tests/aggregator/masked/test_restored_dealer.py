@@ -13,9 +13,9 @@ from support.killed import every_death
 from support.nodes import NODE_KEYS, PERIOD, signed_list
 from support.publisher import DAY, NOW
 
-from aggregator.masked import journal
-from aggregator.masked.dealer import JOURNAL_FILE, Dealer
-from aggregator.storage.mark import marks_beside
+from aggregator.common.marks import marks_beside
+from aggregator.nodes.dealer import journal
+from aggregator.nodes.dealer.dealer import JOURNAL_FILE, Dealer
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import InputError, PolicyError, StorageError

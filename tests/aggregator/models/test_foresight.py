@@ -13,7 +13,7 @@ from aggregator.models import foresight
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import ASSUMES_NORMAL, Foresight, foresee
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import INTEGERS

@@ -22,7 +22,7 @@ from aggregator.models.posterior import noisy_gamma
 from aggregator.models.posterior import tables as posterior_tables
 from aggregator.models.posterior.noisy_gamma import REACH, posterior
 from aggregator.models.postprocess import POSTPROCESSES
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from benchmarks.models import estimators as bench
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema

@@ -14,7 +14,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.showing import NOT_DETERMINED, parameter_rows
 from aggregator.models.published import MOST_FEATURES, interval_card, published
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical, Numeric

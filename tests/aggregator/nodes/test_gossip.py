@@ -11,12 +11,12 @@ from support.node_publishing import round_of
 from support.nodes import TERMS, node_campaign
 from support.publisher import NOW
 
-from aggregator import gathering
-from aggregator.nodes.envelope_store import open_envelope_store
-from aggregator.nodes.federation import federated, noise_variances
-from aggregator.nodes.store import NodeStore
-from aggregator.nodes.totals import Totals
-from aggregator.publishing.nodes.sheet import node_sheet
+from aggregator.nodes.campaigns.sheet import node_sheet
+from aggregator.nodes.summaries.envelope_store import open_envelope_store
+from aggregator.nodes.summaries.federation import federated, noise_variances
+from aggregator.nodes.summaries.store import NodeStore
+from aggregator.nodes.summaries.totals import Totals
+from aggregator.operations import models as gathering
 from edge_sdk.node.exchanging import exchange
 from edge_sdk.node.totals import totals
 from protocol import SCALE

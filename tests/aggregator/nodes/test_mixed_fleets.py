@@ -14,9 +14,9 @@ from support.nodes import node_payload
 from support.publisher import NOW, Publisher
 
 import aggregator
-from aggregator.ask_table import AskedFeature
 from aggregator.estimates.joining import join
 from aggregator.models.scoring import Model
+from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.workspace import open_workspace
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, read_envelope, seal

@@ -10,11 +10,11 @@ from support.failures import reason
 from support.node_fleets import keys, noisy, true_sums
 from support.nodes import PERIOD, node_campaign
 
-from aggregator.nodes.federation import federated
-from aggregator.nodes.honest_loss import expected_loss
-from aggregator.nodes.robust import Rule, combine, krum_choice, parse_rule
-from aggregator.nodes.robust_estimate import compared_nodes, robust_statistics
-from aggregator.nodes.totals import Totals, column_sums
+from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.honest_loss import expected_loss
+from aggregator.nodes.summaries.robust import Rule, combine, krum_choice, parse_rule
+from aggregator.nodes.summaries.robust_estimate import compared_nodes, robust_statistics
+from aggregator.nodes.summaries.totals import Totals, column_sums
 from protocol.errors import PolicyError
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import ranges, released_vectors

@@ -16,10 +16,10 @@ from aggregator.estimates.ratios import Variance, ratio_interval
 from aggregator.estimates.showing import NOT_DETERMINED, parameter_rows, rows
 from aggregator.models.foresight import UNDER_RULE, Foresight, foresee
 from aggregator.models.published import interval_card, published
-from aggregator.nodes.federation import federated
-from aggregator.nodes.robust import parse_rule
-from aggregator.nodes.robust_estimate import robust_statistics
-from aggregator.nodes.totals import Totals
+from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.robust import parse_rule
+from aggregator.nodes.summaries.robust_estimate import robust_statistics
+from aggregator.nodes.summaries.totals import Totals
 from protocol import SCALE
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import released_vectors

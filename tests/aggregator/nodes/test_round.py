@@ -14,8 +14,8 @@ from support.node_fleets import MEANS, ODOR, PRIOR, keys, list_of, summaries_of
 from support.node_publishing import round_of
 from support.publisher import NOW, Publisher
 
-from aggregator import gathering
-from aggregator.central.fitting import model_of
+from aggregator.curator.fitting import model_of
+from aggregator.operations import models as gathering
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import keyid

@@ -13,14 +13,14 @@ from support.node_fleets import keys, list_of, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
 
-from aggregator.nodes.database import Database
-from aggregator.nodes.envelope_store import is_node_store, make_envelope_store, open_envelope_store
-from aggregator.nodes.status import status
-from aggregator.nodes.store import NodeStore
-from aggregator.nodes.totals import Totals
-from aggregator.store.store import create_store, open_store
-from aggregator.tally.scope import scope_of
-from aggregator.unmasking.stores import new_or_open
+from aggregator.nodes.masked.stores import new_or_open
+from aggregator.nodes.summaries.database import Database
+from aggregator.nodes.summaries.envelope_store import is_node_store, make_envelope_store, open_envelope_store
+from aggregator.nodes.summaries.status import status
+from aggregator.nodes.summaries.store import NodeStore
+from aggregator.nodes.summaries.totals import Totals
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope, seal
@@ -230,7 +230,7 @@ def test_compressed_cut_and_unreadable_files(tmp_path, monkeypatch):
                                                            "expands_too_far"]  # fmt: skip
     assert (taken.accepted >= 2, dict(taken.rejected)) == (True, {"truncated": 1})
     assert store.ingest([written(tmp_path, "whole.hsn.gz", whole)], now=NOW).accepted == 4 - taken.accepted
-    monkeypatch.setattr("aggregator.nodes.intake.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("aggregator.nodes.summaries.intake.MAX_FILE_BYTES", 1000)
     assert store.ingest([written(tmp_path, "large.hsn", *SUMMARIES)], now=NOW).unreadable[0].reason == "too_large"
 
 
@@ -290,7 +290,7 @@ def test_a_file_whose_name_is_no_utf_8_is_taken_in(tmp_path):
 
 
 def test_a_writer_waits_for_another_and_then_gives_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.nodes.database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("aggregator.nodes.summaries.database.BUSY_SECONDS", 0.05)
     store = made(tmp_path / "store")
     holder = Database(store.path)
     with holder.transaction(), pytest.raises(StorageError, match="store_busy"):

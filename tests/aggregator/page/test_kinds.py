@@ -18,18 +18,18 @@ from support.reports import batch, opened, report
 from support.stores import stored
 
 import aggregator
-from aggregator.ask_table import AskedFeature
-from aggregator.card.words import sections
-from aggregator.central.budget import BudgetFile
-from aggregator.central.curating import fit_records
-from aggregator.central.data_digest import record_bytes
-from aggregator.central.terms import FitTerms
+from aggregator.cards.card_words import sections
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.curating import fit_records
+from aggregator.curator.data_digest import record_bytes
+from aggregator.curator.terms import FitTerms
 from aggregator.models.foresight import Foresight, Recall
-from aggregator.nodes.envelope_store import make_envelope_store
+from aggregator.nodes.masked.store import MaskedStore
+from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.operations.report_store import create_store
 from aggregator.page.report import report as page_of
+from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.workspace import create_workspace
-from aggregator.store.store import create_store
-from aggregator.unmasking.store import MaskedStore
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, parse_campaign
 from protocol.documents.envelope import keyid, read_envelope

@@ -16,7 +16,7 @@ from aggregator.page.charts import Bar, whiskers
 from aggregator.page.sections import checking, results
 from aggregator.page.subject import StoreSubject
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
 from protocol.questions import MOMENT

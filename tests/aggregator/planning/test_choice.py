@@ -10,9 +10,9 @@ from support.failures import reason
 from support.mixtures import mixed_payload
 from support.publisher import NOW, Publisher
 
-from aggregator.planning.choice import AUTO, mechanism_for
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.store.store import create_store
+from aggregator.publishing.mechanisms.choice import AUTO, mechanism_for
 from edge_sdk import Device
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro

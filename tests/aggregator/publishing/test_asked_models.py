@@ -12,9 +12,9 @@ from support.publisher import NOW
 from support.reports import batch, opened, report
 
 import aggregator
-from aggregator.interchange.json_form import to_json
 from aggregator.models.encoding import label_codes, observe, recognise
-from aggregator.planning.inputs import inputs_of
+from aggregator.models.json_form import to_json
+from aggregator.publishing.mechanisms.inputs import inputs_of
 from edge_sdk import Device
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload

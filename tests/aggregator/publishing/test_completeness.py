@@ -8,7 +8,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
-from aggregator.planning.draws import draw
+from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.signatures import check_payload, draft
 from aggregator.publishing.workspace import create_workspace
 from protocol import mechanisms

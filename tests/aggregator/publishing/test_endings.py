@@ -4,12 +4,12 @@ import pytest
 from support.failures import reason
 from support.publisher import NOW, Publisher, small_schema
 
+from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.evaluations import EvaluationParameters, evaluations_ended, publish_evaluation
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.store.store import create_store
 from edge_sdk import Device
 from protocol.document import DAY_SECONDS, read_payload
 from protocol.documents import campaign

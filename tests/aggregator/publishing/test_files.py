@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import pytest
 
-from aggregator import files
-from aggregator.files import ORDINARY, PRIVATE, check_outputs, open_output, read_file, write_output
-from aggregator.schema_file import MAX_FILE_BYTES, load_schema
+from aggregator.common import files
+from aggregator.common.files import ORDINARY, PRIVATE, check_outputs, open_output, read_file, write_output
+from aggregator.publishing.schemas.schema_file import MAX_FILE_BYTES, load_schema
 from protocol.errors import HearsayError
 
 

@@ -10,9 +10,9 @@ from support.examples import examples
 from support.failures import everything_said, reason
 from support.publisher import key
 
+from aggregator.common.sealing import MAX_MEMORY_BYTES, MAX_PASSES, STANDARD, Cost
 from aggregator.publishing import keys
 from aggregator.publishing.keys import key_file, parse_key, parse_public, public_line, read_key, write_key
-from aggregator.sealing import MAX_MEMORY_BYTES, MAX_PASSES, STANDARD, Cost
 from protocol import canonical
 from protocol.errors import InputError, StorageError
 

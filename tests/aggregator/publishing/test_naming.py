@@ -11,8 +11,8 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 import aggregator
-from aggregator import files
 from aggregator.cli.app import hearsay
+from aggregator.common import files
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.endings import end_campaign
 from aggregator.publishing.naming import document_bytes

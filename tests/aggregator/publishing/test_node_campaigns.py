@@ -9,13 +9,13 @@ from support.failures import reason
 from support.publisher import NOW, key, small_schema
 
 import aggregator
-from aggregator.ask_table import AskedFeature
-from aggregator.asking import make_campaign
+from aggregator.nodes.campaigns.campaigns import make_node_campaign
+from aggregator.nodes.campaigns.lists import make_node_list
+from aggregator.nodes.campaigns.sheet import is_refused, node_sheet, node_warnings, usual_cost
+from aggregator.nodes.campaigns.words import noise_text
+from aggregator.operations.campaigns import make_campaign
+from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.nodes.campaigns import make_node_campaign
-from aggregator.publishing.nodes.lists import make_node_list
-from aggregator.publishing.nodes.sheet import is_refused, node_sheet, node_warnings, usual_cost
-from aggregator.publishing.nodes.words import noise_text
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from protocol import SCALE
 from protocol.documents.campaign import parse_campaign

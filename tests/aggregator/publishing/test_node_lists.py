@@ -6,7 +6,7 @@ import pytest
 from support.failures import reason
 from support.publisher import NOW, key
 
-from aggregator.publishing.nodes.lists import add_nodes, current_list, make_node_list, remove_nodes, renew_nodes
+from aggregator.nodes.campaigns.lists import add_nodes, current_list, make_node_list, remove_nodes, renew_nodes
 from aggregator.publishing.roots import ALL, RootChange, change_root, gather_copies, resign
 from aggregator.publishing.signatures import check_payload, signed
 from aggregator.publishing.tree import write_tree
@@ -129,7 +129,7 @@ def test_refusals_of_names_and_numbers(work, monkeypatch):
     assert reason(lambda: add_nodes(work, "clinics", [FIRST], now=NOW)) == "key_repeated"
     assert reason(lambda: remove_nodes(work, "clinics", ids(SECOND), now=NOW)) == "key_unknown"
     assert reason(lambda: remove_nodes(work, "clinics", ids(FIRST), now=NOW)) == "nodes_invalid"
-    monkeypatch.setattr("aggregator.publishing.nodes.lists.MAX_NODES", 2)
+    monkeypatch.setattr("aggregator.nodes.campaigns.lists.MAX_NODES", 2)
     assert reason(lambda: add_nodes(work, "clinics", [SECOND, THIRD], now=NOW)) == "nodes_invalid"
     assert len(open_workspace(work.path).history()) == 1
 

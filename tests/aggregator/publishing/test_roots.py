@@ -13,7 +13,8 @@ from support.failures import reason
 from support.killed import every_death
 from support.publisher import NOW, Publisher, key, small_schema
 
-from aggregator.files import write_output
+from aggregator.common.files import write_output
+from aggregator.common.sealing import Cost
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing import roots as rotations
 from aggregator.publishing import workspace as workspaces
@@ -22,7 +23,6 @@ from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.roots import ALL, RootChange, change_root, discard, gather_copies, lacking, pending, resign
 from aggregator.publishing.signatures import signed, to_bytes
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.sealing import Cost
 from edge_sdk import Device
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust

@@ -15,17 +15,17 @@ from support.failures import reason
 from support.publisher import DAY, NOW, Publisher, small_schema
 from support.reports import batch, digest, opened, report
 
-from aggregator.asking import make_campaign, make_evaluation
+from aggregator.cards.sheet import guarantee_sheet, spending
 from aggregator.estimates.joining import join
-from aggregator.fleet.ids import IdReader, fleet_ids, members, write_ids
-from aggregator.fleet.roster import Roster
-from aggregator.guarantee.sheet import guarantee_sheet, spending
-from aggregator.intake.enrolment import FromRosters, enrolled_from_rosters
+from aggregator.operations.campaigns import make_campaign, make_evaluation
+from aggregator.operations.report_store import create_store
+from aggregator.operations.status import status
 from aggregator.publishing.privacy import most_answered, periods
 from aggregator.publishing.series import SeriesShare, series_share
 from aggregator.publishing.workspace import create_workspace
-from aggregator.store.status import status
-from aggregator.store.store import create_store
+from aggregator.reports.fleet.ids import IdReader, fleet_ids, members, write_ids
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake.enrolment import FromRosters, enrolled_from_rosters
 from protocol.documents.envelope import read_envelope
 from protocol.documents.series import WHOLE, Series
 

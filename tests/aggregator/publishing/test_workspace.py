@@ -15,7 +15,7 @@ from aggregator.publishing import workspace as rooms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, parse_duration, publish_campaign
 from aggregator.publishing.signatures import signed_campaign
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.tally.tally import Tally
+from aggregator.reports.tally.tally import Tally
 from protocol import canonical
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust

@@ -14,8 +14,8 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.storage.manifest import read_manifest, sealed
-from aggregator.store.store import create_store, open_store
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.storage.manifest import read_manifest, sealed
 from protocol.errors import StorageError
 
 RAW = Publisher().campaign()

@@ -16,9 +16,9 @@ from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.store import export as exporting
-from aggregator.store.export import CSV, PARQUET, export
-from aggregator.tally.scope import Scope
+from aggregator.operations import export as exporting
+from aggregator.operations.export import CSV, PARQUET, export
+from aggregator.reports.tally.scope import Scope
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import InputError, StorageError
 

@@ -14,11 +14,11 @@ from support.failures import failure, reason
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.decoding.columns import Columns
-from aggregator.storage.manifest import read_manifest, sealed
-from aggregator.store.store import create_store, open_store
-from aggregator.tally import period_sums
-from aggregator.tally.scope import Scope
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.manifest import read_manifest, sealed
+from aggregator.reports.tally import period_sums
+from aggregator.reports.tally.scope import Scope
 from protocol.errors import InputError, StorageError
 
 RAW = {kind: Publisher().campaign(mechanism=kind) for kind in ("direct", "oue", "she")}

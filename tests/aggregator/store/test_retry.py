@@ -12,19 +12,19 @@ from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
-from aggregator.decoding import decode, rules
-from aggregator.fleet.ids import IdReader, fleet_ids, write_ids
-from aggregator.fleet.roster import Roster
-from aggregator.intake import reader
-from aggregator.intake.enrolment import enrolled_from_file, enrolled_from_rosters
-from aggregator.intake.transaction import IngestTransaction
-from aggregator.storage.input_index import Inputs, unpack_places
-from aggregator.storage.manifest import read_manifest
-from aggregator.storage.quarantine import Quarantine
-from aggregator.store import rejudging as retry
-from aggregator.store import store
-from aggregator.store.rejudging import retry as judge_again
-from aggregator.store.store import create_store
+from aggregator.operations import report_store as store
+from aggregator.operations import retry
+from aggregator.operations.report_store import create_store
+from aggregator.operations.retry import retry as judge_again
+from aggregator.reports.decoding import decode, rules
+from aggregator.reports.fleet.ids import IdReader, fleet_ids, write_ids
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake import reader
+from aggregator.reports.intake.enrolment import enrolled_from_file, enrolled_from_rosters
+from aggregator.reports.intake.transaction import IngestTransaction
+from aggregator.reports.storage.input_index import Inputs, unpack_places
+from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.storage.quarantine import Quarantine
 from protocol.errors import PolicyError, StorageError
 
 RAW = Publisher().campaign()

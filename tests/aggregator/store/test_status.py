@@ -15,7 +15,7 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, opened, report
 
 import aggregator
-from aggregator.store.status import date_of, half_width_of, status
+from aggregator.operations.status import date_of, half_width_of, status
 from protocol.errors import InputError
 
 LATER = NOW + 9 * DAY

@@ -21,17 +21,17 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, made, opened, report
 
 import aggregator
-from aggregator.gateway.merge import merge_files
-from aggregator.intake import sources
-from aggregator.storage import compaction, quarantine
-from aggregator.storage import input_index as inputs
-from aggregator.storage import locking as durable
-from aggregator.storage import part_writer as writing
-from aggregator.storage.input_index import Inputs
-from aggregator.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
-from aggregator.store.store import create_store, open_store
-from aggregator.tally import duplicates as repeats
-from aggregator.tally.scope import Scope
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.gateway.merge import merge_files
+from aggregator.reports.intake import sources
+from aggregator.reports.storage import compaction, quarantine
+from aggregator.reports.storage import input_index as inputs
+from aggregator.reports.storage import locking as durable
+from aggregator.reports.storage import part_writer as writing
+from aggregator.reports.storage.input_index import Inputs
+from aggregator.reports.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
+from aggregator.reports.tally import duplicates as repeats
+from aggregator.reports.tally.scope import Scope
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import DocumentError, PolicyError, StorageError
 

@@ -14,9 +14,9 @@ from support.killed import every_death
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.storage import compaction
-from aggregator.storage.manifest import read_manifest
-from aggregator.store.store import create_store, open_store
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.storage import compaction
+from aggregator.reports.storage.manifest import read_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,16 +21,16 @@ from support.fleets import records, sealed
 from support.publisher import DAY, NOW
 from support.reports import opened
 
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.operations.retry import retry as judge_again
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.storage import compaction
-from aggregator.storage.manifest import read_manifest
-from aggregator.storage.part_writer import _Sink
-from aggregator.store.rejudging import retry as judge_again
-from aggregator.store.store import create_store, open_store
-from aggregator.tally.scope import Scope
-from aggregator.tally.tally import Tally
+from aggregator.reports.storage import compaction
+from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.storage.part_writer import _Sink
+from aggregator.reports.tally.scope import Scope
+from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

@@ -13,9 +13,9 @@ from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.storage.manifest import read_manifest
-from aggregator.store import store as room
-from aggregator.store.store import create_store, open_store
+from aggregator.operations import report_store as room
+from aggregator.operations.report_store import create_store, open_store
+from aggregator.reports.storage.manifest import read_manifest
 from protocol.errors import StorageError
 
 RAW = Publisher().campaign()

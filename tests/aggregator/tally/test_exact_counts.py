@@ -10,8 +10,8 @@ from support.fleets import honest, sealed
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-from aggregator.store.store import create_store
-from aggregator.tally.scope import Scope
+from aggregator.operations.report_store import create_store
+from aggregator.reports.tally.scope import Scope
 from protocol.batches.batch import TRAILER_BYTES
 
 RAW = Publisher().campaign()

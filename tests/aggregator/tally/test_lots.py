@@ -10,13 +10,13 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.decoding.columns import Columns
-from aggregator.storage.manifest import read_manifest
-from aggregator.store.store import create_store
-from aggregator.tally import counting
-from aggregator.tally.counting import Partition, count_partition
-from aggregator.tally.lots import Lots
-from aggregator.tally.scope import EVERYTHING, Scope
+from aggregator.operations.report_store import create_store
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.tally import counting
+from aggregator.reports.tally.counting import Partition, count_partition
+from aggregator.reports.tally.lots import Lots
+from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.errors import StorageError
 
 RAW = {name: Publisher().campaign(mechanism=name) for name in ("direct", "oue", "she")}

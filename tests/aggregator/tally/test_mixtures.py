@@ -7,8 +7,8 @@ from support.mixtures import mixed_payload
 from support.publisher import NOW
 from support.reports import batch, report, summand
 
-from aggregator.decoding.decode import decode_batches
-from aggregator.tally.tally import count
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally.tally import count
 from protocol.batches.report import decode_answer, decode_report, encode_answer, encode_report
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError

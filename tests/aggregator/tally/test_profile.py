@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.decoding.decode import decode_batches
-from aggregator.tally import period_sums
-from aggregator.tally.period_sums import PeriodSums
-from aggregator.tally.profile import ProfileCounter
-from aggregator.tally.tally import count, settle
+from aggregator.reports.decoding.decode import decode_batches
+from aggregator.reports.tally import period_sums
+from aggregator.reports.tally.period_sums import PeriodSums
+from aggregator.reports.tally.profile import ProfileCounter
+from aggregator.reports.tally.tally import count, settle
 from benchmarks.guarantees import alarms as bench
 from benchmarks.shared.made_batches import NOW, batch, records
 from protocol.errors import StorageError

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.tally.duplicates import IdSet, Members, repeated_rows
+from aggregator.reports.tally.duplicates import IdSet, Members, repeated_rows
 
 
 def slow(ids):

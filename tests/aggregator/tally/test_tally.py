@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.examples import examples
 from support.reports import made, report
 
-from aggregator.decoding.columns import Columns
-from aggregator.tally.tally import Tally, count, settle
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.tally.tally import Tally, count, settle
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
 from protocol.errors import InputError

@@ -12,12 +12,12 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened, report
 
 from aggregator.estimates.recurrence import BOUND, KNOWN, ONCE
-from aggregator.fleet.roster import Roster
-from aggregator.storage.manifest import read_manifest
-from aggregator.store.returning import squares_of_answers
-from aggregator.store.status import status
-from aggregator.tally.scope import Scope
-from aggregator.tally.turnout import Turnout, turnout_of
+from aggregator.operations.status import status
+from aggregator.reports.answering_devices import squares_of_answers
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.tally.scope import Scope
+from aggregator.reports.tally.turnout import Turnout, turnout_of
 
 LATER = NOW + 9 * DAY
 RAW = Publisher().campaign(answers=3, epsilon_micro=3_000_000, time_precision=DAY // 4)

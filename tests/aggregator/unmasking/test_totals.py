@@ -12,11 +12,11 @@ from support.masked import DEALER, TERMS, book_of, masked_campaign, masked_paylo
 from support.nodes import NODE_KEYS, PERIOD
 from support.publisher import Publisher
 
-from aggregator.guarantee.masked import masked_guarantee
-from aggregator.nodes.federation import divided
-from aggregator.publishing.nodes.numbering import first_numbers
-from aggregator.publishing.nodes.sheet import node_sheet
-from aggregator.unmasking.totals import PeriodTotal, check_numbers, masked_statistics
+from aggregator.cards.masked import masked_guarantee
+from aggregator.nodes.campaigns.numbering import first_numbers
+from aggregator.nodes.campaigns.sheet import node_sheet
+from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics
+from aggregator.nodes.summaries.federation import divided
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import keyid

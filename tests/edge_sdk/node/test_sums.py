@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from support.publisher import NOW, Publisher
 
-from aggregator.central.methods.sums import exact_sums
-from aggregator.central.records import read_records
+from aggregator.curator.methods.sums import exact_sums
+from aggregator.curator.records import read_records
 from edge_sdk import Node
 from edge_sdk.node.release import NOISE_TAG, noisy_sums
 from edge_sdk.node.sums import ExactSums

@@ -10,9 +10,9 @@ import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from aggregator.central import budget_store
-from aggregator.central.accounting import Cost
-from aggregator.central.budget import BudgetFile
+from aggregator.curator import budget_store
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario

@@ -10,8 +10,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from aggregator.masked import issuing, journal, releasing
-from aggregator.masked.dealer import Dealer
+from aggregator.nodes.dealer import issuing, journal, releasing
+from aggregator.nodes.dealer.dealer import Dealer
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import HearsayError, PolicyError

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.nodes import database
-from aggregator.nodes.envelope_store import make_envelope_store
-from aggregator.nodes.store import NodeStore
-from aggregator.storage.opening import read_campaign
+from aggregator.nodes.summaries import database
+from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.summaries.store import NodeStore
+from aggregator.reports.storage.opening import read_campaign
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario

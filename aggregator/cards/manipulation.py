@@ -1,0 +1,279 @@
+"""How far lying devices can move an estimate, in closed form.
+
+A lying device sends any answer that intake accepts. One answer adds to an estimate a number between a least and a most
+contribution c₋ and c₊, which follow from the mechanism's integers and from the clamps of the counting. Let λ be the
+share of lies among the answers to a question. Compared with the same devices telling the truth, with the same noise,
+an estimated share or mean moves by at most
+
+    λ·R,   R = c₊ − c₋        and on average by at most        λ·max(c₊ − x₋, x₊ − c₋)
+
+where [x₋, x₊] is the range of the true values: [0, 1] for shares and squares, [−1, 1] for other numbers.
+
+λ follows from β, the share of lies among all reports. w is the share of a stratum's ids that get the question, r the
+number of answers of a device in a period.
+
+    closed fleet   λ = β                         ids are enrolled, and the id assigns the question
+    open fleet     λ = βr/(βr + (1 − β)w)        whoever invents ids chooses the question, and how often he answers
+
+The share of a class, combined from the questions j that tell it, with weights n_j/u_j (u_j: the variance of one answer
+at equal shares, R_j: that of the sum over a feature's values), moves by at most Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j.
+L_j and H_j are the numbers of lies and of honest answers. In an open fleet the largest value is that of all lies on one
+question, since the fraction is quasi-convex in L. In a closed fleet it is no larger. Source: docs/math.md, section 3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.cards.binomial import least_likely, most_likely
+from aggregator.estimates.cells import question_name
+from aggregator.estimates.debias import debias, marginal, noise_law, support_counts, supports_by_set
+from aggregator.estimates.question_estimate import is_share, is_stretched
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, INTEGERS
+from protocol.mechanisms.numeric import SingleNumberMechanism
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+    from protocol.questions import Question
+
+LIARS = (0.01, 0.05)
+"""Shares of lying devices for which the sheet states bounds."""
+CHANCE = 1e-9
+"""Probability with which a stated number of a question's lies, or of its honest answers, may be exceeded by chance."""
+_WORD = 1 << 32
+
+
+class Contribution(NamedTuple):
+    """Least and most that one accepted answer adds to an estimate: in devices, or in units of S for numbers."""
+
+    least: float
+    most: float
+
+    @property
+    def width(self) -> float:
+        """R, the most by which two answers can differ in their contribution."""
+        return self.most - self.least
+
+
+class Bound(NamedTuple):
+    """How far lies can move the estimates of one kind.
+
+    Attributes:
+        estimate: which estimates, in words.
+        mechanism: name of the question's mechanism; empty for the combined shares of the classes.
+        one_answer: R: how far one changed answer moves a count of devices, or a sum of numbers in half ranges. For the
+            combined shares of the classes: the largest R of a question.
+        closed, open: share of lies β → the most that a share or mean moves, in a closed and in an open fleet.
+        closed_average, open_average: β → the most that its expectation moves. None for combined shares.
+    """
+
+    estimate: str
+    mechanism: str
+    one_answer: float
+    closed: dict[float, float]
+    open: dict[float, float]
+    closed_average: dict[float, float] | None
+    open_average: dict[float, float] | None
+
+
+@lru_cache(maxsize=256)
+def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
+    """Least and most contribution of one answer to an estimate, through the estimator that the aggregator uses.
+
+    Every estimator is affine in the counts and rises with the estimate's own counts, so the ends are the estimates of
+    one extreme answer each. All estimates of a question have the same ends. Rows of bits are taken as free, also where
+    intake refuses some: the ends are then no nearer than the true ones.
+
+    Args:
+        mechanism: the mechanism of the answer.
+        groups: number of groups of values, for the sum over the values of a group; 0 for single values.
+
+    Raises:
+        InputError: ``mechanism_incomplete``: the mechanism has no estimator for groups of values.
+    """
+    if isinstance(mechanism, SingleNumberMechanism):
+        values = [float(mechanism.estimate(answer)) / SCALE for answer in range(mechanism.answers)]
+        return Contribution(min(values), max(values))
+    if mechanism.answers == 1:
+        ends = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
+        return Contribution(*(_estimate(mechanism, [end], groups) for end in ends))
+    if supports_by_set(mechanism):
+        alone = np.eye(mechanism.answers, dtype=np.int64)
+        each = [_estimate(mechanism, row, groups) for row in support_counts(mechanism, alone).tolist()]
+        return Contribution(min(each), max(each))
+    least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
+    step = groups or mechanism.answers
+    own = [place % step == 0 for place in range(mechanism.answers)]
+    if mechanism.layout in (BITS, INTEGERS):
+        low, high = [least] * len(own), [most if member else least for member in own]
+    else:  # A single value supports one value only.
+        low, high = ([int(place == chosen) for place in range(len(own))] for chosen in (1, 0))
+    return Contribution(_estimate(mechanism, low, groups), _estimate(mechanism, high, groups))
+
+
+def _estimate(mechanism: Mechanism, counts: Sequence[int], groups: int) -> float:
+    """The estimate of value 0, or of group 0, from one answer with these counts."""
+    if not groups:
+        return float(debias(mechanism, 1, counts).estimate[0])
+    found = marginal(mechanism, 1, counts, groups)
+    if found is None:
+        raise InputError("mechanism_incomplete", f"the mechanism {mechanism.name} has no estimator for groups")
+    return float(found.estimate[0])
+
+
+@lru_cache(maxsize=256)
+def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...], ...]:
+    """Counts of one accepted answer each, which move some estimate, or sum of estimates over a group, the furthest.
+
+    Answers of one number are its two ends, single values are all values. Rows have one place or one group at one end
+    and all others at the other end, or all places at one end.
+
+    Args:
+        mechanism: the mechanism of the answer.
+        groups: k ≥ 1: place i of a row is in group i mod k.
+    """
+    size = mechanism.answers
+    if isinstance(mechanism, SingleNumberMechanism):
+        values = [mechanism.estimate(answer) for answer in range(size)]
+        chosen = dict.fromkeys((values.index(min(values)), values.index(max(values))))
+        return tuple(tuple(int(place == one) for place in range(size)) for one in chosen)
+    if mechanism.layout not in (BITS, INTEGERS):
+        return tuple(tuple(int(place == one) for place in range(size)) for one in range(size))
+    least, most = mechanism.counted if mechanism.layout == INTEGERS else (0, 1)
+    sets = [{one} for one in range(size)] + [set(range(group, size, groups)) for group in range(groups)] + [set()]
+    ends = ((least, most), (most, least))
+    rows = (tuple(high if place in one else low for place in range(size)) for low, high in ends for one in sets)
+    return tuple(dict.fromkeys(rows))
+
+
+class Numbers(NamedTuple):
+    """Numbers of lies and of honest answers to a question: shares of all devices, or bounds if their number is known.
+
+    Attributes:
+        lies: at most so many in a closed fleet.
+        honest: at least so many.
+        all_lies: lies of all questions together; so many are on one question in an open fleet.
+    """
+
+    lies: float
+    honest: float
+    all_lies: float
+
+    @property
+    def closed(self) -> float:
+        """λ in a closed fleet."""
+        return self.lies / (self.lies + self.honest) if self.lies else 0.0
+
+    @property
+    def open(self) -> float:
+        """λ in an open fleet, if all lies answer this question."""
+        return self.all_lies / (self.all_lies + self.honest)
+
+
+def numbers_of(share: float, weight: float, answers: int, devices: int | None = None) -> Numbers:
+    """Numbers of lies and honest answers to one question.
+
+    Args:
+        share: β, the share of lying devices, above 0 and below 1.
+        weight: w, the share of a stratum's ids that get the question.
+        answers: r, the number of answers of a device.
+        devices: number of devices. With it the numbers hold but for a chance of :data:`CHANCE` each; without it they
+            are expected shares of the devices.
+    """
+    if devices is None:
+        return Numbers(share * weight, (1 - share) * weight, share * answers)
+    liars = ceil(share * devices)
+    return Numbers(
+        most_likely(liars, weight, CHANCE), least_likely(devices - liars, weight, CHANCE), float(liars * answers)
+    )
+
+
+def weights_of(campaign: Campaign) -> list[float]:
+    """The weight w of every question: the share of its stratum's ids that the assignment gives it."""
+    intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(campaign.questions)]
+    return [(high - low) / _WORD for low, high in intervals]
+
+
+def manipulation(campaign: Campaign, shares: Sequence[float] = LIARS, devices: int | None = None) -> tuple[Bound, ...]:
+    """Bounds for every question's estimates, then for the combined shares of the classes.
+
+    Args:
+        campaign: with at least one question.
+        shares: the shares β of lying devices, each above 0 and below 1.
+        devices: number of devices, lying ones included; None for the limit of many devices.
+
+    Raises:
+        InputError: ``argument_invalid``: a share is not between 0 and 1, or there is no device.
+    """
+    if not all(0 < share < 1 for share in shares) or (devices is not None and devices < 1):
+        raise InputError(
+            "argument_invalid", "shares of lying devices are above 0 and below 1, and there is at least one device"
+        )
+    weights = weights_of(campaign)
+    by_share = {share: [numbers_of(share, weight, campaign.answers, devices) for weight in weights] for share in shares}
+    found = [
+        _of_question(campaign, question, {share: numbers[place] for share, numbers in by_share.items()})
+        for place, question in enumerate(campaign.questions)
+    ]
+    return (*found, *_combined(campaign, by_share))
+
+
+def _of_question(campaign: Campaign, question: Question, numbers: dict[float, Numbers]) -> Bound:
+    classes = len(campaign.schema.label.classes)
+    ends, least = contribution(question.mechanism), -1.0
+    if is_stretched(question.subject):
+        ends = Contribution((ends.least + 1) / 2, (ends.most + 1) / 2)
+    if is_share(question.subject) or is_stretched(question.subject):
+        least = 0.0
+    name = question_name(question.subject, campaign.schema)
+    if question.kind == OUTCOME:  # Lies about cells and about the accuracy have the same reach under direct.
+        ends = contribution(question.mechanism, classes)
+    average = max(ends.most - least, 1 - ends.least)
+    return Bound(
+        name,
+        question.mechanism.name,
+        ends.width,
+        {share: each.closed * ends.width for share, each in numbers.items()},
+        {share: each.open * ends.width for share, each in numbers.items()},
+        {share: each.closed * average for share, each in numbers.items()},
+        {share: each.open * average for share, each in numbers.items()},
+    )
+
+
+def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[Bound]:
+    """The bound for the shares of the classes, combined from all questions that tell them; empty without one."""
+    classes = len(campaign.schema.label.classes)
+    equal = 1 / classes
+    telling, widths, precision = [], [], []
+    for place, question in enumerate(campaign.questions):
+        law = noise_law(question.mechanism)
+        if question.kind not in (CLASS, CELL, PRESENT) or law is None:
+            continue
+        empty = marginal(question.mechanism, 1, [0] * question.mechanism.size, classes)
+        if empty is None:
+            continue
+        telling.append(place)
+        widths.append(contribution(question.mechanism, classes).width)
+        precision.append(1 / (float(empty.law.at(np.array(equal))) + equal * (1 - equal)))
+    if not telling:
+        return []
+    width, each = np.array(widths), np.array(precision)
+    closed, opened = {}, {}
+    for share, numbers in by_share.items():
+        lies = np.array([numbers[place].lies for place in telling])
+        honest = np.array([numbers[place].honest for place in telling])
+        whole = np.array([numbers[place].all_lies for place in telling])
+        opened[share] = float((whole * each * width / (honest @ each + whole * each)).max())
+        # Bounds of each question's lies add up to more than all lies, which bound a closed fleet, too.
+        closed[share] = min(float((lies * each) @ width / ((honest + lies) @ each)), opened[share])
+    return [Bound("class shares, all questions", "", float(width.max()), closed, opened, None, None)]

@@ -1,0 +1,164 @@
+"""Numbers of set bits of honest reports: their law, tests against it, and what the best test can find.
+
+Every mechanism of rows of bits states its law, or that there is none (``Mechanism.set_bits_law`` in protocol).
+An honest answer of a unary encoding has B + B' set bits, B ~ Bernoulli(p), B' ~ Bin(K − 1, q), whatever the true value
+is. A liar who speaks for one value only sets exactly one bit. Let P be the probability of one set bit in an honest
+answer. Where a share λ of the answers are such lies, the likelihood depends on the number of answers with one set bit
+alone. So no test of set bits is more powerful than a test of that number. Its mean rises by nλ(1 − P).
+Source: docs/math.md, section 3; docs/decisions/0058.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import erfc, log, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.cards.binomial import upper_tail
+from aggregator.cards.manipulation import weights_of
+from aggregator.estimates.joining.homogeneity import chi_square_tail
+from protocol.mechanisms import BITS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+    Integers = NDArray[np.int64]
+    Floats = NDArray[np.float64]
+
+LYING_SHARE = 0.01
+"""λ, the share of lying answers that the weights of :func:`one_bit_p_value` are best for."""
+_LEAST_EXPECTED = 20.0
+"""Smallest expected number of reports in one bin, and in the normal part of a sum."""
+
+
+class OneBitCount(NamedTuple):
+    """The answers to one question that have exactly one set bit.
+
+    Attributes:
+        seen: their number.
+        answers: number of all answers to the question.
+        chance: P, the probability that an honest answer has exactly one set bit.
+    """
+
+    seen: float
+    answers: float
+    chance: float
+
+
+@lru_cache(maxsize=256)
+def set_bits_law(mechanism: Mechanism) -> Floats | None:
+    """Probability of each number of set bits in an honest answer: (A + 1,) float64, A bits.
+
+    None if the answers are no rows of bits, or if the law depends on the record (:meth:`Mechanism.set_bits_law`).
+    """
+    law = mechanism.set_bits_law() if mechanism.layout == BITS else None
+    return None if law is None else np.array(law, np.float64)
+
+
+def one_bit_p_value(found: Iterable[OneBitCount]) -> float:
+    """p-value of the numbers of answers with one set bit, against too many of them.
+
+    An answer counts by its weight ln(1 + λ(1/P − 1)), the logarithm of its likelihood ratio, with λ =
+    :data:`LYING_SHARE`. Questions with few such answers expected are too far from normal: their plain number is
+    compared with a binomial law.
+    """
+    found = list(found)
+    frequent = [each for each in found if each.answers * each.chance >= _LEAST_EXPECTED]
+    rare = [each for each in found if each.answers * each.chance < _LEAST_EXPECTED]
+    ps = []
+    if frequent:
+        excess = sum(_weight(each.chance) * (each.seen - each.answers * each.chance) for each in frequent)
+        ps.append(erfc(excess / sqrt(2 * _variance(frequent))) / 2)
+    if rare:
+        total = sum(each.answers for each in rare)
+        expected = sum(each.answers * each.chance for each in rare)
+        ps.append(float(upper_tail(sum(each.seen for each in rare), total, expected / total)))
+    return min(1.0, len(ps) * min(ps))
+
+
+def _weight(chance: float) -> float:
+    return log(1 + LYING_SHARE * (1 / chance - 1))
+
+
+def _variance(found: Iterable[OneBitCount]) -> float:
+    """Variance of the sum of the weights of honest answers."""
+    return sum(_weight(one.chance) ** 2 * one.answers * one.chance * (1 - one.chance) for one in found)
+
+
+class Power(NamedTuple):
+    """What the best test of set bits finds.
+
+    Attributes:
+        chance: P, the mean probability over the questions that an honest answer has exactly one set bit.
+        found: the largest probability with which any test of set bits raises.
+    """
+
+    chance: float
+    found: float
+
+
+def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None:
+    """The power of the best test of set bits against a share :data:`LYING_SHARE` of answers with exactly one set bit.
+
+    The number of such answers is taken as normal.
+
+    Args:
+        campaign: of the reports.
+        reports: number of reports.
+        false_alarms: share of honest campaigns in which the test may raise.
+
+    Returns:
+        None if no question's answers are rows of bits with a law of their own, as those of unary encodings.
+    """
+    strata = campaign.answers
+    laws = [set_bits_law(question.mechanism) for question in campaign.questions]
+    planned = [
+        OneBitCount(0, reports / strata * weight, float(law[1]))
+        for law, weight in zip(laws, weights_of(campaign), strict=True)
+        if law is not None and 0 < law[1] < 1
+    ]
+    if not planned:
+        return None
+    lied = [one._replace(chance=one.chance + LYING_SHARE * (1 - one.chance)) for one in planned]
+    pairs = list(zip(planned, lied, strict=True))
+    shift = sum(_weight(one.chance) * one.answers * (other.chance - one.chance) for one, other in pairs)
+    spread = sum(_weight(one.chance) ** 2 * one.answers * other.chance * (1 - other.chance) for one, other in pairs)
+    normal = NormalDist()
+    limit = normal.inv_cdf(1 - false_alarms) * sqrt(_variance(planned))
+    answers = sum(one.answers for one in planned)
+    return Power(sum(one.answers * one.chance for one in planned) / answers, normal.cdf((shift - limit) / sqrt(spread)))
+
+
+def law_p_value(counts: Integers, law: Floats) -> float | None:
+    """p-value of the χ² of counts against a law, with neighbouring bins joined.
+
+    Args:
+        counts: (K + 1,) int64, number of answers with each number of set bits.
+        law: (K + 1,) float64, their probabilities.
+
+    Returns:
+        None if fewer than two bins have :data:`_LEAST_EXPECTED` expected answers.
+    """
+    n, bins, expected = int(counts.sum()), [0], [0.0]
+    for count, chance in zip(counts.tolist(), law.tolist(), strict=True):
+        if expected[-1] >= _LEAST_EXPECTED:
+            bins.append(0)
+            expected.append(0.0)
+        bins[-1] += count
+        expected[-1] += n * chance
+    if len(bins) > 1 and expected[-1] < _LEAST_EXPECTED:
+        last, rest = bins.pop(), expected.pop()
+        bins[-1] += last
+        expected[-1] += rest
+    if len(bins) < 2:
+        return None
+    square = sum((c - e) ** 2 / e for c, e in zip(bins, expected, strict=True))
+    return chi_square_tail(square, len(bins) - 1)

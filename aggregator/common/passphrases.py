@@ -1,0 +1,56 @@
+"""Passphrases that programs give: as a value, by a function, or in the file that an environment variable names."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from aggregator.common.files import read_file
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VARIABLE = "HEARSAY_PASSPHRASE_FILE"
+MAX_PASSPHRASE_BYTES = 1024
+
+
+def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable[[], bytes]:
+    """Turn each way to give a passphrase into a function that returns the passphrase as bytes.
+
+    Args:
+        given: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None:
+            the result reads the file that the environment variable :data:`VARIABLE` names at the time of the call.
+
+    Raises (when the result is called, and ``given`` is None):
+        InputError: ``passphrase_missing``: the variable is not set, or the file does not begin with a passphrase;
+            ``file_not_found``, ``unreadable``, ``too_large``: the file can not be read.
+    """
+    if callable(given):
+        return given
+    if given is None:
+        return _from_environment
+    known = given.encode() if isinstance(given, str) else bytes(given)
+    return lambda: known
+
+
+def _from_environment() -> bytes:
+    file = os.environ.get(VARIABLE)
+    if not file:
+        problem = "the key is encrypted, and no passphrase was given: open_workspace(…, passphrase=…), or "
+        raise InputError("passphrase_missing", f"{problem}{VARIABLE}, which names a file that begins with it")
+    return read_passphrase(file)
+
+
+def read_passphrase(file: str | Path) -> bytes:
+    """Read a passphrase: the first line of a file, without its line break.
+
+    Raises:
+        InputError: ``passphrase_missing``: the line is empty; ``file_not_found``; ``unreadable``: a folder, or no
+            permission; ``too_large``: the file has more than :data:`MAX_PASSPHRASE_BYTES`.
+    """
+    lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
+    if lines and lines[0]:
+        return lines[0]
+    raise InputError("passphrase_missing", f"'{file}' does not begin with a passphrase")

@@ -1,0 +1,370 @@
+"""The curator's ledger: which records were asked, at which cost, and how much of a total (ε, δ) is left.
+
+A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
+of records about these people (:mod:`aggregator.curator.data_digest`), and all queries to all these sets add up
+(:mod:`aggregator.curator.composition`). Records with an unknown digest are refused, so one added row buys nothing.
+Every query is durable in the file before its result is computed. Two processes may use one file; one waits for the
+other.
+
+A copy of the file, and an older one that was restored, can be read but pay for nothing (``budget_copied``), until the
+owner adopts it. What the file can not know: another budget for the same people, an older state of the whole disk, and
+changes by a program that computes seals anew. Whoever holds the file is its owner, and is trusted with the records
+anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget_store import BudgetStore, create_file, damaged
+from aggregator.curator.composition import Left, Spending, Total, checked, decimal_text, read_decimal, total
+from aggregator.curator.data_digest import KEY_BYTES, digest_of, parts_of
+from protocol.document import is_text
+from protocol.documents.pilots import PilotCost
+from protocol.epsilon import format_micro
+from protocol.errors import HearsayError, InputError, PolicyError
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+DIGEST_BYTES = 32
+MAX_QUERY_CHARACTERS = 1000
+_LARGEST = 1 << 62
+
+
+class Data(NamedTuple):
+    """A set of records that the owner assigned to the budget.
+
+    Attributes:
+        digest: keyed digest of the records, 32 bytes.
+        note: what the owner wrote about them.
+        assigned_at: seconds since 1970.
+    """
+
+    digest: bytes
+    note: str
+    assigned_at: int
+
+
+class Query(NamedTuple):
+    """One query that was paid.
+
+    Attributes:
+        data: index in :attr:`BudgetState.data` of the records that were asked.
+        query: what was asked, in words; public.
+        cost: what was paid, with δ and ρ rounded up to multiples of 10^−30.
+        spent_at: seconds since 1970.
+    """
+
+    data: int
+    query: str
+    cost: Cost
+    spent_at: int
+
+
+class BudgetState(NamedTuple):
+    """Everything that a budget file says, but for its key.
+
+    Attributes:
+        name: of the budget.
+        adjacency: which data sets are neighbours; every query's cost is stated for it.
+        total: the total.
+        made_at: seconds since 1970.
+        data: the assigned sets of records.
+        queries: all paid queries, oldest first.
+        closed_at: when the whole total was counted as spent, in seconds since 1970; 0 if it never was.
+    """
+
+    name: str
+    adjacency: str
+    total: Total
+    made_at: int
+    data: tuple[Data, ...]
+    queries: tuple[Query, ...]
+    closed_at: int = 0
+
+    @property
+    def spent(self) -> Spending:
+        """The sums of the costs of all queries."""
+        spent = Spending()
+        for query in self.queries:
+            spent = spent.plus(query.cost)
+        return spent
+
+    @property
+    def left(self) -> Left:
+        """What one further query may cost."""
+        return Left(0, Fraction(0), Fraction(0)) if self.closed_at else self.total.left(self.spent)
+
+    def covers(self, cost: Cost) -> bool:
+        """Whether one further query may cost this."""
+        return not self.closed_at and self.total.covers(self.spent.plus(cost))
+
+
+class BudgetFile:
+    """An open budget file. Methods may raise the errors of :class:`aggregator.curator.budget_store.BudgetStore`.
+
+    ``with BudgetFile.open(path) as budget:`` closes it at the end.
+    """
+
+    def __init__(self, store: BudgetStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        name: str,
+        epsilon_micro: int,
+        delta: Fraction = Fraction(0),
+        adjacency: str = CHANGE,
+        concentrated_delta: Fraction | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Make a budget file, and open it.
+
+        Args:
+            path: of the new file. Only its owner can read it.
+            name: of the budget.
+            epsilon_micro: ε of all queries together, in millionths.
+            delta: δ of all queries together.
+            adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+            concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
+            random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
+                ``output_exists``, ``output_invalid``.
+            StorageError: ``disk_full``, ``io_failed``.
+        """
+        if not is_text(name):
+            raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")
+        if adjacency not in ADJACENCIES:
+            raise InputError("adjacency_unknown", f"the adjacency is one of {', '.join(ADJACENCIES)}")
+        whole = total(epsilon_micro, delta, concentrated_delta)
+        texts = decimal_text(whole.delta), decimal_text(whole.concentrated_delta)
+        key = random_bytes(KEY_BYTES)
+        create_file(Path(path), (name, epsilon_micro, *texts, adjacency, int(clock()), key))
+        return cls.open(path, clock=clock)
+
+    @classmethod
+    def open(cls, path: str | Path, *, clock: Callable[[], float] = time.time) -> Self:
+        """Open the budget file at ``path``, and check it. ``clock`` gives seconds since 1970.
+
+        Raises:
+            InputError: ``file_not_found``, ``unreadable``.
+            StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``, ``io_failed``.
+        """
+        opened = cls(BudgetStore(Path(path)), clock)
+        try:
+            opened.state()
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    @classmethod
+    def adopt(cls, path: str | Path, *, nothing_since: bool = False, clock: Callable[[], float] = time.time) -> Self:
+        """``hearsay budget adopt``: go on with a copy, or with a file that was moved or restored, and open it.
+
+        Another copy may have paid for queries that this one does not know, and nobody but the owner can say. So the
+        whole total counts as spent, unless the owner says that nothing was spent since.
+
+        Args:
+            path: of the file. No other copy of it is used from now on.
+            nothing_since: the owner knows that no query was paid since this copy was made.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError, StorageError: the reasons of :meth:`open`, and of a file that can not be written.
+        """
+        opened = cls.open(path, clock=clock)
+        try:
+            with opened._store.transaction(adopting=True):  # noqa: SLF001  # own class
+                if not nothing_since:
+                    opened._store.close_total(int(clock()))  # noqa: SLF001  # own class
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def adjacency(self) -> str:
+        """Which data sets are neighbours."""
+        return self.state().adjacency
+
+    def check_adjacency(self, adjacency: str) -> None:
+        """Refuse terms of another adjacency: ε of different adjacencies can not be added.
+
+        Raises:
+            InputError: ``adjacency_differs``.
+        """
+        if adjacency != self.adjacency:
+            raise InputError("adjacency_differs", f"the budget is for '{self.adjacency}' and not '{adjacency}'")
+
+    def receipt(self, query: str, cost: Cost) -> PilotCost:
+        """A paid query as campaigns and models state it."""
+        return PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), self.adjacency, self.state().name)
+
+    def state(self) -> BudgetState:
+        """What the file says now, also of other processes' queries."""
+        return _state(self._store.read())[0]
+
+    def remaining(self) -> Left:
+        """What one further query may cost."""
+        return self.state().left
+
+    def digest(self, records: Iterable[bytes]) -> bytes:
+        """The digest of records under this file's key, 32 bytes (:func:`aggregator.curator.data_digest.digest_of`)."""
+        return digest_of(records, _state(self._store.read())[1])
+
+    def parts(self, records: Iterable[bytes], sizes: Sequence[int]) -> list[int]:
+        """Parts of records under this file's key (:func:`aggregator.curator.data_digest.parts_of`)."""
+        return parts_of(records, _state(self._store.read())[1], sizes)
+
+    def assign(self, digest: bytes, note: str = "") -> bool:
+        """Assign records to this budget: the owner says that they are about the people whom this budget protects.
+
+        Args:
+            digest: of the records, by :meth:`digest`.
+            note: what the records are, for the owner.
+
+        Returns:
+            False if the records were assigned already. In both cases the assignment is on the disk.
+
+        Raises:
+            InputError: ``name_invalid``: the note is too long or does not print; ``argument_invalid``: no digest.
+        """
+        if not _is_note(note):
+            raise InputError("name_invalid", "the note about the records is too long, or does not print")
+        if type(digest) is not bytes or len(digest) != DIGEST_BYTES:
+            raise InputError("argument_invalid", "a digest is 32 bytes")
+        with self._store.transaction():
+            if any(data.digest == digest for data in self.state().data):
+                return False
+            self._store.add("data", (digest, note, int(self._clock())))
+        return True
+
+    def spend(self, digest: bytes, query: str, cost: Cost) -> int:
+        """Pay for a query, or refuse it. When this returns, the payment is on the disk, and the query may be answered.
+
+        A query is paid once it was begun: after a crash, asking again costs again, with new noise.
+
+        Args:
+            digest: of the records that are asked, by :meth:`digest`.
+            query: what is asked, in words. It is public: no value of a record.
+            cost: what the query costs under this budget's adjacency. It does not depend on the records.
+
+        Returns:
+            The running number of the query, from 1.
+
+        Raises:
+            StorageError: ``budget_copied``: this is a copy, or was restored; nothing is spent.
+            PolicyError: ``data_unknown``: the records are not assigned to this budget; ``budget_exceeded``: the query
+                would exceed the total. Nothing is then spent.
+            InputError: ``epsilon_invalid``, ``delta_invalid``; ``name_invalid``: the query's text is too long.
+        """
+        if not _is_query(query):
+            raise InputError("name_invalid", "the text of a query is too long, or does not print")
+        cost = checked(cost)
+        with self._store.transaction():
+            state = self.state()
+            known = [data.digest for data in state.data]
+            if digest not in known:
+                raise PolicyError(
+                    "data_unknown",
+                    f"these records are not assigned to the budget '{state.name}'; if they are about its people, its "
+                    "owner assigns them: hearsay budget assign",
+                )
+            if not state.covers(cost):
+                raise PolicyError("budget_exceeded", _refusal(state, cost))
+            delta, rho = decimal_text(cost.delta), None if cost.rho is None else decimal_text(cost.rho)
+            paid = (known.index(digest) + 1, query, cost.epsilon_micro, delta, rho, int(self._clock()))
+            self._store.add("queries", paid)
+        return len(state.queries) + 1
+
+
+def _refusal(state: BudgetState, cost: Cost) -> str:
+    if state.closed_at:
+        return f"the whole total of the budget '{state.name}' was counted as spent when a copy was adopted"
+    left, reserved = state.left, ""
+    if cost.delta > left.delta and state.total.concentrated_delta:
+        reserved = f"; δ = {float(state.total.concentrated_delta):g} is reserved for concentrated accounting"
+    return (
+        f"the query costs ε = {format_micro(cost.epsilon_micro)} and δ = {float(cost.delta):g}; of the budget "
+        f"'{state.name}' ε = {format_micro(left.epsilon_micro)} and δ = {float(left.delta):g} are left{reserved}"
+    )
+
+
+def _state(rows: Any) -> tuple[BudgetState, bytes]:
+    """The contents of a file, and its key. A value that this software never writes raises ``budget_damaged``."""
+    try:
+        name, epsilon_micro, delta, concentrated, adjacency, made_at, key = rows.budget
+        whole = total(epsilon_micro, read_decimal(delta), read_decimal(concentrated))
+        data = tuple(Data(*row) for row in rows.data)
+        queries = tuple(Query(*_parsed(row)) for row in rows.queries)
+        state = BudgetState(name, adjacency, whole, made_at, data, queries, rows.closed_at)
+    except (HearsayError, ValueError, TypeError):
+        state = None
+    if state is None or not _plausible(state, key):
+        raise damaged()
+    return state, key
+
+
+def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
+    """A row of the table ``queries`` with fractions, and with the data's index in place of their number."""
+    data, query, epsilon_micro, delta, rho, spent_at = row
+    cost = Cost(epsilon_micro, read_decimal(delta), None if rho is None else read_decimal(rho))
+    return data - 1, query, checked(cost), spent_at
+
+
+def _plausible(state: BudgetState, key: object) -> bool:
+    times = [
+        state.made_at,
+        state.closed_at,
+        *(each.assigned_at for each in state.data),
+        *(each.spent_at for each in state.queries),
+    ]
+    return (
+        state.adjacency in ADJACENCIES
+        and is_text(state.name)
+        and type(key) is bytes
+        and len(key) == KEY_BYTES
+        and all(type(moment) is int and abs(moment) < _LARGEST for moment in times)
+        and all(type(each.digest) is bytes and len(each.digest) == DIGEST_BYTES for each in state.data)
+        and all(_is_note(each.note) for each in state.data)
+        and all(_is_query(each.query) and 0 <= each.data < len(state.data) for each in state.queries)
+    )
+
+
+def _is_query(text: object) -> bool:
+    """Whether a value can be the text of a query."""
+    return type(text) is str and len(text) <= MAX_QUERY_CHARACTERS and text.isprintable()
+
+
+def _is_note(text: object) -> bool:
+    """Whether a value can be a note about records. The empty text is no note, and is allowed."""
+    return text == "" or is_text(text)

@@ -1,0 +1,125 @@
+"""The interface of all methods: records, public bounds, terms and randomness in; statistics and cost out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from math import ceil
+from typing import TYPE_CHECKING, ClassVar
+
+from aggregator.curator.terms import check_terms, terms_id
+from aggregator.estimates.source import Origin
+from aggregator.estimates.sums import Curator, of_sums
+from protocol.errors import InputError
+from protocol.sums.adjacency import ADD_REMOVE
+from protocol.sums.vectors import summed_subjects
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
+    from aggregator.curator.accounting import Cost
+    from aggregator.curator.records import Records
+    from aggregator.curator.terms import FitTerms
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.estimates.sums import NoisySum
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+    from protocol.stream import Stream
+
+PURPOSE = "a model from a curator's records"
+
+
+class Method(ABC):
+    """One way to release statistics of records with differential privacy.
+
+    Attributes:
+        name: the name in terms and on the command line.
+        adjacencies: names of the adjacencies for which the stated ε holds.
+    """
+
+    name: ClassVar[str]
+    adjacencies: ClassVar[tuple[str, ...]]
+
+    def check(self, schema: Schema, terms: FitTerms) -> None:
+        """Refuse terms that the method does not cover. Looks at no record.
+
+        Raises:
+            InputError: ``adjacency_uncovered``, ``noise_unknown``; ``no_numbers``, a normal family needs a number; the
+                reasons of :func:`aggregator.curator.terms.check_terms`.
+        """
+        check_terms(terms)
+        if terms.adjacency not in self.adjacencies:
+            raise InputError(
+                "adjacency_uncovered",
+                f"'{self.name}' covers {', '.join(self.adjacencies)} and not '{terms.adjacency}'; 'sums' covers all",
+            )
+        self.check_noise(terms)
+        subjects_of(schema, terms)
+
+    def check_noise(self, terms: FitTerms) -> None:
+        """Refuse the name of a noise: most methods have one kind of noise.
+
+        Raises:
+            InputError: ``noise_unknown``: the terms name a noise.
+        """
+        if terms.noise is not None:
+            raise InputError("noise_unknown", f"'{self.name}' has discrete Laplace noise; name no noise")
+
+    @abstractmethod
+    def cost(self, schema: Schema, terms: FitTerms) -> Cost:
+        """The privacy cost of a fit. It depends on schema and terms alone, never on records.
+
+        Raises:
+            InputError: the reasons of :meth:`check`; ``epsilon_invalid``, ε is too small to be divided.
+        """
+
+    def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records
+        """Refuse records of which the method can release nothing. Run before a fit is paid.
+
+        Raises:
+            InputError: a method lists its reasons.
+        """
+
+    @abstractmethod
+    def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
+        """Statistics with noise: everything that leaves the curator. Run by the curator, after the cost was recorded.
+
+        Args:
+            records: the records.
+            terms: the terms.
+            stream: the randomness, from a seed that is used once and kept secret.
+
+        Raises:
+            InputError: the reasons of :meth:`cost`.
+        """
+
+
+def subjects_of(schema: Schema, terms: FitTerms) -> list[Subject]:
+    """The subjects of a fit: the class; cells of features; for normal families presence, sums and sums of squares.
+
+    Raises:
+        InputError: ``no_numbers``: a normal family is named, and the schema has no numeric feature.
+    """
+    return summed_subjects(schema, terms.family)
+
+
+def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
+    """Statistics of noisy sums, with a source that names the terms.
+
+    Args:
+        sums: noisy sums, one entry per subject.
+        count: number of records, public or estimated from noisy counts; then it may be below 1.
+        schema: schema of the records.
+        terms: terms of the fit.
+        cost: cost of the fit, for the card.
+    """
+    origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
+    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
+    released = tuple(one.released for one in sums)
+    curator = Curator(origin, count, released, entries)
+    return of_sums(sums, schema, terms.fit, curator, is_counted=terms.adjacency != ADD_REMOVE)
+
+
+def _rounded_up(number: Fraction) -> str:
+    """The number as decimal text with nine places, rounded up."""
+    return f"{ceil(number * 10**9) / 10**9:.9f}"

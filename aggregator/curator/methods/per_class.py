@@ -1,0 +1,201 @@
+"""Methods that release a mean and a variance for every number and class, in place of sums.
+
+A mean of one class is only meaningful with the size of the class. So the sizes are public, and the methods cover the
+adjacency ``change-features`` alone: the features of one record are replaced, its label stays. A neighbour then differs
+in one class, and the classes are disjoint parts of the records (parallel composition): one ε serves all classes.
+
+Class counts are exact, as they are public. Tables of categories have discrete Laplace noise, Δ = 2.
+
+Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.md, section 7.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from math import inf, isinf
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.curator.accounting import Budget, cost_of
+from aggregator.curator.methods.base import Method, statistics_of, subjects_of
+from aggregator.curator.methods.sums import exact_sums, shares
+from aggregator.estimates.sums import NoisySum
+from protocol.documents.campaign import DISCRETE
+from protocol.errors import InputError
+from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE, Subject
+from protocol.schema import may_be_missing
+from protocol.sums.adjacency import CHANGE_FEATURES
+from protocol.sums.vectors import Vector, with_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from aggregator.curator.accounting import Cost
+    from aggregator.curator.records import Records
+    from aggregator.curator.terms import FitTerms
+    from aggregator.estimates.statistics import Statistics
+    from protocol.schema import Schema
+    from protocol.stream import Stream
+
+    Numbers = NDArray[np.int64]
+
+LEAST = 2
+"""Smallest class of which a mean and a variance are released."""
+
+
+class Moments(NamedTuple):
+    """Noisy mean and mean square of a number x in [−1, 1] in one class.
+
+    Attributes:
+        mean, square: noisy means of x and x².
+        mean_noise, square_noise: their variances; infinite for noise without a variance.
+        released: the integers that left the curator, on the grids of the noise.
+    """
+
+    mean: float
+    square: float
+    mean_noise: float
+    square_noise: float
+    released: tuple[int, int]
+
+    @classmethod
+    def of_variance(
+        cls, mean: float, variance: float, mean_noise: float, variance_noise: float, released: tuple[int, int]
+    ) -> Moments:
+        """Moments from a noisy mean m̃ and a noisy variance: the mean square is the variance plus m̃².
+
+        Its noise has the variance of the variance's noise plus 4m̃²v + 5v², v that of the mean's (Laplace noise; an
+        upper bound for lighter tails). A fit subtracts the square of the same mean again.
+        """
+        square_noise = inf if isinf(mean_noise) else variance_noise + 4 * mean**2 * mean_noise + 5 * mean_noise**2
+        return cls(mean, variance + mean**2, mean_noise, square_noise, released)
+
+
+class PerClass(Method):
+    """A method that releases two numbers per numeric feature and class. A subclass says which, and how."""
+
+    adjacencies = (CHANGE_FEATURES,)
+
+    def check(self, schema: Schema, terms: FitTerms) -> None:
+        """Refuse terms that the method does not cover, and numbers that may be missing.
+
+        Raises:
+            InputError: ``substitute_needed``: a number may be missing, so the number of its values is not public; the
+                reasons of :meth:`aggregator.curator.methods.base.Method.check`.
+        """
+        super().check(schema, terms)
+        if terms.family != DISCRETE and any(may_be_missing(schema.ungrouped[index]) for index in schema.numeric):
+            raise InputError(
+                "substitute_needed",
+                f"'{self.name}' needs a number in every record; give each number a substitute, or take 'sums'",
+            )
+
+    def cost(self, schema: Schema, terms: FitTerms) -> Cost:
+        """Sequential composition over tables, means and variances; parallel composition over the classes."""
+        self.check(schema, terms)
+        return cost_of(shares(schema, terms))
+
+    def check_records(self, records: Records, terms: FitTerms) -> None:
+        """Refuse classes without a mean and a variance.
+
+        Raises:
+            InputError: ``class_too_small``: a class has fewer than two records, and the family has means. The sizes of
+                the classes are public for this adjacency, so the error says nothing private.
+        """
+        sizes = np.bincount(records.labels, minlength=len(records.schema.label.classes))
+        if terms.family != DISCRETE and sizes.min() < LEAST:
+            raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
+
+    def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
+        """Exact class counts, noisy tables, and noisy moments as sums over the records of each class.
+
+        Raises:
+            InputError: the reasons of :meth:`cost` and :meth:`check_records`.
+        """
+        schema = records.schema
+        cost = self.cost(schema, terms)
+        self.check_records(records, terms)
+        sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
+        parts = self.budgets(schema, terms)
+        sums = [
+            _table(records, subject, budget.epsilon_micro, stream)
+            for subject, budget in parts.items()
+            if subject.kind != MOMENT
+        ]
+        by_power: dict[int, list[NoisySum]] = {1: [], SQUARE: []}
+        for feature in schema.numeric if terms.family != DISCRETE else ():
+            first, second = (_budget(parts, feature, power) for power in (1, SQUARE))
+            found = [
+                self.moments(records.numbers[records.labels == of_class, feature], (first, second), terms, stream)
+                for of_class in range(len(sizes))
+            ]
+            sums.append(_presence(feature, sizes))
+            for power, one in zip((1, SQUARE), _as_sums(feature, found, sizes), strict=True):
+                by_power[power].append(one)
+        return statistics_of([*sums, *by_power[1], *by_power[SQUARE]], records.rows, schema, terms, cost)
+
+    def budgets(self, schema: Schema, terms: FitTerms) -> dict[Subject, Budget]:
+        """ε and δ of every vector; δ, if there is any, is divided equally among means and variances."""
+        subjects = subjects_of(schema, terms)
+        means = sum(subject.kind == MOMENT for subject in subjects)
+        return {
+            subject: Budget(share, terms.delta / means if subject.kind == MOMENT else Fraction(0))
+            for subject, share in zip(subjects, shares(schema, terms), strict=True)
+        }
+
+    @abstractmethod
+    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+        """Noisy moments of one number in one class.
+
+        Args:
+            values: shape (n,) int64, n ≥ 2: the class's numbers u in [−S, S].
+            budgets: ε and δ of the two released numbers.
+            terms: terms of the fit.
+            stream: the randomness.
+        """
+
+
+def _budget(parts: Mapping[Subject, Budget], feature: int, power: int) -> Budget:
+    return next(
+        budget
+        for subject, budget in parts.items()
+        if (subject.kind, subject.feature, subject.power) == (MOMENT, feature, power)
+    )
+
+
+def _table(records: Records, subject: Subject, share: int, stream: Stream) -> NoisySum:
+    """Class counts, which are exact, or the noisy counts of one table."""
+    assert subject.kind in (CLASS, CELL)
+    exact = Vector(subject, exact_sums(records, [subject])[0], 0 if subject.kind == CLASS else 2, share)
+    noisy = with_noise(exact, stream)
+    return NoisySum(subject, np.array(noisy.values, np.float64), np.full(subject.size, noisy.variance), noisy.values)
+
+
+def _presence(feature: int, sizes: Numbers) -> NoisySum:
+    """The sizes of the classes as numbers of records that have the number: the fit divides moments by them.
+
+    ``sizes``: shape (k,) int64.
+    """
+    estimate = np.concatenate([np.zeros(len(sizes)), sizes])
+    subject = Subject(PRESENT, feature, 2 * len(sizes))
+    counts = tuple(int(count) for count in estimate)
+    return NoisySum(subject, estimate, np.zeros(subject.size), counts, is_repeated=True)
+
+
+def _as_sums(feature: int, found: list[Moments], sizes: Numbers) -> tuple[NoisySum, NoisySum]:
+    """Means times the sizes of the classes: what the common form of statistics holds. ``sizes``: shape (k,) int64."""
+    classes = len(sizes)
+    table = np.array([one[:4] for one in found], np.float64)
+    return tuple(
+        NoisySum(
+            Subject(MOMENT, feature, classes, power),
+            sizes * table[:, power - 1],
+            sizes.astype(np.float64) ** 2 * table[:, power + 1],
+            tuple(one.released[power - 1] for one in found),
+        )
+        for power in (1, SQUARE)
+    )  # type: ignore[return-value]

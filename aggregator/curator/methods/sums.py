@@ -1,0 +1,105 @@
+"""The method ``sums``: discrete Laplace noise on counts, sums and sums of squares.
+
+Every vector of integers gets noise for its own sensitivity (:data:`protocol.sums.adjacency.SENSITIVITIES`), so
+the method covers all adjacencies, with a public or an unknown number of records. The privacy is exact: integers are
+released, and no float touches an exact number.
+
+Source: docs/math.md, section 7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.curator.accounting import cost_of, divide
+from aggregator.curator.methods.base import Method, statistics_of, subjects_of
+from aggregator.estimates.sums import NoisySum
+from aggregator.models.encoding import NO_NUMBER
+from protocol import SCALE
+from protocol.questions import CELL, CLASS, MOMENT, PRESENT
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, SENSITIVITIES
+from protocol.sums.vectors import Vector, with_noise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.curator.accounting import Cost
+    from aggregator.curator.records import Records
+    from aggregator.curator.terms import FitTerms
+    from aggregator.estimates.statistics import Statistics
+    from protocol.questions import Subject
+    from protocol.schema import Schema
+    from protocol.stream import Stream
+    from protocol.sums.vectors import Noisy
+
+
+class Sums(Method):
+    """Counts, sums and sums of squares with discrete Laplace noise."""
+
+    name = "sums"
+    adjacencies = ADJACENCIES
+
+    def cost(self, schema: Schema, terms: FitTerms) -> Cost:
+        """Sequential composition over the vectors of ``terms``; at most the total ε, by rounding down."""
+        self.check(schema, terms)
+        return cost_of(shares(schema, terms))
+
+    def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
+        """Noisy vectors as statistics.
+
+        With the adjacency ``add-remove`` the number of records is the sum of the noisy class counts.
+        """
+        cost = self.cost(records.schema, terms)
+        noisy = [with_noise(vector, stream) for vector in vectors(records, terms)]
+        count = sum(noisy[0].values) if terms.adjacency == ADD_REMOVE else records.rows
+        return statistics_of([_sum(one) for one in noisy], count, records.schema, terms, cost)
+
+
+def shares(schema: Schema, terms: FitTerms) -> list[int]:
+    """ε of every vector in millionths, in the order of :func:`aggregator.curator.methods.base.subjects_of`."""
+    classes = len(schema.label.classes)
+    return divide(terms.epsilon_micro, subjects_of(schema, terms), classes, terms.adjacency, terms.division)
+
+
+def vectors(records: Records, terms: FitTerms) -> list[Vector]:
+    """The exact vectors, each with its sensitivity and ε; the class counts first. Never to leave the curator."""
+    subjects = subjects_of(records.schema, terms)
+    sums = exact_sums(records, subjects)
+    parts = zip(subjects, sums, shares(records.schema, terms), strict=True)
+    return [
+        Vector(subject, values, SENSITIVITIES[subject.kind, subject.power][terms.adjacency], share)
+        for subject, values, share in parts
+    ]
+
+
+def exact_sums(records: Records, subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
+    """Exact counts and sums of every subject. A missing number counts as 0 in sums; of squares ⌊u²/S⌋ is added up."""
+    return [_exact(records, subject) for subject in subjects]
+
+
+def _exact(records: Records, subject: Subject) -> tuple[int, ...]:
+    classes = len(records.schema.label.classes)
+    labels = records.labels
+    if subject.kind == CLASS:
+        return tuple(np.bincount(labels, minlength=classes).tolist())
+    assert subject.feature is not None
+    if subject.kind == CELL:
+        cells = records.codes[:, subject.feature] * classes + labels
+        return tuple(np.bincount(cells, minlength=subject.size).tolist())
+    numbers = records.numbers[:, subject.feature]
+    present = numbers != NO_NUMBER
+    if subject.kind == PRESENT:
+        return tuple(np.bincount(present * classes + labels, minlength=2 * classes).tolist())
+    assert subject.kind == MOMENT
+    values = np.where(present, numbers, 0)
+    values = values if subject.power == 1 else values * values // SCALE
+    return tuple(int(values[labels == of_class].sum()) for of_class in range(classes))
+
+
+def _sum(noisy: Noisy) -> NoisySum:
+    unit = SCALE if noisy.subject.kind == MOMENT else 1
+    estimate = np.array(noisy.values, np.float64) / unit
+    variance = np.full(len(estimate), noisy.variance / unit**2)
+    return NoisySum(noisy.subject, estimate, variance, noisy.values)

@@ -1,0 +1,45 @@
+"""All methods by name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.curator.methods.bun_steinke import BunSteinke
+from aggregator.curator.methods.global_std import GlobalDeviation
+from aggregator.curator.methods.global_var import GlobalVariance
+from aggregator.curator.methods.smooth import Smooth
+from aggregator.curator.methods.smooth_trimmed import SmoothTrimmed
+from aggregator.curator.methods.sums import Sums
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aggregator.curator.methods.base import Method
+
+METHODS: Mapping[str, Method] = {
+    method.name: method
+    for method in (Sums(), GlobalDeviation(), GlobalVariance(), Smooth(), SmoothTrimmed(), BunSteinke())
+}
+DEFAULT = "sums"
+
+
+def default_noise(name: str) -> str | None:
+    """The noise that a method takes if none is named: the first that it offers; None for discrete Laplace noise.
+
+    Raises:
+        InputError: ``method_unknown``: there is no such method.
+    """
+    method = method_of(name)
+    return method.noises[0] if isinstance(method, Smooth) else None
+
+
+def method_of(name: str) -> Method:
+    """The method of this name.
+
+    Raises:
+        InputError: ``method_unknown``: there is no such method.
+    """
+    if name not in METHODS:
+        raise InputError("method_unknown", f"the methods are {', '.join(METHODS)}")
+    return METHODS[name]

@@ -1,0 +1,120 @@
+"""A curator's records as integers, read with the schema's public bounds and rules for missing values.
+
+Nothing of a :class:`Records` may leave the curator: its counts are exact. Bounds, value lists and substitutes come from
+the schema, so they are public and not fitted to the records.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.common.tables import numbers_of
+from aggregator.models.encoding import label_codes, observe
+from aggregator.models.pilot import outside
+from protocol.errors import InputError
+from protocol.features import Numeric
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from protocol.schema import Schema
+
+    Codes = NDArray[np.int64]
+
+
+class Records(NamedTuple):
+    """Records of a curator as integers.
+
+    Attributes:
+        schema: label and features with public bounds.
+        labels: shape (n,) int64, class codes; a missing label has the code of the label's substitute.
+        codes: shape (n, observed features) int64, value codes as in reports; a missing value has its own code.
+        numbers: shape (n, observed features) int64, scaled numbers u in [−S, S], clipped to the bounds;
+            :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
+        clipped: per feature with bounds, the number of cells outside the bounds, by name.
+        at_bounds: names of the features whose bounds equal the smallest and the largest number of the records: such
+            bounds look as if they were taken from the records, and then they are not public.
+    """
+
+    schema: Schema
+    labels: Codes
+    codes: Codes
+    numbers: Codes
+    clipped: dict[str, int]
+    at_bounds: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return len(self.labels)
+
+    @property
+    def columns(self) -> tuple[Codes, ...]:
+        """Per observed feature shape (n,) int64: scaled numbers of a numeric feature, value codes of a category."""
+        numeric = self.schema.numeric
+        return tuple(
+            self.numbers[:, index] if index in numeric else self.codes[:, index]
+            for index in range(len(self.schema.observed))
+        )
+
+    def part(self, rows: NDArray[np.bool_] | Codes) -> Records:
+        """The records of ``rows``: a mask of shape (n,) bool or indices of shape (m,) int64.
+
+        ``clipped`` and ``at_bounds`` stay those of all records.
+        """
+        return self._replace(labels=self.labels[rows], codes=self.codes[rows], numbers=self.numbers[rows])
+
+
+def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -> Records:
+    """Read a frame of records with the schema's public bounds. Run by the curator.
+
+    Numbers outside the bounds are clipped and counted.
+
+    Args:
+        frame: records, one per row, with the label's column.
+        schema: names, bounds, value lists and substitutes.
+        strict: refuse numbers outside the bounds.
+
+    Raises:
+        InputError: ``outside_bounds``, ``strict`` is True and a number is outside the bounds; ``label_missing``,
+            ``columns_missing``, ``duplicate_column``, ``digits_lost``; ``value_refused``, a value is not listed, and
+            the schema refuses such values; ``empty_file``, the frame has no record.
+    """
+    if frame.empty:
+        raise InputError("empty_file", "there is no record")
+    labels = label_codes(frame, schema.label, substitute=True)
+    encoded = observe(frame, schema)
+    found = outside(frame[[name for name in _numeric(schema) if name in frame.columns]], _bounded(frame, schema))
+    clipped = {one.name: one.below + one.above for one in found}
+    if strict and any(clipped.values()):
+        names = ", ".join(quoted(name) for name, count in clipped.items() if count)
+        raise InputError(
+            "outside_bounds", f"numbers of {names} are outside the schema's bounds, and strict refuses them"
+        )
+    return Records(schema, labels, encoded.codes, encoded.numbers, clipped, _at_bounds(frame, schema, clipped))
+
+
+def _numeric(schema: Schema) -> list[str]:
+    return [feature.name for feature in schema.features if isinstance(feature, Numeric)]
+
+
+def _bounded(frame: pd.DataFrame, schema: Schema) -> Schema:
+    """The schema with only the numeric features that have a column."""
+    kept = [one for one in schema.features if isinstance(one, Numeric) and one.name in frame.columns]
+    return schema._replace(features=tuple(kept), projection=None, groups=())
+
+
+def _at_bounds(frame: pd.DataFrame, schema: Schema, clipped: dict[str, int]) -> tuple[str, ...]:
+    """Names of the features whose smallest and largest number are the bounds, and none is beyond them."""
+    found = []
+    for feature in schema.features:
+        if isinstance(feature, Numeric) and feature.name in frame.columns and not clipped.get(feature.name):
+            numbers = numbers_of(frame[feature.name])  # Not the scaled numbers, which are rounded.
+            if numbers.min() == float(feature.low) and numbers.max() == float(feature.high):
+                found.append(feature.name)
+    return tuple(found)

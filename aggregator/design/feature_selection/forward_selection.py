@@ -1,0 +1,340 @@
+"""A campaign's features, groups and bins from a pilot: a forward selection by the accuracy that N devices will give.
+
+For each number m of features the pilot's records are divided into folds. From the records outside a fold the answers of
+N devices at ε are simulated, each to one of m questions; the tables fitted to these answers classify the fold's
+records. So the noise of the coming campaign decides how many features are worth asking about. The sets of m features
+are the best set of m − 1 features with one added, and then with single features exchanged.
+
+The accuracy of the best of many sets is too good on the records that chose it. So the whole selection is repeated
+without each of the folds in turn, and judged on that fold's records.
+
+Source: docs/decisions/0066.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.design.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
+from aggregator.design.power_analysis.rehearsal import Fleet, simulated
+from aggregator.models.encoding import MISSING
+from aggregator.models.posterior.tables import posterior_prior, posterior_tables
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.mechanisms.counts import count_law
+from protocol.documents.campaign import parse_campaign
+from protocol.features import Categorical
+from protocol.schema import Label, build_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.models.population import Population
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+    Scoring = Callable[[int, np.random.Generator], "Scores"]
+    """Makes a model that asks this number of questions, and scores a part's test records by it."""
+    Tabling = Callable[[int, np.random.Generator], tuple[Floats, Sequence[Floats]]]
+    """Simulates the answers to this number of questions: P(class), and P(value | class) of each way."""
+    Tabled = Callable[["Part"], Scoring]
+
+FOLDS = 5
+DRAWS = 2
+"""Simulated campaigns per fold."""
+MOST_FEATURES = 10
+PATIENCE = 2
+"""The selection ends after this many sets in a row that are not better than a smaller one."""
+_NOW = 1_900_000_000
+"""Time in the header of a campaign that nobody signs."""
+
+
+class Part(NamedTuple):
+    """Records to learn from and records to test on, with the cuts of all ways that the first ones gave.
+
+    Attributes:
+        cuts: one cut per way.
+        learned: shape (learned, ways) int64, codes in reports of the records to learn from.
+        learned_labels: shape (learned,) int64, their class codes.
+        tested: shape (tested, ways) int64, codes of the test records; -1 for a missing value.
+        rows: shape (tested,) int64, indices of the test records in the pilot.
+        truth: shape (tested,) int64, their classes; -1 for a record without class.
+        classes: names of the classes.
+    """
+
+    cuts: tuple[Cut, ...]
+    learned: Integers
+    learned_labels: Integers
+    tested: Integers
+    rows: Integers
+    truth: Integers
+    classes: tuple[str, ...]
+
+
+class Scores(NamedTuple):
+    """Logarithms that one model adds up for the test records.
+
+    Attributes:
+        prior: shape (k,) float64, log P(class).
+        terms: shape (tested, ways, k) float64, log P(value | class) of each way; 0 for a missing value.
+    """
+
+    prior: Floats
+    terms: Floats
+
+
+class Candidate(NamedTuple):
+    """A set of ways to ask, and how often a model of these is right.
+
+    Attributes:
+        ways: one way for each chosen feature, in the order of their choice.
+        right: shape (records,) float64, share of the simulated campaigns whose model is right about each record; NaN
+            for a record without class.
+    """
+
+    ways: tuple[Way, ...]
+    right: Floats
+
+    @property
+    def accuracy(self) -> float:
+        """Mean of :attr:`right`."""
+        return float(np.nanmean(self.right))
+
+    @property
+    def error(self) -> float:
+        """Standard error of the accuracy over the choice of the pilot's records."""
+        return mean_error(self.right)
+
+
+def mean_error(values: Floats) -> float:
+    """Standard error of the mean of the finite values. Shape (records,) float64."""
+    known = values[np.isfinite(values)]
+    return float(known.std()) / sqrt(len(known))
+
+
+def select(
+    records: Population, schema: Schema, rows: Integers, tabled: Tabled, draws: int, rng: np.random.Generator
+) -> list[Candidate]:
+    """The path of the forward selection: the best set of each number of features, then all features as stated.
+
+    If the last of these sets has all features as stated, it is not repeated.
+
+    Args:
+        records: the pilot's records.
+        schema: the pilot's schema.
+        rows: shape (n,) int64, indices of the records that the selection may see.
+        tabled: how a model is made of a part's records (:func:`fleet_scores`, :func:`plain_scores`).
+        draws: number of models per fold.
+        rng: source of randomness.
+    """
+    known = usable_ways(records, schema, rows)
+    parts = [part_of(records, schema, known, *division) for division in divisions(records, rows, rng)]
+    models = [(part, tabled(part)) for part in parts]
+    path: list[Candidate] = []
+    chosen: list[int] = []
+    stated = [place for place, way in enumerate(known) if way.kind == AS_STATED]
+    while len(chosen) < min(MOST_FEATURES, len(stated)) and not _stalled(path):
+        judge = _Judge(models, len(chosen) + 1, draws, len(records.labels), rng)
+        chosen = _exchanged(judge, known, _added(judge, known, chosen))
+        path.append(Candidate(tuple(known[place] for place in chosen), judge.right(chosen)))
+    if path and set(chosen) == set(stated):
+        return path
+    judge = _Judge(models, len(stated), draws, len(records.labels), rng)
+    return [*path, Candidate(tuple(known[place] for place in stated), judge.right(stated))]
+
+
+def best_of(path: Sequence[Candidate]) -> Candidate:
+    """The smallest set that is not worse than the most accurate one by more than a standard error of the difference."""
+    best = max(path, key=lambda each: each.accuracy)
+    enough = [each for each in path if best.accuracy - each.accuracy <= mean_error(best.right - each.right)]
+    return min(enough, key=lambda each: (len(each.ways), -each.accuracy))
+
+
+def _stalled(path: Sequence[Candidate]) -> bool:
+    """Whether the last :data:`PATIENCE` sets are not better than a smaller set."""
+    if len(path) <= PATIENCE:
+        return False
+    before = max(each.accuracy for each in path[:-PATIENCE])
+    return all(each.accuracy <= before for each in path[-PATIENCE:])
+
+
+def usable_ways(records: Population, schema: Schema, rows: Integers) -> list[Way]:
+    """All ways to ask about the features that the records ``rows``, (n,) int64, allow; at least one per feature."""
+    found = []
+    for feature in range(len(schema.observed)):
+        columns = (records.reported.codes[rows, feature], records.reported.numbers[rows, feature])
+        found += [way for way in ways(schema, feature) if cut(way, schema, *columns, records.labels[rows]) is not None]
+    return found
+
+
+def divisions(records: Population, rows: Integers, rng: np.random.Generator) -> list[tuple[Integers, Integers]]:
+    """Pairs (records to learn from, records to test on) of each fold: indices, int64. Classes are spread evenly."""
+    order = rows[np.lexsort((rng.permutation(len(rows)), records.truth[rows]))]
+    return [(np.sort(np.delete(order, np.s_[fold::FOLDS])), order[fold::FOLDS]) for fold in range(FOLDS)]
+
+
+def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: Integers, tested: Integers) -> Part:
+    """The part of these records, with cuts from the records to learn from. A way without a cut there asks as stated."""
+    cuts = []
+    for way in known:
+        columns = (records.reported.codes[learned, way.feature], records.reported.numbers[learned, way.feature])
+        found = cut(way, schema, *columns, records.labels[learned])
+        cuts.append(found or Cut(way, schema.observed[way.feature].size))
+    reported, scored = (
+        np.column_stack([each.codes(part.codes[rows, each.way.feature], part.numbers[rows, each.way.feature])
+                         for each in cuts])
+        for part, rows in ((records.reported, learned), (records.scored, tested))
+    )  # fmt: skip
+    names = schema.label.classes
+    return Part(tuple(cuts), reported, records.labels[learned], scored, tested, records.truth[tested], names)
+
+
+def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
+    """Models of the simulated answers of a fleet, in which each device answers one of m questions.
+
+    Args:
+        devices: number of devices.
+        epsilon_micro: ε of the one answer of a device, in millionths.
+
+    Returns:
+        For a part, the function from m and a source of randomness to the scores of one simulated campaign's model.
+    """
+
+    def prepared(part: Part) -> Scoring:
+        weights = np.full(len(part.learned), 1 / len(part.learned))
+        inputs = part.learned * len(part.classes) + part.learned_labels[:, None]
+        fleet = AskedFleet(devices, epsilon_micro, part.classes)
+        tables = fleet.tables([each.size for each in part.cuts], [(column, weights) for column in inputs.T])
+        return lambda number, rng: scores_of(part, *tables(number, rng))
+
+    return prepared
+
+
+class AskedFleet(NamedTuple):
+    """A fleet in which each device answers one of m questions about a value and the class.
+
+    Attributes:
+        devices: number of devices.
+        epsilon_micro: ε of the one answer of a device, in millionths.
+        classes: names of the classes, k of them.
+    """
+
+    devices: int
+    epsilon_micro: int
+    classes: tuple[str, ...]
+
+    def tables(self, sizes: Sequence[int], populations: Sequence[tuple[Integers, Floats]]) -> Tabling:
+        """The function that simulates a campaign, and returns the tables of a model made of its answers.
+
+        Args:
+            sizes: number of values of each way to ask.
+            populations: of each way the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
+
+        Returns:
+            From m and a source of randomness: P(class), (k,) float64; P(value | class) of each way, (A, k) float64.
+        """
+        features = [
+            Categorical(str(place), [str(code) for code in range(size)], substitute=0)
+            for place, size in enumerate(sizes)
+        ]
+        schema = build_schema(Label("class", list(self.classes)), features)
+        parameters = CampaignParameters("design", self.epsilon_micro, "auto", class_question=False)
+        campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
+        laws = [
+            count_law(question.mechanism, *population)
+            for question, population in zip(campaign.questions, populations, strict=True)
+        ]
+
+        def tables(number: int, rng: np.random.Generator) -> tuple[Floats, Sequence[Floats]]:
+            # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
+            statistics = simulated(campaign, laws, Fleet(max(1, self.devices * len(laws) // number)), rng)
+            found = posterior_tables(statistics, range(len(laws)), number)
+            prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
+            return prior, found.likelihood
+
+        return tables
+
+
+def plain_scores(part: Part) -> Scoring:
+    """Naive Bayes on the plain records of a part: add-one smoothed counts. The function it returns reads nothing."""
+    classes = len(part.classes)
+    prior = np.bincount(part.learned_labels, minlength=classes) + 1.0
+    tables = []
+    for place, each in enumerate(part.cuts):
+        cells = np.bincount(part.learned[:, place] * classes + part.learned_labels, minlength=classes * each.size)
+        joint = cells.reshape(each.size, classes) + 1.0
+        tables.append(joint / joint.sum(axis=0))
+    found = scores_of(part, prior / prior.sum(), tables)
+    return lambda _number, _rng: found
+
+
+def scores_of(part: Part, prior: Floats, tables: Sequence[Floats]) -> Scores:
+    """The logarithms of a model for the test records of a part."""
+    terms = np.zeros((*part.tested.shape, len(part.classes)))
+    for place, table in enumerate(tables):
+        codes = part.tested[:, place]
+        terms[:, place] = np.where((codes == MISSING)[:, None], 0.0, np.log(table)[codes])
+    return Scores(np.log(prior), terms)
+
+
+class _Judge:
+    """Accuracies of sets of one size. All sets are judged by the same simulated campaigns."""
+
+    def __init__(
+        self, models: Sequence[tuple[Part, Scoring]], size: int, draws: int, records: int, rng: np.random.Generator
+    ) -> None:
+        self._records = records
+        self._models = [(part, scoring(size, rng)) for part, scoring in models for _ in range(draws)]
+
+    def right(self, places: Sequence[int]) -> Floats:
+        """How often the model of a set is right about each record: shape (records,) float64; NaN where not known."""
+        total, times = np.zeros(self._records), np.zeros(self._records)
+        for part, scores in self._models:
+            guess = (scores.prior + scores.terms[:, places].sum(axis=1)).argmax(axis=1)
+            known = part.truth != MISSING
+            total[part.rows[known]] += (guess == part.truth)[known]
+            times[part.rows[known]] += 1
+        with np.errstate(invalid="ignore"):
+            return np.asarray(total / times)
+
+    def with_each(self, places: Sequence[int]) -> Floats:
+        """Accuracy of the set with each of the ways added: shape (ways,) float64."""
+        total, count = 0.0, 0
+        for part, scores in self._models:
+            known = part.truth != MISSING
+            base = scores.prior + scores.terms[:, places].sum(axis=1)
+            guess = (base[:, None] + scores.terms).argmax(axis=2)
+            total = total + (guess == part.truth[:, None])[known].sum(axis=0)
+            count += int(known.sum())
+        return np.asarray(total / count)
+
+
+def _added(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> list[int]:
+    """The set with the one way added that makes the most accurate model. A feature is asked about in one way."""
+    return [*chosen, int(_others(judge, known, chosen).argmax())]
+
+
+def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Floats:
+    """Accuracies with each way added; −1 for a way of a feature that is in the set: shape (ways,) float64."""
+    features = {known[place].feature for place in chosen}
+    found = judge.with_each(chosen)
+    found[[place for place, way in enumerate(known) if way.feature in features]] = -1
+    return found
+
+
+def _exchanged(judge: _Judge, known: Sequence[Way], chosen: list[int]) -> list[int]:
+    """The set with single ways exchanged, as long as that makes the model more accurate; each place is tried once."""
+    best = float(np.nanmean(judge.right(chosen)))
+    for place in range(len(chosen) - 1):
+        rest = [each for number, each in enumerate(chosen) if number != place]
+        found = _others(judge, known, rest)
+        if found.max() > best + 1e-9:
+            best, chosen = float(found.max()), [*chosen[:place], int(found.argmax()), *chosen[place + 1 :]]
+    return chosen

@@ -1,0 +1,309 @@
+"""``hearsay refine``: the next step of a series, from the statistics of its campaigns.
+
+The state of the procedure is in the campaigns: each has its share of the devices, and an evaluation names its models.
+The name of a candidate says its features (:func:`candidate_name`), so nothing else has to be kept.
+
+Source: docs/decisions/0065.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.design.feature_selection.race import Heard
+from aggregator.design.feature_selection.shares import Asked, Share
+from aggregator.design.feature_selection.steps import (
+    Evaluated,
+    Fleet,
+    Step,
+    can_choose,
+    conclusion,
+    next_evaluation,
+    next_round,
+    pooled,
+)
+from aggregator.estimates.joining import join
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.publishing.ask_table import AskedFeature
+from aggregator.publishing.series import check_series_name
+from protocol.documents.campaign import DISCRETE
+from protocol.errors import InputError
+from protocol.features import Categorical, Grouped
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from aggregator.design.feature_selection.feature_sets import Subset
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.joint_tables import Tables
+    from aggregator.publishing.ask_table import Ask
+    from aggregator.publishing.decisions.record import Decision
+    from protocol.schema import Schema
+
+_ALL = "all"
+
+
+class Refined(NamedTuple):
+    """The next step of a series.
+
+    Attributes:
+        series: name of the series.
+        step: the step; features are indices in ``names``.
+        names: names of all features that the series may ask about.
+        asked: the schema of these features, with their groups.
+        statistics: the joined answers that the candidates are made of; None before there are answers.
+        candidates: name of each candidate model to be evaluated → names of its features.
+        used: part of the fleet that all campaigns so far ask.
+        decision: the step as a record for the schema file
+            (:func:`aggregator.design.feature_selection.decided.of_refine`); empty if it was not made.
+    """
+
+    series: str
+    step: Step
+    names: tuple[str, ...]
+    asked: Schema
+    statistics: Statistics | None
+    candidates: dict[str, tuple[str, ...]]
+    used: float
+    decision: Decision = MappingProxyType({})
+
+    def named(self, features: Subset) -> tuple[str, ...]:
+        """Names of features."""
+        return tuple(self.names[index] for index in features)
+
+    @property
+    def ask(self) -> Ask:
+        """The table ``[ask]`` of the next campaign, with the groups of the campaigns before; empty if nothing is asked.
+
+        A feature whose values are asked about one by one has no groups.
+        """
+        if not self.step.asks:
+            return {}
+        (asked,) = self.step.asks
+        weights = asked.weights or (1,) * len(asked.features)
+        return {
+            self.names[index]: _entry(self.asked, index, weight)
+            for index, weight in zip(asked.features, weights, strict=True)
+        }
+
+    @property
+    def share(self) -> Share | None:
+        """The share of the devices that the next campaign asks; None if there is none."""
+        return self.step.asks[0].share if self.step.asks else self.step.share
+
+    def to_json(self) -> dict[str, Any]:
+        """Output of ``hearsay refine --json``."""
+        step, share = self.step, self.share
+        found: dict[str, Any] = {
+            "step": step.kind,
+            "why": step.why,
+            "series": self.series,
+            "used": self.used,
+            "share": None if share is None else {"from": share.low, "to": share.high, "part": share.part},
+            "ask": {name: each.share for name, each in self.ask.items()},
+            "candidates": {name: list(features) for name, features in self.candidates.items()},
+            "features": None if step.features is None else list(self.named(step.features)),
+            "choice": None,
+        }
+        if step.choice is not None:
+            choice = step.choice
+            found["choice"] = {"gain": choice.gain, "error": choice.error} | {
+                key: {"features": list(self.named(one.features)), "accuracy": one.mean, "error": one.error}
+                for key, one in (("best", choice.best), ("all", choice.everything))
+            }
+        return found
+
+
+def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
+    """How a feature is asked about: with the groups of ``schema``, if it has any there."""
+    feature, plain = schema.observed[index], schema.ungrouped[index]
+    if not isinstance(feature, Grouped):
+        return AskedFeature(share=share)
+    if isinstance(plain, Categorical):
+        return AskedFeature(tuple(map(tuple, feature.members())), (), share)
+    bins = feature.groups[: len(plain.edges) + 1]
+    return AskedFeature((), tuple(bins.count(group) for group in sorted(set(bins))), share)
+
+
+def candidate_name(series: str, features: Subset, count: int) -> str:
+    """Name of a candidate model: the series, and ``all`` or the numbers of its features, from 1.
+
+    >>> candidate_name("chess", (3, 8), 36)
+    'chess-4-9'
+    """
+    return f"{series}-{_ALL if len(features) == count else '-'.join(str(index + 1) for index in features)}"
+
+
+def _features_of(name: str, series: str, count: int) -> Subset:
+    """The features of the candidate model ``name``.
+
+    Raises:
+        InputError: ``refine_invalid``: this is no name that :func:`candidate_name` gives.
+    """
+    said = name.removeprefix(f"{series}-")
+    parts = said.split("-")
+    found: Subset = ()
+    if said == _ALL:
+        found = tuple(range(count))
+    elif all(part.isascii() and part.isdecimal() and len(part) <= 5 for part in parts):
+        found = tuple(int(part) - 1 for part in parts)
+    known = bool(found) and set(found) <= set(range(count)) and list(found) == sorted(set(found))
+    if not known or candidate_name(series, found, count) != name:
+        raise InputError("refine_invalid", f"{quoted(name)} is no candidate that hearsay refine named for this series")
+    return found
+
+
+def first_step(schema: Schema, series: str, fleet: Fleet) -> Refined:
+    """The first campaign of a series, before there are answers.
+
+    Args:
+        schema: the features that the series may ask about, with their groups.
+        series: name of the series.
+        fleet: devices and ε.
+
+    Raises:
+        InputError: ``series_invalid``: the series has a name that no campaign can state.
+    """
+    check_series_name(series)
+    step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
+    assert step is not None
+    return Refined(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)
+
+
+def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: Fleet) -> Refined:
+    """The next step of a series of campaigns. Run by the analyst; it reads nothing but these statistics.
+
+    Args:
+        stores: statistics of the campaigns that asked about features, at least one, in any order. The first of them
+            (by its share) asked about all features that the series may ask about.
+        evaluations: statistics of the campaigns that compared candidates, in any order.
+        fleet: devices and ε.
+
+    Raises:
+        InputError: ``refine_invalid``: a campaign is of no series, of another one, or of another family; shares
+            overlap; a model is no candidate; one name stands for two models. The reasons of
+            :func:`aggregator.estimates.joining.join`.
+        PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
+    """
+    everything = [*stores, *evaluations]
+    series = _check(stores, everything, fleet)
+    asking = sorted(stores, key=share_of)
+    comparing = sorted(evaluations, key=share_of)
+    first = asking[0].schema
+    names = tuple(feature.name for feature in first.observed)
+    waves = [_evaluated(one, series, len(names)) for one in comparing]
+    _check_frozen(comparing)
+    if waves and tuple(range(len(names))) not in pooled(waves):
+        raise InputError(
+            "refine_invalid", "the evaluations have no answer about the model of all features; wait for more reports"
+        )
+    before = [one for one in asking if not waves or share_of(one) < waves[0].share]
+    joined, every = _together(before), _together(asking)
+    if {feature.name for feature in every.schema.observed} != set(names):
+        raise InputError("refine_invalid", "the first campaign of the series did not ask about all of the features")
+    rounds = [
+        Asked(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one)) for one in before
+    ]
+    shares = sorted(share_of(one) for one in everything)
+    tables = _tables(joined, names)
+    step, classes = None, len(first.label.classes)
+    if len(before) == len(asking):
+        step = next_round(len(names), classes, fleet, rounds, tables)
+        if step is None and not can_choose(len(names), classes, fleet):
+            seed = int.from_bytes(joined.statistics_id[:8], "big")
+            step = next_evaluation(tables, fleet, rounds, waves, seed)
+    if step is None:
+        step = conclusion(len(names), classes, fleet, _counts(every, names), waves, shares)
+    candidates = {
+        candidate_name(series, each, len(names)): tuple(names[index] for index in each) for each in step.models
+    }
+    return Refined(series, step, names, first, joined, candidates, sum(share.part for share in shares))
+
+
+def share_of(one: Statistics) -> Share:
+    """The share of the devices that a campaign of a series asks.
+
+    Raises:
+        InputError: ``refine_invalid``: the campaign is of no series.
+    """
+    series = one.campaign.series
+    if series is None:
+        raise InputError(
+            "refine_invalid", f"the campaign {quoted(one.campaign.header.name)} is of no series; see --series"
+        )
+    return Share(series.low, series.high)
+
+
+def _check(stores: Sequence[Statistics], everything: Sequence[Statistics], fleet: Fleet) -> str:
+    """Refuse statistics that are not of one series. Returns its name.
+
+    Raises:
+        InputError: ``refine_invalid``.
+        PolicyError: ``batch_too_small``.
+    """
+    shares = sorted(share_of(one) for one in everything)
+    if any(one.high > two.low for one, two in pairwise(shares)):
+        raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
+    for before, after in pairwise([Share(0, 0), *shares]):
+        if before.high < after.low:
+            gap = Share(before.high, after.low).shown
+            raise InputError("refine_invalid", f"no store asked the devices {gap}; give all stores of the series")
+    found = {one.campaign.series.name for one in everything if one.campaign.series is not None}
+    if len(found) != 1:
+        raise InputError("refine_invalid", f"the campaigns are of {len(found)} series; refine one series at a time")
+    for one in everything:
+        one.check_publishable()
+        if one.campaign.epsilon_micro != fleet.epsilon_micro:
+            raise InputError("refine_invalid", "a campaign has another ε than --epsilon says")
+    evaluations = everything[len(stores) :]
+    if any(one.fit.family != DISCRETE for one in stores) or not all(one.campaign.models for one in evaluations):
+        raise InputError(
+            "refine_invalid", "--store takes discrete campaigns, and --evaluation those that compare several models"
+        )
+    return found.pop()
+
+
+def _check_frozen(comparing: Sequence[Statistics]) -> None:
+    """Refuse evaluations in which one name stands for two different models."""
+    digests: dict[str, bytes] = {}
+    for one in comparing:
+        for name, digest in zip(one.campaign.model_names, one.campaign.models, strict=True):
+            if digests.setdefault(name, digest) != digest:
+                raise InputError(
+                    "refine_invalid",
+                    f"the evaluations name two versions of the model {quoted(name)}; their answers can not be pooled",
+                )
+
+
+def _evaluated(one: Statistics, series: str, count: int) -> Evaluated:
+    """The answers of one evaluation."""
+    heard = {}
+    for question in one.questions:
+        if question.right is not None and question.n and question.subject.model is not None:
+            name = one.campaign.model_names[question.subject.model]
+            heard[_features_of(name, series, count)] = Heard(question.n, question.right.share)
+    return Evaluated(share_of(one), heard)
+
+
+def _together(parts: Sequence[Statistics]) -> Statistics:
+    """The statistics of several campaigns of one series as one; those of one campaign unchanged."""
+    return parts[0] if len(parts) == 1 else join(parts).statistics
+
+
+def _tables(joined: Statistics, names: Sequence[str]) -> Tables:
+    """P(class) and P(value | class) of the features in the order of ``names``."""
+    places = [feature.name for feature in joined.schema.observed]
+    return posterior_tables(joined, [places.index(name) for name in names])
+
+
+def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
+    """Number of answers about each feature, in the order of ``names``."""
+    places = [feature.name for feature in joined.schema.observed]
+    found = dict.fromkeys(names, 0)
+    for one in joined.questions:
+        if one.subject.feature is not None:
+            found[places[one.subject.feature]] += one.n
+    return [found[name] for name in names]

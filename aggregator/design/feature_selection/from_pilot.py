@@ -1,0 +1,312 @@
+"""``hearsay design``: what a campaign should ask, from a pilot's records, and what the pilot alone is worth.
+
+Source: docs/decisions/0066.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.common.notebooks import facts, table
+from aggregator.design.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
+from aggregator.design.feature_selection.forward_selection import (
+    DRAWS,
+    Candidate,
+    best_of,
+    divisions,
+    fleet_scores,
+    mean_error,
+    part_of,
+    plain_scores,
+    select,
+)
+from aggregator.design.power_analysis.rehearsal import Z95
+from aggregator.models.pilot import check_columns
+from aggregator.models.population import Population
+from aggregator.publishing.ask_table import AskedFeature
+from protocol.errors import InputError
+from protocol.features import Categorical, Feature, Grouped, Numeric
+from protocol.schema import build_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.design.feature_selection.forward_selection import Tabled
+    from aggregator.publishing.ask_table import Ask
+    from aggregator.publishing.schemas.schema_file import SchemaFile
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+LEAST_RECORDS = 40
+MOST_RECORDS = 2000
+"""Most records of a pilot that are used; of a larger pilot it is a random part."""
+
+
+class Judged(NamedTuple):
+    """An accuracy with its 95 % interval (Wilson) for the people that the pilot is a random sample of."""
+
+    accuracy: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, right: Floats) -> Judged:
+        """From the share of models that are right about each record: shape (records,) float64; NaN where not known."""
+        known = right[np.isfinite(right)]
+        return cls.of_share(float(known.mean()), len(known))
+
+    @classmethod
+    def of_share(cls, p: float, n: int) -> Judged:
+        """From the share p of right records among n ≥ 1."""
+        z = Z95
+        middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+        return cls(p, (middle - half) / (1 + z * z / n), (middle + half) / (1 + z * z / n))
+
+    @property
+    def shown(self) -> str:
+        """The accuracy and its interval as text."""
+        return f"{self.accuracy:.1%} ({self.low:.1%} to {self.high:.1%})"
+
+
+class Designed(NamedTuple):
+    """What a campaign should ask.
+
+    Attributes:
+        file: the schema with new bins, and its table ``[ask]``.
+        chosen: the ways to ask about each chosen feature, with groups and edges from all of the pilot.
+        path: the best set of each number of features, then all features as the schema states them.
+        best: the chosen set of the path.
+        fleet: accuracy of the whole procedure on records that it has not seen; None if it was not asked for.
+        alone: accuracy of Naive Bayes on the pilot's records alone, with features chosen for that; None likewise.
+        lead: accuracy of the fleet minus that of the pilot alone, and its standard error; None likewise.
+        largest: name of the largest class among the records that were used, and its share.
+        used: number of records that all of this was measured on, at most :data:`MOST_RECORDS`.
+        records: number of the pilot's records with a class.
+        unlabelled: number of the other records, which are left out.
+    """
+
+    file: SchemaFile
+    chosen: tuple[Cut, ...]
+    path: tuple[Candidate, ...]
+    best: Candidate
+    fleet: Judged | None = None
+    alone: Judged | None = None
+    lead: tuple[float, float] | None = None
+    largest: tuple[str, float] = ("", 0.0)
+    used: int = 0
+    records: int = 0
+    unlabelled: int = 0
+
+    @property
+    def source(self) -> str:
+        """The records that were used, in words: all of the pilot, or a random part of a large one."""
+        if self.used == self.records:
+            return "the pilot alone"
+        return f"a random part of the pilot ({self.used} of {self.records} records)"
+
+    @property
+    def verdict(self) -> str:
+        """What the fleet would add to the pilot, as a sentence; empty if it was not judged."""
+        if self.lead is None:
+            return ""
+        gain, error = self.lead
+        said = f"{100 * gain:+z.1f} ± {100 * error:.1f} points"
+        alone = self.source
+        if gain < -error:
+            said = f"{-100 * gain:.1f} ± {100 * error:.1f} points"
+            return (
+                f"{alone} would be better than the fleet by {said}: the fleet would add only that its model is about "
+                "all of its people, and not about those who joined the pilot"
+            )
+        if gain <= error:
+            return (
+                f"{alone} is as good as the fleet would be ({said}): the fleet would add only that its model "
+                "is about all of its people, and not about those who joined the pilot"
+            )
+        return f"the fleet would be better than {alone} by {said}"
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"records": self.records, "of these used": self.used}
+        about |= {"without a class, left out": self.unlabelled, "largest class": percent(self.largest)}
+        judged = {"accuracy of the fleet": self.fleet, f"accuracy of {self.source}": self.alone}
+        about |= {name: found.shown for name, found in judged.items() if found is not None}
+        about |= {"verdict": self.verdict} if self.verdict else {}
+        return facts("Design", about) + table(("features", "accuracy", "asked"), shown_path(self, self.file.schema))
+
+
+def design(
+    pilot: pd.DataFrame, file: SchemaFile, epsilon_micro: int, devices: int, *, seed: int = 0, judge: bool = True
+) -> Designed:
+    """Choose features, groups of values and bins for a campaign. Run by the analyst.
+
+    Args:
+        pilot: typed records with their label (:func:`aggregator.models.pilot.check_pilot`).
+        file: the schema to start from; what it says in ``[ask]`` is replaced.
+        epsilon_micro: ε of the one answer of a device, in millionths.
+        devices: size of the fleet.
+        seed: of the simulated counts.
+        judge: whether the accuracies of the procedure and of the pilot alone are measured. It takes most of the time.
+
+    Raises:
+        InputError: ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class; ``schema_invalid``: the
+            schema has a projection; ``columns_missing``: the pilot lacks a feature; the reasons of
+            :meth:`Population.of_frame`.
+    """
+    schema = file.schema._replace(groups=())
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "a projection is fitted on the pilot already; design a schema without one")
+    check_columns(pilot, schema)
+    records = Population.of_frame(pilot, schema)
+    rng = np.random.default_rng(seed)
+    rows = np.flatnonzero(records.known)
+    if len(rows) < LEAST_RECORDS:
+        raise InputError(
+            "pilot_too_small", f"the pilot has {len(rows)} records with a class; a design needs {LEAST_RECORDS}"
+        )
+    size = len(rows)
+    if size > MOST_RECORDS:
+        rows = np.sort(rng.choice(rows, MOST_RECORDS, replace=False))
+    tabled = fleet_scores(devices, epsilon_micro)
+    path = select(records, schema, rows, tabled, DRAWS, rng)
+    best = best_of(path)
+    cuts = part_of(records, schema, best.ways, rows, rows[:1]).cuts
+    asked, features = asked_by(cuts, schema)
+    made = file._replace(schema=build_schema(schema.label, features), ask=asked)
+    counts = np.bincount(records.truth[rows], minlength=len(schema.label.classes))
+    largest = largest_class(counts / len(rows), schema)
+    found = Designed(
+        made, cuts, tuple(path), best, largest=largest, used=len(rows), records=size, unlabelled=len(pilot) - size
+    )
+    if not judge:
+        return found
+    fleet = _right_on_unseen(records, schema, rows, tabled, np.random.default_rng([seed, 1]))
+    alone = _right_on_unseen(records, schema, rows, plain_scores, np.random.default_rng([seed, 1]))
+    lead = float(np.nanmean(fleet - alone)), mean_error(fleet - alone)
+    return found._replace(fleet=Judged.of(fleet), alone=Judged.of(alone), lead=lead)
+
+
+def _right_on_unseen(
+    records: Population, schema: Schema, rows: Integers, tabled: Tabled, rng: np.random.Generator
+) -> Floats:
+    """How often the whole procedure is right about records that took no part in the selection.
+
+    Args:
+        records: the pilot's records.
+        schema: the pilot's schema.
+        rows: shape (n,) int64, indices of the records to use.
+        tabled: how a model is made (:func:`aggregator.design.feature_selection.forward_selection.fleet_scores`).
+        rng: source of randomness.
+
+    Returns:
+        Shape (records,) float64; NaN for records that are not used.
+    """
+    right = np.full(len(records.labels), np.nan)
+    for learned, tested in divisions(records, rows, rng):
+        # One model per fold, not DRAWS: the whole selection is repeated for each part of the records.
+        best = best_of(select(records, schema, learned, tabled, 1, rng))
+        part = part_of(records, schema, best.ways, learned, tested)
+        scoring = tabled(part)
+        found = np.zeros(len(tested))
+        for _ in range(DRAWS):
+            scores = scoring(len(best.ways), rng)
+            found += (scores.prior + scores.terms.sum(axis=1)).argmax(axis=1) == part.truth
+        right[tested] = found / DRAWS
+    return right
+
+
+def asked_by(cuts: Sequence[Cut], schema: Schema) -> tuple[Ask, list[Feature]]:
+    """The table ``[ask]`` of the cuts, and the schema's features with the bins of the cuts."""
+    features: list[Feature] = list(schema.features)
+    asked: dict[str, AskedFeature] = {}
+    for each in sorted(cuts, key=lambda one: one.way.feature):
+        feature = features[each.way.feature]
+        groups: tuple[tuple[str, ...], ...] = ()
+        if each.group_of is not None and isinstance(feature, Categorical):
+            groups = tuple(map(tuple, Grouped(feature.name, feature.labels(), each.group_of, None).members()))
+        if each.edges is not None and isinstance(feature, Numeric):
+            features[each.way.feature] = Numeric(
+                feature.name, feature.low, feature.high, list(each.edges), feature.unlisted, feature.substitute
+            )
+        asked[feature.name] = AskedFeature(groups)
+    return asked, features
+
+
+def largest_class(shares: Floats, schema: Schema) -> tuple[str, float]:
+    """Name of the largest class and its share. ``shares``: shape (k,) float64, their sum is 1."""
+    place = int(shares.argmax())
+    return schema.label.classes[place], float(shares[place])
+
+
+def percent(named: tuple[str, float]) -> str:
+    """A name with its share, for people: ``no (71.2%)``."""
+    name, share = named
+    return f"{name} ({share:.1%})"
+
+
+def shown_path(found: Designed, schema: Schema) -> list[tuple[str, str, str]]:
+    """The path as rows: number of features, accuracy with standard error, and the features; a star at the chosen set.
+
+    Args:
+        found: the design.
+        schema: the schema to start from.
+    """
+    rows = []
+    for each in found.path:
+        star = " *" if each is found.best else ""
+        accuracy = f"{each.accuracy:.1%} ± {each.error:.1%}"
+        rows.append((f"{len(each.ways)}{star}", accuracy, _asked(each.ways, schema)))
+    return rows
+
+
+def _asked(chosen: Sequence[Way], schema: Schema) -> str:
+    """The features of a set in words, with their groups or bins; of a set of all features only these."""
+    if all(way.kind == AS_STATED for way in chosen) and len(chosen) == len(schema.observed):
+        return "all, as the schema states them"
+    everything = len(chosen) == len(schema.observed)
+    named = ", ".join(
+        schema.observed[way.feature].name + ("" if way.kind == AS_STATED else f" ({way.shown})")
+        for way in chosen
+        if not everything or way.kind != AS_STATED
+    )
+    return f"all, with {named}" if everything else named
+
+
+def as_json(found: Designed) -> dict[str, Any]:
+    """The design for programs."""
+    schema = found.file.schema
+    return {
+        "asked": {
+            schema.features[each.way.feature].name: {
+                "way": each.way.kind,
+                "codes": each.size,
+                **({"groups": [list(group) for group in found.file.ask[schema.features[each.way.feature].name].groups]}
+                   if each.way.kind == GROUPS else {}),
+            }
+            for each in found.chosen
+        },
+        "path": [
+            {
+                "features": [schema.features[way.feature].name for way in each.ways],
+                "ways": [way.shown for way in each.ways],
+                "accuracy": each.accuracy,
+                "error": each.error,
+                "chosen": each is found.best,
+            }
+            for each in found.path
+        ],
+        "accuracy_fleet": None if found.fleet is None else found.fleet._asdict(),
+        "largest_class": {"name": found.largest[0], "share": found.largest[1]},
+        "records": found.records,
+        "used": found.used,
+        "unlabelled": found.unlabelled,
+        "accuracy_pilot_alone": None if found.alone is None else found.alone._asdict(),
+        "verdict": found.verdict,
+    }  # fmt: skip

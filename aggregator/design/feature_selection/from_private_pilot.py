@@ -1,0 +1,421 @@
+"""``hearsay design --private-epsilon``: what a campaign should ask, chosen from a curator's records with privacy.
+
+A keyed hash puts each record into one of three parts. Of the first part only noisy tables of value and class are
+released. All that follows from these is public: groups and edges, the order of the features, the tables of candidate
+models with the noise that N devices at ε will have. The candidates are scored on the second part: each has the number
+of records that it classifies rightly, and report-noisy-max releases which is best. A noisy count of the third part says
+how often that candidate is right: its records made no candidate and chose none, so the best of many candidates is not
+flattered.
+
+One record more or less changes one part, so the whole costs what one part costs: ε. A replaced record leaves one part
+and enters perhaps another. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
+bound: one record changes the models of all folds.
+
+Source: docs/decisions/0071; docs/math.md, section 7.
+"""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+from itertools import combinations
+from math import exp, hypot, sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.common.tables import MISSING_TOKENS
+from aggregator.curator.accounting import cost_of
+from aggregator.curator.curating import SEED_BYTES
+from aggregator.curator.data_digest import record_bytes
+from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.pilots.noisy_max import noisy_max
+from aggregator.curator.records import Records
+from aggregator.curator.terms import FitTerms
+from aggregator.design.feature_selection.codings import (
+    AS_STATED,
+    EDGES,
+    GROUPS,
+    Cut,
+    Way,
+    best_cuts,
+    best_groups,
+    mutual_information,
+    ways,
+)
+from aggregator.design.feature_selection.decided import BY_DESIGN, with_features
+from aggregator.design.feature_selection.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
+from aggregator.design.feature_selection.from_pilot import Judged, asked_by, largest_class, percent
+from aggregator.models.encoding import MISSING
+from aggregator.models.pilot import read_pilot
+from aggregator.models.population import Population
+from aggregator.models.posterior.tables import posterior_tables
+from protocol.documents.campaign import DISCRETE
+from protocol.epsilon import MICRO, check_answer_micro, format_micro
+from protocol.errors import InputError
+from protocol.features import Numeric
+from protocol.mechanisms.noise import discrete_laplace
+from protocol.schema import build_schema
+from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.curator.accounting import Cost
+    from aggregator.curator.budget import BudgetFile
+    from aggregator.models.joint_tables import Tables
+    from aggregator.publishing.schemas.schema_file import SchemaFile
+    from protocol.documents.pilots import PilotCost
+    from protocol.schema import Schema
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+    Flags = NDArray[np.bool_]
+
+TAG = b"hearsay/1/central-design"
+MADE, COMPARED, MEASURED = range(3)
+"""The parts: records that the candidates are made of, that compare them, and that measure the one that is chosen."""
+PARTS = (115, 102, 39)
+"""Expected size of each part, in 256ths of the records: 45, 40 and 15 %."""
+_NOISE_QUANTILE = 2.17
+"""Standard deviations of Laplace noise on either side of a 95 % interval (decision 68)."""
+_LEAST_RECORDS = 4.0
+"""Noisy number of records that an accuracy needs, in standard deviations of its noise."""
+DRAWS = 5
+"""Simulated campaigns per candidate. A record counts as right if most of their models are right."""
+PAIRED = 8
+"""Sets of two and of three features are tried among so many features that tell most."""
+
+
+class DesignTerms(NamedTuple):
+    """What is public about a private design, before the records are seen.
+
+    Attributes:
+        epsilon_micro: ε of the curator's records, in millionths.
+        adjacency: the budget's.
+        devices: size of the fleet that will be asked.
+        answer_micro: ε of the one answer of a device, in millionths.
+        seed: of the simulated answers; public.
+    """
+
+    epsilon_micro: int
+    adjacency: str
+    devices: int
+    answer_micro: int
+    seed: int = 0
+
+    @property
+    def part_micro(self) -> int:
+        """ε of each part under ``add-remove``, in millionths."""
+        return self.epsilon_micro if self.adjacency == ADD_REMOVE else self.epsilon_micro // 2
+
+    @property
+    def tables(self) -> FitTerms:
+        """Terms of the noisy tables of the first part."""
+        return FitTerms("sums", self.part_micro, adjacency=ADD_REMOVE, family=DISCRETE)
+
+
+class PrivatelyDesigned(NamedTuple):
+    """What a campaign should ask. All of it may be published.
+
+    Attributes:
+        file: the schema with its table ``[ask]`` and what was paid.
+        chosen: the ways to ask about each chosen feature, with groups and edges.
+        candidates: number of sets that were compared.
+        accuracy: how often the model of one simulated campaign is right that asks what was chosen, with the noise of
+            both in its interval, on records that chose nothing; None if the noise hides their number.
+        largest: name of the largest class in the noisy tables, and its share there.
+        paid: what was paid.
+    """
+
+    file: SchemaFile
+    chosen: tuple[Cut, ...]
+    candidates: int
+    accuracy: Judged | None
+    largest: tuple[str, float]
+    paid: PilotCost | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``hearsay design --json`` prints."""
+        schema = self.file.schema
+        name, share = self.largest
+        accuracy, low, high = (None, None, None) if self.accuracy is None else self.accuracy
+        return {
+            "asked": {
+                schema.features[each.way.feature].name: {"way": each.way.kind, "codes": each.size}
+                for each in self.chosen
+            },
+            "candidates": self.candidates,
+            "accuracy_noisy": accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "largest_class_noisy": {"name": name, "share": share},
+            "private_epsilon": None if self.paid is None else format_micro(self.paid.epsilon_micro),
+            "adjacency": None if self.paid is None else self.paid.adjacency,
+            "budget": None if self.paid is None else self.paid.budget,
+        }
+
+
+def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
+    """The cost of a design: ε, since the parts are disjoint. It looks at no record.
+
+    Raises:
+        InputError: ``schema_invalid``: the schema has a projection; ``epsilon_invalid``: ε is too small to be divided;
+            the reasons of :func:`aggregator.curator.fitting.cost_of_fit`.
+    """
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "a projection is fitted already; design a schema without one")
+    check_answer_micro(terms.answer_micro)
+    if terms.part_micro < 1:
+        raise InputError("epsilon_invalid", "ε is too small to be divided")
+    cost_of_fit(schema, terms.tables)
+    return cost_of([terms.epsilon_micro])
+
+
+def choose(
+    population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes
+) -> PrivatelyDesigned:
+    """Choose features, groups and bins with privacy. Run by the curator, after the cost was recorded.
+
+    Args:
+        population: the records, read by the schema of ``file`` without groups.
+        parts: shape (records,) int64, the part of each record (:data:`MADE`, :data:`COMPARED`, :data:`MEASURED`): by a
+            keyed hash of each record alone.
+        file: the schema to start from.
+        terms: the public terms.
+        seed: 32 secret bytes from the operating system, used for this design alone.
+
+    Raises:
+        InputError: the reasons of :func:`cost_of_design`.
+    """
+    schema = file.schema._replace(groups=())
+    cost_of_design(schema, terms)
+    stream = Stream(seed, TAG)
+    made_of = _records(population, schema, parts == MADE)
+    released = fit(made_of, terms.tables, stream.read(SEED_BYTES)).statistics
+    tables = posterior_tables(released, range(len(schema.observed)))
+    cuts, joints = _cuts(tables, schema)
+    rng = np.random.default_rng(terms.seed)
+    candidates, models = _candidates(cuts, joints, schema, terms, rng)
+    rate = Fraction(terms.part_micro, MICRO)
+    compared = _part(population, cuts, np.flatnonzero((parts == COMPARED) & population.known), schema)
+    right = np.array([_right(compared, places, models[len(places)]) for places in candidates])
+    best = candidates[noisy_max(right.sum(axis=1).tolist(), rate, stream)]
+    measured = _part(population, cuts, np.flatnonzero((parts == MEASURED) & population.known), schema)
+    accuracy = noisy_accuracy(_right(measured, best, models[len(best)][:1]), rate, stream)
+    chosen = tuple(cuts[place] for place in best)
+    asked, features = asked_by(chosen, schema)
+    made = file._replace(schema=build_schema(schema.label, features), ask=asked)
+    return PrivatelyDesigned(made, chosen, len(candidates), accuracy, largest_class(tables.prior, schema))
+
+
+def design_records(
+    table: pd.DataFrame,
+    file: SchemaFile,
+    terms: DesignTerms,
+    budget: BudgetFile,
+    *,
+    missing: Collection[str] = MISSING_TOKENS,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> PrivatelyDesigned:
+    """Pay from a budget, then choose what a campaign asks. Run by the curator.
+
+    Args:
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
+        file: the schema to start from, decided without these records; what it says in ``[ask]`` is replaced.
+        terms: the terms, with the budget's adjacency.
+        budget: the open budget file, to which the records are assigned; its key also makes the parts.
+        missing: texts of a missing value.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+
+    Raises:
+        InputError: ``adjacency_differs``; the reasons of :func:`cost_of_design`,
+            :func:`aggregator.models.pilot.read_pilot` and :meth:`Population.of_frame`.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        StorageError: the budget file can not be used.
+    """
+    budget.check_adjacency(terms.adjacency)
+    schema = file.schema._replace(groups=())
+    cost = cost_of_design(schema, terms)
+    population = Population.of_frame(read_pilot(table, schema, missing), schema)
+    records = list(record_bytes(table))
+    query = f"features for {terms.devices} devices at ε = {format_micro(terms.answer_micro)}"
+    budget.spend(budget.digest(records), query, cost)
+    parts = np.array(budget.parts(records, PARTS), np.int64)
+    made = choose(population, parts, file, terms, random_bytes(SEED_BYTES))
+    paid = budget.receipt(query, cost)
+    decision = _decision(made, schema, terms)
+    return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid), decision=decision))
+
+
+def _decision(found: PrivatelyDesigned, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
+    """The record of the design for the schema file: public terms, and what was released with noise."""
+    names = [feature.name for feature in schema.observed]
+    record = {
+        "by": f"{BY_DESIGN} --private-epsilon {format_micro(terms.epsilon_micro)}",
+        "why": "the candidate that classifies most records rightly, chosen with noise (report-noisy-max)",
+        "devices": terms.devices,
+        "epsilon": format_micro(terms.answer_micro),
+        "seed": terms.seed,
+        "adjacency": terms.adjacency,
+        "sets_compared": found.candidates,
+        "accuracy_with_noise": "not known" if found.accuracy is None else found.accuracy.shown,
+        "largest_class_with_noise": percent(found.largest),
+    }
+    kept = {each.way.feature for each in found.chosen}
+    return with_features(record, names, [names[place] for place in sorted(kept)])
+
+
+def _records(population: Population, schema: Schema, rows: Flags) -> Records:
+    """Some of the records, as devices report them."""
+    codes, numbers = population.reported
+    return Records(schema, population.labels[rows], codes[rows], numbers[rows], {}, ())
+
+
+def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
+    """All ways to ask, with groups and edges from noisy tables, and the joint shares (values, k) float64 of each."""
+    cuts, joints = [], []
+    for feature in range(len(schema.observed)):
+        joint = tables.likelihood[feature] * tables.prior
+        for way in _ways(schema, feature):
+            cut = _cut(way, schema, joint)
+            if cut is not None:
+                members = np.zeros((cut.size, len(joint)))
+                members[_codes_of(cut, schema), np.arange(len(joint))] = 1
+                cuts.append(cut)
+                joints.append(members @ joint)
+    return cuts, joints
+
+
+def _ways(schema: Schema, feature: int) -> list[Way]:
+    """All ways to ask about a feature that need no more than a table of its codes."""
+    one = schema.features[feature]
+    if not isinstance(one, Numeric):
+        return ways(schema, feature)
+    return [Way(feature), *(Way(feature, EDGES, parts) for parts in (2, 3) if parts <= len(one.edges))]
+
+
+def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
+    """The groups or edges of a way from noisy shares (values, k) float64; None if they allow none."""
+    feature = schema.features[way.feature]
+    if way.kind == AS_STATED:
+        return Cut(way, feature.size)
+    if way.kind == GROUPS:
+        groups = best_groups(_PSEUDO * joint, way.parts)
+        return None if groups is None else Cut(way, way.parts, group_of=groups)
+    assert isinstance(feature, Numeric)
+    bins = len(feature.edges) + 1
+    places = best_cuts(_PSEUDO * joint[:bins], way.parts)
+    if places is None:
+        return None
+    has_code = feature.size > bins
+    edges = tuple(feature.edges[place - 1] for place in places)
+    return Cut(way, way.parts + has_code, edges=edges, missing=way.parts if has_code else MISSING)
+
+
+_PSEUDO = 10_000.0
+"""Records that shares stand for where the choice of groups adds half a record to each cell."""
+
+
+def _codes_of(cut: Cut, schema: Schema) -> Integers:
+    """The code by a cut of each code of the schema: shape (values,) int64."""
+    feature = schema.features[cut.way.feature]
+    if cut.edges is None or not isinstance(feature, Numeric):
+        return np.arange(feature.size) if cut.group_of is None else np.array(cut.group_of, np.int64)
+    starts = np.array([feature.edges[0] - 1, *feature.edges])
+    found = np.searchsorted(np.array(cut.edges), starts, side="right")
+    return np.append(found, cut.missing) if feature.size > len(starts) else found
+
+
+def _candidates(
+    cuts: Sequence[Cut], joints: Sequence[Floats], schema: Schema, terms: DesignTerms, rng: np.random.Generator
+) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[Floats, Sequence[Floats]]]]]:
+    """The sets that are compared, and of each number of questions the models of :data:`DRAWS` simulated campaigns.
+
+    A set has one way per feature: the one that tells most of the class in the simulated answers to as many questions.
+    The sets are the features that tell most, one after the other; each of these sets without one of its features; and
+    all sets of two or three of the first few. The last set has all features, as the schema states them.
+    """
+    fleet = AskedFleet(terms.devices, terms.answer_micro, tuple(schema.label.classes))
+    inputs = [(np.arange(joint.size), joint.ravel() / joint.sum()) for joint in joints]
+    tabling = fleet.tables([cut.size for cut in cuts], inputs)
+    stated = tuple(place for place, cut in enumerate(cuts) if cut.way.kind == AS_STATED)
+    found: dict[tuple[int, ...], None] = {}
+    models: dict[int, list[tuple[Floats, Sequence[Floats]]]] = {}
+    for number in range(1, min(MOST_FEATURES, len(stated)) + 1):
+        models[number] = [tabling(number, rng) for _ in range(DRAWS)]
+        ranked = _ranked(cuts, models[number])
+        found[tuple(ranked[:number])] = None
+        wider = ranked[: number + 1]
+        if number < len(wider):
+            found |= dict.fromkeys(tuple(each for each in wider if each != left) for left in wider)
+        if number in (2, 3):
+            found |= dict.fromkeys(combinations(ranked[:PAIRED], number))
+    models.setdefault(len(stated), [tabling(len(stated), rng) for _ in range(DRAWS)])
+    found[stated] = None
+    return list(found), models
+
+
+def _ranked(cuts: Sequence[Cut], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> list[int]:
+    """The place of the way that tells most of the class for each feature; the most telling feature first."""
+    told = [
+        float(np.mean([mutual_information(_PSEUDO * tables[place] * prior) for prior, tables in models]))
+        for place in range(len(cuts))
+    ]
+    best: dict[int, int] = {}
+    for place, cut in enumerate(cuts):
+        held = best.setdefault(cut.way.feature, place)
+        if told[place] > told[held]:
+            best[cut.way.feature] = place
+    return sorted(best.values(), key=lambda place: -told[place])
+
+
+def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema: Schema) -> Part:
+    """The records ``tested`` of a part, to be scored; no records to learn from."""
+    codes, numbers = population.scored
+    columns = [cut.codes(codes[tested, cut.way.feature], numbers[tested, cut.way.feature]) for cut in cuts]
+    nothing = np.empty((0, len(cuts)), np.int64)
+    scored = np.column_stack(columns).reshape(len(tested), len(cuts))
+    truth = population.truth[tested]
+    return Part(tuple(cuts), nothing, nothing[:, 0], scored, tested, truth, tuple(schema.label.classes))
+
+
+def _right(part: Part, places: Sequence[int], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> Flags:
+    """Which records most of the models of a set classify rightly: shape (tested,) bool."""
+    votes = np.zeros(len(part.truth), np.int64)
+    for prior, tables in models:
+        scores = scores_of(part, prior, tables)
+        votes += (scores.prior + scores.terms[:, list(places)].sum(axis=1)).argmax(axis=1) == part.truth
+    return np.asarray(2 * votes > len(models))
+
+
+def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Judged | None:
+    """The share of right records p = g/(g + b), from noisy counts g of the right and b of the wrong ones.
+
+    A record is in one of the counts, so both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with
+    q = e^−r. The 95 % interval has Wilson's limits for g + b records, moved away from p by the noise: the distances add
+    as squares. The noise alone has 2.17 standard deviations √(v (p² + (1 − p)²))/(g + b) on either side.
+
+    Args:
+        right: shape (records,) bool, which records the model classifies rightly.
+        rate: r > 0, the ε of one added or removed record.
+        stream: the randomness.
+
+    Returns:
+        None if g + b is below four standard deviations of its noise.
+    """
+    s, t = rate.as_integer_ratio()
+    good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))
+    n, q = good + bad, exp(-float(rate))
+    variance = 2 * q / (1 - q) ** 2
+    if n < max(1.0, _LEAST_RECORDS * sqrt(2 * variance)):
+        return None
+    p = min(max(good / n, 0.0), 1.0)
+    noise = _NOISE_QUANTILE * sqrt(variance * (p * p + (1 - p) ** 2)) / n
+    sampled = Judged.of_share(p, n)
+    low, high = (hypot(p - limit, noise) for limit in (sampled.low, sampled.high))
+    return Judged(p, max(0.0, p - low), min(1.0, p + high))

@@ -1,0 +1,92 @@
+"""A schema as the text of a schema file, which reads back as the same schema.
+
+:mod:`aggregator.publishing.schemas.schema_file` describes the form. A projection is not part of a schema file.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from aggregator.publishing.decisions.record import decision_text
+from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, toml_array, toml_text
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+
+if TYPE_CHECKING:
+    from aggregator.publishing.ask_table import Ask
+    from aggregator.publishing.schemas.schema_file import SchemaFile
+    from protocol.features import Feature
+
+_MOST_DIGITS = 40
+
+
+def schema_text(file: SchemaFile) -> str:
+    """The schema, its name, what campaigns ask about, private results of pilots in it, and the decision, as TOML.
+
+    Raises:
+        InputError: ``schema_invalid``: the schema has a projection, which a schema file can not hold.
+    """
+    schema = file.schema
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "a schema file holds no projection")
+    label = schema.label
+    lines = [
+        f"name = {toml_text(file.name)}",
+        "",
+        "[label]",
+        f"name = {toml_text(label.name)}",
+        f"classes = {toml_array(label.classes)}",
+        f"substitute = {toml_text(label.classes[label.substitute])}",
+        f"unlisted = {toml_text(label.unlisted)}",
+    ]
+    for feature in schema.features:
+        lines += ["", "[[features]]", f"name = {toml_text(feature.name)}", f"kind = {toml_text(feature.kind)}"]
+        lines += _categorical(feature) if isinstance(feature, Categorical) else _numeric(feature)
+        lines.append(f"unlisted = {toml_text(feature.unlisted)}")
+    for one in file.pilots:
+        lines += ["", "[[pilots]]", f"what = {toml_text(one.what)}", f"epsilon_micro = {one.epsilon_micro}"]
+        lines += [f"{key} = {toml_text(getattr(one, key))}" for key in ("delta", "adjacency", "budget")]
+    return "\n".join(lines) + "\n" + ask_text(file.ask) + decision_text(file.decision)
+
+
+def ask_text(ask: Ask) -> str:
+    """The table ``[ask]`` as TOML, to be appended to the text of a schema file. Empty for an empty ``ask``."""
+    lines: list[str] = []
+    for name, one in ask.items():
+        lines.append(f"\n[ask.{toml_text(name)}]")
+        if one.groups:
+            lines.append(f"groups = [{', '.join(map(toml_array, one.groups))}]")
+        if one.bins:
+            lines.append(f"bins = [{', '.join(map(str, one.bins))}]")
+        if one.share != 1:
+            lines.append(f"share = {one.share}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _categorical(feature: Categorical) -> list[str]:
+    missing = MISSING_HAS_CODE if feature.substitute is None else feature.values[feature.substitute]
+    return [f"values = {toml_array(feature.values)}", f"missing = {toml_text(missing)}"]
+
+
+def _numeric(feature: Feature) -> list[str]:
+    assert isinstance(feature, Numeric)
+    edges = ", ".join(_number(feature, edge) for edge in feature.edges)
+    found = [f"low = {toml_text(feature.low)}", f"high = {toml_text(feature.high)}", f"edges = [{edges}]"]
+    if feature.substitute is None:
+        return [*found, f"missing = {toml_text(MISSING_HAS_CODE)}"]
+    return [*found, f"substitute = {_number(feature, feature.substitute)}"]
+
+
+def _number(feature: Numeric, scaled: int) -> str:
+    """The shortest decimal number between the bounds that a device scales to the integer ``scaled``."""
+    low, high = Fraction(feature.low), Fraction(feature.high)
+    exact = low + (high - low) * Fraction(scaled + SCALE, 2 * SCALE)
+    for digits in range(_MOST_DIGITS):
+        rounded = Fraction(round(exact * 10**digits), 10**digits)
+        back = feature.scale_ratio(rounded.numerator, rounded.denominator)
+        if back == scaled and low <= rounded <= high:
+            return format(Decimal(rounded.numerator * 10**digits // rounded.denominator).scaleb(-digits), "f")
+    raise InputError("schema_invalid", f"feature '{feature.name}': an edge has too many digits")

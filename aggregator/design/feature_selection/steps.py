@@ -1,0 +1,274 @@
+"""The next step of a series of campaigns that finds out which features to ask about, from private answers alone.
+
+A series first asks a part of the fleet about all features, then further parts about the strongest half, quarter and
+eighth. The answers so far make candidate models, which stay as they are from then on. Further parts of the fleet
+evaluate the candidates, the best of them again, and then the neighbours of the best. The rest of the fleet answers
+about the chosen features.
+
+A step depends only on what the campaigns so far asked and were answered, so the decisions can be repeated at any time.
+The procedure is for fleets that can afford it (:func:`can_choose`); any other fleet is asked about all features.
+
+Source: docs/decisions/0065.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.design.feature_selection.feature_sets import MOST_CANDIDATES, candidates, neighbours, strongest
+from aggregator.design.feature_selection.race import Heard, choose, rated, unit_error
+from aggregator.design.feature_selection.shares import WHOLE, Asked, Share, after, equalise, used
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.design.feature_selection.feature_sets import Subset
+    from aggregator.design.feature_selection.race import Choice
+    from aggregator.models.joint_tables import Tables
+
+ROUNDS = (0.25, 0.08, 0.08, 0.08)
+"""Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""
+LEAST_ASKED = 2
+"""Smallest number of features of a round."""
+FEWEST_FEATURES = 8
+FEWEST_ANSWERS = 150
+"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers: of two classes.
+"""
+OF_CLASSES = 2.5
+"""Power of the number of classes with which :data:`FEWEST_ANSWERS` grows."""
+COARSEST = 0.07
+"""Largest standard error of a private accuracy that still tells candidates apart."""
+BUDGET = 0.15
+"""Part of the fleet from which the number of candidates follows."""
+
+
+class Wave(NamedTuple):
+    """A kind of evaluation: the largest part of the fleet that it asks, and the standard error that is enough."""
+
+    part: float
+    error: float
+
+
+SCREENING = Wave(0.12, 0.02)
+RACE = Wave(0.08, 0.01)
+LOCAL = Wave(0.07, 0.02)
+LOCAL_ROUNDS = 2
+FINALISTS = 3
+"""Number of candidates that the race evaluates again, besides the set of all features."""
+
+ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
+
+
+class Evaluated(NamedTuple):
+    """An evaluation campaign of the series: its share of the devices, and the answers about each candidate."""
+
+    share: Share
+    heard: Mapping[Subset, Heard]
+
+
+class Step(NamedTuple):
+    """What to do next.
+
+    Attributes:
+        kind: ``ask``: ask about features; ``evaluate``: evaluate candidates; ``stop``: the choice is made, ask the rest
+            of the fleet about the chosen features; ``done``: all devices were asked.
+        why: the reason, in a sentence for people.
+        asks: the campaigns to make; empty for ``evaluate`` and ``done``.
+        models: the sets of features whose models are to be evaluated; only for ``evaluate``.
+        share: the devices that evaluate; None for all other kinds.
+        features: the features of the final model; None as long as they are not chosen.
+        choice: how the choice was made; None if no candidates were evaluated.
+    """
+
+    kind: str
+    why: str
+    asks: tuple[Asked, ...] = ()
+    models: tuple[Subset, ...] = ()
+    share: Share | None = None
+    features: Subset | None = None
+    choice: Choice | None = None
+
+
+class Fleet(NamedTuple):
+    """The devices of a series: their number N, and ε of the one answer of each, in millionths."""
+
+    devices: int
+    epsilon_micro: int
+
+    @property
+    def error(self) -> float:
+        """c, the standard error of a private accuracy times the root of the number of answers."""
+        return unit_error(self.epsilon_micro)
+
+    def answers_for(self, error: float) -> int:
+        """Number of answers after which an accuracy has this standard error."""
+        return ceil((self.error / error) ** 2)
+
+
+def number_of_candidates(fleet: Fleet) -> int:
+    """How many candidates :data:`BUDGET` of the fleet can tell apart, at most those that there are."""
+    return min(int(BUDGET * fleet.devices / fleet.answers_for(COARSEST)), MOST_CANDIDATES)
+
+
+def can_choose(features: int, classes: int, fleet: Fleet) -> str:
+    """Why a fleet can not choose between features, as a sentence; the empty text if it can.
+
+    Args:
+        features: F, number of features that a record has.
+        classes: k, number of classes.
+        fleet: N devices, c.
+
+    A choice needs F ≥ 8, N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. The table of a feature
+    has k times as many cells as values, so that the more classes there are, the more answers the tables of all features
+    need, and the more the accuracy loses by the answers that a choice costs.
+    """
+    if features < FEWEST_FEATURES:
+        return f"{features} features are too few to choose from; {FEWEST_FEATURES} would do"
+    needed = ceil(FEWEST_ANSWERS * (classes / 2) ** OF_CLASSES * 4 * fleet.error**2 * features)
+    if fleet.devices < needed:
+        of = f"{features} features" if classes <= 2 else f"{features} features for {classes} classes"
+        return f"{fleet.devices} devices are too few to choose between {of}; {needed} would do"
+    if number_of_candidates(fleet) < 2:
+        needed = ceil(2 * fleet.answers_for(COARSEST) / BUDGET)
+        return f"{fleet.devices} devices are too few to tell two models apart; {needed} would do"
+    return ""
+
+
+def round_sizes(features: int) -> list[int]:
+    """Number of features that each round asks about: all of them, half, a quarter, an eighth, at least two."""
+    sizes = [max(LEAST_ASKED, -(-features // 2**number)) for number in range(len(ROUNDS))]
+    return list(dict.fromkeys(sizes))
+
+
+def next_round(features: int, classes: int, fleet: Fleet, asked: Sequence[Asked], tables: Tables | None) -> Step | None:
+    """The next campaign that asks about features before there are candidates; None if all of these rounds are over.
+
+    Args:
+        features: F, number of features that a record has.
+        classes: k, number of classes.
+        fleet: devices and ε.
+        asked: the campaigns so far that asked about features.
+        tables: P(class) and P(value | class) of all features, from the answers so far; None without answers.
+    """
+    everything = tuple(range(features))
+    low = used(each.share for each in asked)
+    why = can_choose(features, classes, fleet)
+    if why:
+        return None if asked else Step(ASK, f"{why}: ask all", (equalise(dict.fromkeys(everything, 0.0), low),))
+    sizes = round_sizes(features)
+    if len(asked) >= len(sizes):
+        return None
+    size, share = sizes[len(asked)], after(low, ROUNDS[len(asked)])
+    if tables is None or not asked:
+        why = f"no answers yet: ask {share.part:.0%} of the devices about all {features} features"
+        return Step(ASK, why, (Asked(everything, share),))
+    chosen = tuple(sorted(strongest(tables)[:size]))
+    why = f"ask {share.part:.0%} of the devices about the {size} features that tell most of the class so far"
+    return Step(ASK, why, (Asked(chosen, share),))
+
+
+def next_evaluation(
+    tables: Tables, fleet: Fleet, asked: Sequence[Asked], waves: Sequence[Evaluated], seed: int
+) -> Step | None:
+    """The next evaluation of candidates; None if the choice can be made.
+
+    Args:
+        tables: P(class) and P(value | class) of all features, from the answers of all rounds.
+        fleet: devices and ε.
+        asked: the campaigns that asked about features.
+        waves: the evaluations so far, in order.
+        seed: of the simulated records of the greedy selection; the same for all evaluations.
+    """
+    low = _end(asked, waves)
+    heard = pooled(waves)
+    if not waves:
+        sets = candidates(tables, number_of_candidates(fleet), np.random.default_rng(seed))
+        return _evaluate(sets, SCREENING, fleet, low, f"compare {len(sets)} sets of features")
+    everything = tuple(range(len(tables.likelihood)))
+    best = [each.features for each in rated(heard, fleet.epsilon_micro)]
+    if len(waves) == 1:
+        sets = list(dict.fromkeys([*best[:FINALISTS], everything]))
+        return _evaluate(sets, RACE, fleet, low, "measure the best sets, and all features, more closely")
+    if len(waves) >= 2 + LOCAL_ROUNDS or _settled(waves, fleet):
+        return None
+    most = int(LOCAL.part * fleet.devices / fleet.answers_for(COARSEST))
+    sets = neighbours(best[0], strongest(tables), heard)[:most]
+    if not sets:
+        return None
+    why = f"try to add or remove a feature of the best set, which has {len(best[0])}"
+    return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, why)
+
+
+def _end(asked: Sequence[Asked], waves: Sequence[Evaluated]) -> int:
+    """The place in the series after all campaigns so far."""
+    return used([*(each.share for each in asked), *(each.share for each in waves)])
+
+
+def _settled(waves: Sequence[Evaluated], fleet: Fleet) -> bool:
+    """Whether a local round has not changed the best set."""
+    if len(waves) < 3:
+        return False
+    before, now = (rated(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
+    return before == now
+
+
+def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: Fleet, low: int, why: str) -> Step:
+    """The step that evaluates these sets, each by as many devices as the wave's standard error needs."""
+    part = min(wave.part, len(sets) * fleet.answers_for(wave.error) / fleet.devices)
+    share = after(low, part)
+    error = fleet.error / (max(1.0, share.part * fleet.devices / len(sets))) ** 0.5
+    said = f"{why}: {share.part:.1%} of the devices, standard error {100 * error:.1f} points each"
+    return Step(EVALUATE, said, models=tuple(sets), share=share)
+
+
+def pooled(waves: Sequence[Evaluated]) -> dict[Subset, Heard]:
+    """All answers about each candidate, over all evaluations."""
+    found: dict[Subset, Heard] = {}
+    for wave in waves:
+        for features, heard in wave.heard.items():
+            found[features] = found[features].plus(heard) if features in found else heard
+    return found
+
+
+def conclusion(
+    features: int,
+    classes: int,
+    fleet: Fleet,
+    answers: Sequence[int],
+    waves: Sequence[Evaluated],
+    shares: Sequence[Share],
+) -> Step:
+    """The choice, and the campaign that asks the rest of the fleet about the chosen features.
+
+    Args:
+        features: F, number of features that a record has.
+        classes: k, number of classes.
+        fleet: devices and ε.
+        answers: number of answers about each feature so far.
+        waves: all evaluations; without any, all features are chosen.
+        shares: the shares of all campaigns of the series so far.
+    """
+    everything = tuple(range(features))
+    choice = choose(pooled(waves), everything, classes, fleet.epsilon_micro) if waves else None
+    chosen = everything if choice is None else choice.features
+    why, low = _why(choice, chosen, features), used(shares)
+    if low == WHOLE:
+        return Step(DONE, f"{why}; all devices were asked", features=chosen, choice=choice)
+    rest = equalise({index: answers[index] / fleet.devices for index in chosen}, low)
+    said = f"{why}; ask the other {rest.share.part:.0%} of the devices about these"
+    return Step(STOP, said, (rest,), features=chosen, choice=choice)
+
+
+def _why(choice: Choice | None, chosen: Subset, features: int) -> str:
+    """Why these features are chosen, as the beginning of a sentence."""
+    if choice is None:
+        return "no choice between features is made"
+    gain = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points"
+    if len(chosen) == features:
+        best = len(choice.best.features)
+        return "all features are best" if best == features else f"the best set ({best} features) is not clearly better"
+    count = "1 feature is" if len(chosen) == 1 else f"{len(chosen)} features are"
+    return f"{count} better than all {features} by {gain}"

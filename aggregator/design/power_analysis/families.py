@@ -1,0 +1,157 @@
+"""The family ``auto``: the campaign, of both families, with the largest expected accuracy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.common.tables import MISSING_TOKENS
+from aggregator.design.power_analysis.designs import NO_SHARES
+from aggregator.design.power_analysis.plan import plan
+from aggregator.publishing.mechanisms.choice import AUTO, is_numeric
+from aggregator.publishing.schemas.schema_file import SchemaFile
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from pathlib import Path
+
+    import pandas as pd
+
+    from aggregator.design.power_analysis.result import Plan
+    from aggregator.publishing.ask_table import Ask
+    from protocol.schema import Schema
+
+
+def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
+    """The family that is left: ``family`` itself unless it is ``auto``; None if ``auto`` has both to choose from.
+
+    A mechanism is of one family. Without numeric features, or without the question about the class alone, there are
+    discrete campaigns only. Neither the family's nor the mechanism's name is checked.
+    """
+    if family != AUTO:
+        return family
+    if mechanism != AUTO:
+        return GAUSSIAN if is_numeric(mechanism) else DISCRETE
+    return None if schema.numeric and class_question else DISCRETE
+
+
+def best_of_families(
+    schema: Schema,
+    *,
+    epsilon: str | float,
+    devices: int | None,
+    pilot: pd.DataFrame | str | Path | None,
+    answers: str | int,
+    postprocess: str,
+    ask: Ask = NO_SHARES,
+    coding: str = "schema",
+    fixed: Sequence[object] = (),
+    seed: int = 0,
+    missing: Collection[str] = MISSING_TOKENS,
+) -> Plan:
+    """Rank the campaigns of both families. ``Plan.ranked[0].design`` is the campaign that ``auto`` means.
+
+    Args:
+        schema: the schema, with its projection.
+        epsilon: total ε of a device in one period.
+        devices: size of the fleet.
+        pilot: records with their label, or None (:func:`aggregator.design.power_analysis.plan.plan`).
+        answers: answers of a device in one period.
+        postprocess: name of the post-processing.
+        ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
+            and equal shares.
+        coding: ``schema``, or a projection to fit on the pilot.
+        fixed: options of the campaign that one mechanism or family has; None for an option that is not given.
+        seed: seed of all simulated counts.
+        missing: cells of the pilot that stand for a missing value.
+
+    Raises:
+        InputError: ``plan_invalid``: such an option is given, or the number of devices is not; the reasons of
+            :func:`aggregator.design.power_analysis.plan.plan`.
+    """
+    if any(option is not None for option in fixed):
+        raise InputError(
+            "plan_invalid", "theta, approach, variance floor and split need a --family and a --mechanism, not auto"
+        )
+    if devices is None:
+        raise InputError("plan_invalid", "family auto compares accuracies: say --devices, and --pilot if there is one")
+    return plan(
+        SchemaFile("", schema._replace(groups=()), ask) if ask else schema,
+        epsilon=epsilon,
+        devices=devices,
+        pilot=pilot,
+        answers=answers,
+        coding=coding,
+        postprocess=postprocess,
+        seed=seed,
+        missing=missing,
+    )
+
+
+class Chosen(NamedTuple):
+    """What ``auto`` may choose of a campaign.
+
+    Attributes:
+        family, mechanism, approach, answers: parameters of the campaign
+        (:func:`aggregator.operations.campaigns.plan_campaign`).
+        forecast: the plan that chose them; None if ``auto`` had nothing to choose.
+    """
+
+    family: str
+    mechanism: str
+    approach: int | None
+    answers: str | int
+    forecast: Plan | None = None
+
+
+def choose_family(
+    schema: Schema,
+    asked: Chosen,
+    *,
+    epsilon: str | float,
+    devices: int | None,
+    pilot: pd.DataFrame | str | Path | None,
+    postprocess: str,
+    fixed: Sequence[object],
+    class_question: bool = True,
+    ask: Ask = NO_SHARES,
+) -> Chosen:
+    """Choose the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
+
+    ``class_question``: whether devices are also asked for the class alone.
+
+    Raises:
+        InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the reasons of
+            :func:`best_of_families`.
+    """
+    family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
+    if family is None:
+        found = best_of_families(
+            schema,
+            epsilon=epsilon,
+            devices=devices,
+            pilot=pilot,
+            answers=asked.answers,
+            postprocess=postprocess,
+            ask=ask,
+            fixed=fixed,
+        )
+        best = found.ranked[0].design
+        return Chosen(best.family, best.mechanism, best.approach, best.answers, found)
+    if pilot is not None:
+        raise InputError(
+            "plan_invalid", "a pilot is for --family auto --mechanism auto, with numbers and the class question"
+        )
+    return asked._replace(family=family)
+
+
+def reason_of(found: Plan) -> str:
+    """One sentence: the chosen campaign, its expected accuracy and the best of the other family."""
+    first = found.ranked[0]
+    others = [one for one in found.ranked if one.design.family != first.design.family]
+    beside = f"; {others[0].design.name}: {others[0].forecast.accuracy:.1%}" if others else ""
+    return (
+        f"family auto: {first.design.name} has the largest expected accuracy ({first.forecast.accuracy:.1%}{beside}); "
+        f"from {found.basis}"
+    )

@@ -1,0 +1,350 @@
+"""``hearsay plan`` as a Python function: what to expect of a campaign, and what a target needs.
+
+found = aggregator.plan("s.toml", epsilon=1, devices=5000, pilot="pilot.csv")
+found.ranked[0].forecast.accuracy; found.to_json()
+"""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aggregator.common.tables import MISSING_TOKENS, read_table, without_meaning
+from aggregator.design.power_analysis.designs import NO_SHARES
+from aggregator.design.power_analysis.precision import precisions
+from aggregator.design.power_analysis.rehearsal import Fleet
+from aggregator.design.power_analysis.result import Plan
+from aggregator.design.power_analysis.search import STEPS, TIED, Scope, search
+from aggregator.design.power_analysis.study import MOST_RECORDS, Study
+from aggregator.design.power_analysis.targets import (
+    DAYS,
+    DEVICES,
+    EPSILON,
+    GRIDS,
+    MOST_DAYS,
+    MOST_DEVICES,
+    QUANTITIES,
+    curve,
+    for_accuracy,
+    for_width,
+    span_of,
+)
+from aggregator.models.pilot import check_pilot
+from aggregator.models.postprocess import DEFAULT, check_postprocess
+from aggregator.publishing.ask_table import resolve
+from aggregator.publishing.mechanisms.choice import AUTO
+from aggregator.publishing.schemas.projection_file import load_projection
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from protocol import allowance
+from protocol.epsilon import MICRO, format_micro, micro_epsilon
+from protocol.errors import InputError
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    import pandas as pd
+
+    from aggregator.design.power_analysis.designs import Design
+    from aggregator.design.power_analysis.search import Found, Ranked
+    from aggregator.design.power_analysis.targets import Curve, Solution
+    from protocol.schema import Schema
+
+DEFAULT_EFFECT = 0.5
+MOST_EFFECT = 5.0
+DEFAULT_DEVICES = 10_000
+"""Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
+SETTLING = 3
+"""Most rankings at the number of devices that the targets need, until this number stays the same."""
+CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
+DRAWN = 3
+"""Designs in a plot, and designs that a target of accuracy looks at."""
+
+
+def plan(
+    schema: SchemaFile | Schema | str | Path,
+    *,
+    epsilon: str | float,
+    devices: int | None = None,
+    periods: int = 1,
+    pilot: str | Path | pd.DataFrame | None = None,
+    effect: float | None = None,
+    family: str = AUTO,
+    mechanism: str = AUTO,
+    answers: str | int = AUTO,
+    coding: str = AUTO,
+    projection: str | Path | None = None,
+    postprocess: str = DEFAULT,
+    target_accuracy: float | None = None,
+    target_width: float | None = None,
+    solve: str = DEVICES,
+    class_question: bool = True,
+    missing: Collection[str] = MISSING_TOKENS,
+    seed: int = 0,
+    curves: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Plan:
+    """Rank the ways to ask a fleet by the accuracy to expect, and say what a target needs. Run by the analyst.
+
+    Args:
+        schema: a schema file, its path, or a schema. The table ``[ask]`` of a file says which features are asked
+            about, and which share of the devices each has.
+        epsilon: total ε of a device in one period.
+        devices: number of devices; None with a target for the number of devices ranks designs at
+            :data:`DEFAULT_DEVICES`.
+        periods: number of periods in which every device answers.
+        pilot: a CSV file of records with their label, or a table of text from
+            :func:`aggregator.common.tables.read_table`; None assumes an effect.
+        effect: d of :func:`aggregator.models.population.assumed`; None is :data:`DEFAULT_EFFECT`.
+        family: ``discrete``, ``gaussian`` or ``auto``.
+        mechanism: name of a mechanism, or ``auto``.
+        answers: answers of a device in one period: ``one``, ``all``, a number, or ``auto``.
+        coding: ``auto`` also looks at other bins, PCA and DCA; ``schema`` takes the schema as it is; ``pca:K`` and
+            ``dca:K`` take that projection.
+        projection: a file of ``hearsay projection``, to take as it is.
+        postprocess: name of the post-processing.
+        target_accuracy: accuracy that the model is to reach, between 0 and 1; or None.
+        target_width: largest width of a 95 % interval of a share or mean, above 0 and below 2; or None.
+        solve: the quantity that the targets need: ``devices``, ``epsilon`` or ``days`` (periods).
+        class_question: whether devices are also asked for the class alone, as
+            :func:`aggregator.operations.campaigns.plan_campaign` does by default; False leaves out Gaussian designs.
+        missing: cells of the pilot that stand for a missing value.
+        seed: seed of all simulated counts; the same seed gives the same plan.
+        curves: whether accuracies against devices are simulated too, for :meth:`Plan.chart`.
+        progress: called with (finished steps, steps).
+
+    Raises:
+        InputError: ``plan_invalid``: a number outside its range, or arguments that exclude each other;
+            ``pilot_too_small``; the reasons of the schema file, of the pilot (:func:`check_pilot`), of the projection
+            file and of a campaign's parameters.
+    """
+    fleet = _checked(devices, periods, pilot, effect, target_accuracy, target_width, solve, coding)
+    if not 0 <= seed < 1 << 64:
+        raise InputError("plan_invalid", "a seed is from 0 to 2^64 − 1")
+    micro = micro_epsilon(epsilon)
+    check_postprocess(postprocess)
+    if isinstance(schema, str | Path):
+        schema = load_schema(schema)
+    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+    records, basis = _records(pilot, file.schema, missing, effect)
+    described = file.schema if projection is None else load_projection(Path(projection), file.schema)
+    asked = resolve(described, file.ask).schema
+    study = Study(
+        asked,
+        micro,
+        postprocess,
+        pilot=records,
+        effect=effect or DEFAULT_EFFECT,
+        seed=seed,
+        class_question=class_question,
+        shares=file.ask if any(one.share != 1 for one in file.ask.values()) else NO_SHARES,
+    )
+    simulated = DRAWN * len(GRIDS[solve]) if target_accuracy is not None or curves else 0
+    step = _counted(progress, (1 if devices is not None else 1 + SETTLING) * STEPS + simulated)
+    scope = Scope(family, mechanism, str(answers), coding)
+    inquiry = _Inquiry(study, scope, solve, target_accuracy, target_width, step)
+    found, solutions = inquiry.at(fleet)
+    for _ in range(SETTLING if devices is None else 0):
+        needed = ceil(max((one.value for one in solutions if one.value is not None), default=fleet.devices))
+        if needed == fleet.devices:
+            break
+        fleet = fleet._replace(devices=needed)
+        found, solutions = inquiry.settled(fleet)
+    campaign, population = study.campaign(found.ranked[0].design)
+    drawn = inquiry.drawn(found, fleet) if curves else ()
+    return Plan(
+        asked.label.name,
+        micro / MICRO,
+        fleet,
+        basis,
+        study.largest_class,
+        found.ranked,
+        found.pruned,
+        tuple(precisions(campaign, fleet, population)),
+        solutions,
+        drawn,
+        _notes(records, found.ranked, projected=projection is not None)
+        + (() if records is None else tuple(without_meaning(records, study.schema)))
+        + _limits(micro, fleet.periods, solutions),
+    )
+
+
+class _Inquiry:
+    """The questions of one plan, which can be put for several fleets; curves are simulated once per design.
+
+    Args:
+        study: the records.
+        scope: the choices that the search may make.
+        solve: the quantity that targets need.
+        accuracy, width: the targets, or None.
+        step: called after every step.
+    """
+
+    def __init__(
+        self,
+        study: Study,
+        scope: Scope,
+        solve: str,
+        accuracy: float | None,
+        width: float | None,
+        step: Callable[[], None],
+    ) -> None:
+        self._study, self._scope, self._solve = study, scope, solve
+        self._accuracy, self._width = accuracy, width
+        self._step = step
+        self._curves: dict[Design, Curve] = {}
+
+    def at(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+        """The ranking for a fleet, and what the targets need."""
+        found = search(self._study, self._scope, fleet, self._step)
+        best = [one.design for one in found.ranked[:DRAWN]]
+        solutions = []
+        if self._accuracy is not None:
+            solutions.append(self._for_accuracy(best, fleet, self._accuracy))
+        if self._width is not None:
+            solutions.append(for_width(self._study, best[0], fleet, self._width, self._solve))
+        return found, tuple(solutions)
+
+    def settled(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+        """The ranking for a fleet of the size that the targets need, headed by the design that they are about.
+
+        That is the design which needs the fewest devices for the accuracy. If the records tell that another design is
+        more accurate with so many, it is that one, and the targets are about it.
+        """
+        found, solutions = self.at(fleet)
+        if self._accuracy is None:
+            return found, solutions
+        wanted = solutions[0].design
+        headed = found if wanted is None else found.headed_by(wanted)
+        first = headed.ranked[0].design
+        settled = [
+            solutions[0] if first == wanted else self._for_accuracy([first], fleet, self._accuracy, only=[first])
+        ]
+        if self._width is not None:
+            settled.append(for_width(self._study, first, fleet, self._width, self._solve))
+        return headed, tuple(settled)
+
+    def _for_accuracy(
+        self, best: Sequence[Design], fleet: Fleet, accuracy: float, only: Sequence[Design] | None = None
+    ) -> Solution:
+        """What the target of accuracy needs: the least of these designs and of all before, or of ``only`` these."""
+        for design in best:
+            self._simulate(design, fleet, GRIDS[self._solve])
+        tried = [one for design, one in self._curves.items() if only is None or design in only]
+        return for_accuracy(tried, [self._study.plain(one.design) for one in tried], accuracy)
+
+    def drawn(self, found: Found, fleet: Fleet) -> tuple[Curve, ...]:
+        """The curves of the first designs: those of the target, or curves over the fleet's surroundings."""
+        best = [one.design for one in found.ranked[:DRAWN]]
+        for design in best:
+            self._simulate(design, fleet, span_of(self._solve, fleet))
+        return tuple(self._curves[design] for design in best)
+
+    def _simulate(self, design: Design, fleet: Fleet, values: Sequence[float]) -> None:
+        if design not in self._curves:
+            self._curves[design] = curve(
+                self._study, design, fleet, self._solve, values, target=self._accuracy, done=self._step
+            )
+
+
+def _counted(progress: Callable[[int, int], None] | None, steps: int) -> Callable[[], None]:
+    """A function that is called after every step and reports the number of finished steps, ``steps`` at most."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done = min(done + 1, steps)
+        if progress is not None:
+            progress(done, steps)
+
+    return step
+
+
+def _checked(
+    devices: int | None,
+    periods: int,
+    pilot: object,
+    effect: float | None,
+    target_accuracy: float | None,
+    target_width: float | None,
+    solve: str,
+    coding: str,
+) -> Fleet:
+    """Refuse numbers outside their ranges, and arguments that exclude each other. Returns the fleet to rank at.
+
+    Raises:
+        InputError: ``plan_invalid``.
+    """
+    targets = [one for one in (target_accuracy, target_width) if one is not None]
+    problems = [
+        (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
+        (not CODING.fullmatch(coding), "the coding is auto, schema, pca:K or dca:K with K components"),
+        (":" in coding and pilot is None, "a projection is fitted on a pilot"),
+        (devices is None and (not targets or solve != DEVICES), "say how many devices there are"),
+        (not targets and solve != DEVICES, "a plan solves for something only with a target"),
+        (periods != 1 and solve == "days", "a target for days takes no periods"),
+        (devices is not None and not 1 <= devices <= MOST_DEVICES, f"a fleet has 1 to {MOST_DEVICES:.0e} devices"),
+        (not 1 <= periods <= MOST_DAYS, f"a device answers in 1 to {MOST_DAYS} periods"),
+        (pilot is not None and effect is not None, "an effect is assumed only where there is no pilot"),
+        (effect is not None and not 0 < effect <= MOST_EFFECT, f"an effect is above 0 and at most {MOST_EFFECT:g}"),
+        (target_accuracy is not None and not 0 < target_accuracy < 1, "an accuracy lies between 0 and 1"),
+        (target_width is not None and not 0 < target_width < 2, "a width is above 0 and below 2"),
+    ]
+    for is_wrong, sentence in problems:
+        if is_wrong:
+            raise InputError("plan_invalid", sentence)
+    return Fleet(DEFAULT_DEVICES if devices is None else devices, periods)
+
+
+def _records(
+    pilot: str | Path | pd.DataFrame | None, schema: Schema, missing: Collection[str], effect: float | None
+) -> tuple[pd.DataFrame | None, str]:
+    """The pilot's typed records or None, and the basis of the plan in words."""
+    if pilot is None:
+        assumption = (
+            f"no pilot; assumed: classes of the same share, features independent given the class, each telling one "
+            f"class from the others by d = {effect or DEFAULT_EFFECT:g} standard deviations"
+        )
+        return None, assumption
+    read = read_table(pilot) if isinstance(pilot, str | Path) else pilot
+    records = check_pilot(read, schema, missing)
+    named = f" of {quoted(Path(pilot).name)}" if isinstance(pilot, str | Path) else ""
+    some = f", {MOST_RECORDS} of them at random" if len(records) > MOST_RECORDS else ""
+    return records, f"{len(records)} records{named}{some}"
+
+
+def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
+    """A sentence if the plan, or what a target needs, is more than devices answer under the default limits of owners.
+
+    Args:
+        epsilon_micro: ε of one period, in millionths.
+        periods: number of periods.
+        solutions: what the targets need.
+    """
+    needed = {one.quantity: one.value for one in solutions if one.value is not None}
+    micro = max(epsilon_micro, round(needed.get(EPSILON, 0) * MICRO))
+    paid = allowance.LIFETIME_MICRO // micro
+    usual = "a device whose owner set no limits"
+    if micro > allowance.PERIOD_MICRO:
+        most = format_micro(allowance.PERIOD_MICRO)
+        return (f"{usual} refuses ε = {format_micro(micro)} in a period; it allows {most}",)
+    if max(periods, needed.get(DAYS, 0)) > paid:
+        return (f"{usual} stops after {paid} periods (ε = {format_micro(allowance.LIFETIME_MICRO)} in its life)",)
+    return ()
+
+
+def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
+    """Sentences about what the plan does not know."""
+    near = [one for one in ranked[1:] if one.behind <= TIED * one.behind_error]
+    found = []
+    if near:
+        found.append(f"designs that these records do not tell from the first one (within two errors): {len(near)}")
+    if records is None:
+        found.append("without a pilot the accuracies hold for the assumed effect only; intervals hold for any records")
+    else:
+        found.append("the pilot is taken for a random sample of the devices' records")
+    if projected and records is not None:
+        found.append("if the projection was fitted on these records, the accuracies are too high: fit it on others")
+    return tuple(found)

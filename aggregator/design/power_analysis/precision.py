@@ -1,0 +1,219 @@
+"""Expected standard errors of every statistic of a campaign, in closed form, before any device answers.
+
+With N devices, T periods and a stratum of questions, question j gets n_j = N·T·π_j answers, where π_j is its share of
+the report ids. A share or mean m then has the variance
+
+    φ/n_j + s²·[(1 − π_j)/n_j + 1/N]        which is (φ + s²)/n_j for T = 1 and one answer per device
+
+where φ is the mechanism's noise variance of one answer and s² the variance of the true value between devices. For a
+share f, s² = f(1 − f), and φ is linear in f. For a number x in [−1, 1], s² = E x² − m², and the noise variance is
+quadratic in x: φ = V(0) + (V(1) − V(0))·E x².
+
+Source: docs/math.md, sections 1 and 2; docs/decisions/0059.
+"""
+
+from __future__ import annotations
+
+from math import ceil, isfinite, sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.design.power_analysis.rehearsal import Fleet, shares_of_questions
+from aggregator.estimates.cells import question_name
+from aggregator.estimates.debias import Law, marginal, noise_law
+from aggregator.estimates.question_estimate import Sample, Vote, is_share, is_stretched
+from aggregator.publishing.mechanisms.inputs import inputs_of
+from protocol import SCALE
+from protocol.mechanisms.numeric import NumericMechanism
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.models.population import Population
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+    from protocol.questions import Question
+
+    Floats = NDArray[np.float64]
+
+Z95 = 1.959963984540054
+CLASSES = "classes, from all questions"
+
+
+class Spread(NamedTuple):
+    """Parts of the variance of K statistics of one question. Shape (K,) float64 each.
+
+    Attributes:
+        noise: φ, the mechanism's noise variance of one answer.
+        between: s², the variance of the true value between devices.
+    """
+
+    noise: Floats
+    between: Floats
+
+
+class Precision(NamedTuple):
+    """Expected standard errors of the shares or means of one question.
+
+    Attributes:
+        question: the question in words, or :data:`CLASSES`.
+        answers: expected number of answers.
+        errors: shape (K,) float64: standard errors, one per cell, number or class.
+        span: width of the range of the question's statistics: 1 for shares and means of squares, 2 for means of numbers
+            in [−1, 1].
+    """
+
+    question: str
+    answers: float
+    errors: Floats
+    span: float = 1.0
+
+    @property
+    def worst(self) -> float:
+        """The largest standard error of the question."""
+        return float(self.errors.max())
+
+    @property
+    def median(self) -> float:
+        """The median of the question's standard errors."""
+        return float(np.median(self.errors))
+
+    @property
+    def width(self) -> float:
+        """Width of the widest 95 % interval, 2·1.96 times the largest standard error, not clipped."""
+        return 2 * Z95 * self.worst
+
+    @property
+    def clipped_width(self) -> float:
+        """Width of the widest 95 % interval, at most that of the statistics' range."""
+        return min(self.width, self.span)
+
+
+def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
+    """Expected standard errors of every question, and of the classes' shares from all questions together.
+
+    Args:
+        campaign: the campaign.
+        fleet: devices and periods.
+        population: records that stand for the devices'. None: equal shares of all values, and numbers with the uniform
+            distribution in classes of the same size.
+
+    Returns:
+        One entry per question, in the order of the campaign; then one for the classes, unless no question has an
+        estimator for them.
+    """
+    found = []
+    for question, (_, share) in zip(campaign.questions, shares_of_questions(campaign), strict=True):
+        spread = spread_of(campaign, question, population)
+        answers = fleet.devices * fleet.periods * share
+        scatter = (1 - share) / answers + 1 / fleet.devices
+        errors = np.sqrt(spread.noise / answers + spread.between * scatter)
+        span = 1.0 if is_share(question.subject) or question.subject.power == SQUARE else 2.0
+        found.append(Precision(question_name(question.subject, campaign.schema), answers, errors, span))
+    classes = _classes(campaign, fleet, population)
+    return found if classes is None else [*found, classes]
+
+
+def spread_of(campaign: Campaign, question: Question, population: Population | None) -> Spread:
+    """The parts of the variance of a question's shares or means.
+
+    Raises:
+        AssertionError: the mechanism has neither a law of its noise nor a variance.
+    """
+    if is_share(question.subject):
+        return _of_shares(campaign, question, population)
+    mechanism = question.mechanism
+    assert isinstance(mechanism, NumericMechanism)
+    at_zero, at_one = (float(mechanism.variance(x) / SCALE**2) for x in (0, SCALE))
+    mean, square = _moments(campaign, question, population)
+    noise, between = at_zero + (at_one - at_zero) * square, square - mean**2
+    if is_stretched(question.subject):  # devices perturb 2v − S in place of v
+        noise, between = noise / 4, between / 4
+    return Spread(noise, between)
+
+
+def _of_shares(campaign: Campaign, question: Question, population: Population | None) -> Spread:
+    size = question.size
+    if population is None:
+        shares = np.full(size, 1 / size)
+    else:
+        inputs = inputs_of(campaign.schema, question.subject, population.reported, population.labels)
+        shares = np.bincount(inputs, minlength=size) / len(inputs)
+    law = noise_law(question.mechanism)
+    assert law is not None
+    return Spread(law.at(shares), shares * (1 - shares))
+
+
+def _moments(campaign: Campaign, question: Question, population: Population | None) -> tuple[Floats, Floats]:
+    """E x and E x² of the K inputs x of a question about moments, in units of S: shape (K,) float64 each."""
+    subject = question.subject
+    if population is not None:
+        inputs = inputs_of(campaign.schema, subject, population.reported, population.labels) / SCALE
+        inputs = inputs[:, None] if inputs.ndim == 1 else inputs
+        return inputs.mean(axis=0), (inputs**2).mean(axis=0)
+    share = 1 / len(campaign.schema.label.classes)
+    of_power = (0.0, 1 / 3, 1 / 5)  # means of u, u², u⁴ for u uniform in [−1, 1]
+    mean, square = (0.0, share / 3) if subject.power == 1 else (share * of_power[1], share * of_power[2])
+    if is_stretched(subject):
+        mean, square = 2 * mean - 1, 4 * square - 4 * mean + 1
+    return np.full(subject.size, mean), np.full(subject.size, square)
+
+
+def _classes(campaign: Campaign, fleet: Fleet, population: Population | None) -> Precision | None:
+    """Expected standard errors of the shares of the classes, combined from all questions about classes."""
+    classes = len(campaign.schema.label.classes)
+    share = np.full(classes, 1 / classes)
+    if population is not None:
+        share = np.bincount(population.labels, minlength=classes) / len(population.labels)
+    answers = fleet.devices * fleet.periods
+    votes = []
+    for question, (stratum, part) in zip(campaign.questions, shares_of_questions(campaign), strict=True):
+        law = _class_law(question.mechanism, classes) if question.kind in (CLASS, CELL, PRESENT) else None
+        if law is not None:
+            votes.append(Vote(Sample(0, stratum, answers, 1 / fleet.devices), max(1, ceil(answers * part)), share, law))
+    if not votes:
+        return None
+    weights = np.array([1 / vote.planned_variance for vote in votes])
+    weights /= weights.sum()
+    squares = np.array([weight**2 / vote.n for weight, vote in zip(weights, votes, strict=True)])
+    by_stratum = np.zeros(campaign.answers)
+    for weight, vote in zip(weights, votes, strict=True):
+        by_stratum[vote.sample.stratum] += weight
+    chosen = squares.sum() - (by_stratum**2).sum() / answers
+    scatter = max(0.0, chosen) + 1 / fleet.devices
+    noise = sum(square * vote.law.at(share) for square, vote in zip(squares, votes, strict=True))
+    return Precision(CLASSES, sum(vote.n for vote in votes), np.sqrt(noise + share * (1 - share) * scatter))
+
+
+def _class_law(mechanism: Mechanism, classes: int) -> Law | None:
+    """Noise variance of one answer to the share of a class; None without an estimator for groups of values."""
+    found = marginal(mechanism, 1, (0,) * mechanism.size, classes)
+    return None if found is None else found.law
+
+
+def widest(found: list[Precision]) -> Precision:
+    """The question with the widest interval."""
+    return max(found, key=lambda one: one.worst)
+
+
+def typical_error(found: list[Precision]) -> float:
+    """Root of the mean variance over all cells and numbers of all questions, by which designs are pruned."""
+    variances = np.concatenate([one.errors**2 for one in found if one.question != CLASSES])
+    return sqrt(float(variances.mean()))
+
+
+def devices_for_width(found: list[Precision], devices: int, width: float) -> int:
+    """The number of devices for which the widest interval has a width, if each answers in one period.
+
+    All variances are proportional to 1/N, so N = ``devices``·(width at ``devices``/``width``)², rounded up.
+
+    Args:
+        found: precisions at ``devices`` devices and one period.
+        devices: their number of devices.
+        width: the wanted width.
+    """
+    needed = devices * (widest(found).width / width) ** 2
+    assert isfinite(needed)
+    return max(1, ceil(needed))

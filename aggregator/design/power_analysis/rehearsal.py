@@ -1,0 +1,271 @@
+"""Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
+
+The counts of every question are drawn from their law (:mod:`aggregator.publishing.mechanisms.counts`). Estimates, fit
+and scores are those of real campaigns.
+
+A pilot of few records is both the population that answers and the source of test records. Divided into folds, the
+population is the records outside a fold. The model's accuracy on the fold's records is too low on average, because
+the model has learned from the few records of the pilot; its accuracy on its own population is too high, for the same
+reason. To first order in 1/(number of records) the two errors have the same size and opposite signs (Amari, Murata,
+Neural Computation 5 (1993), 140-153, for the likelihood). The expected accuracy is the mean of the two.
+
+A projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from few
+records stays wrong. The accuracy on the fold's records alone then is the expected accuracy.
+
+Source: docs/decisions/0059.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
+from aggregator.estimates.reports import estimate
+from aggregator.models.baselines import plain_gaussian_model, plain_model
+from aggregator.models.published import fitted_parameters
+from aggregator.models.scoring import Model
+from aggregator.publishing.mechanisms.counts import count_law
+from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.reports.tally.tally import Tally
+from protocol.documents.campaign import GAUSSIAN
+from protocol.epsilon import MICRO
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.models.population import Population
+    from aggregator.publishing.mechanisms.counts import CountLaw
+    from protocol.documents.campaign import Campaign
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+_WORD = 1 << 32
+Z95 = 1.959963984540054
+
+
+class Fleet(NamedTuple):
+    """Number of devices, and number of periods in which each of them answers."""
+
+    devices: int
+    periods: int = 1
+
+
+class Fold(NamedTuple):
+    """One division of the records: those that answer, and the indices of both parts in the whole population.
+
+    Attributes:
+        campaign: the campaign; a fitted projection makes the campaigns of two folds differ.
+        learned: the records that answer.
+        learned_rows, tested_rows: indices of the records that answer, and of the records that only test the model.
+        tested: the records that only test the model.
+    """
+
+    campaign: Campaign
+    learned: Population
+    learned_rows: Integers
+    tested: Population
+    tested_rows: Integers
+
+
+def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
+    """For every question its stratum, and its share of the answers to the stratum."""
+    found = []
+    for number, question in enumerate(campaign.questions):
+        low, high = campaign.assignment.interval(number, question.stratum)
+        found.append((question.stratum, (high - low) / _WORD))
+    return found
+
+
+class Rehearsal:
+    """Simulated campaigns of one design for one fleet, in any number; more can be added later.
+
+    Args:
+        folds: the divisions of the records, at least one.
+        records: N, number of records of the population.
+        fleet: devices and periods.
+        rng: source of randomness.
+    """
+
+    def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
+        self._folds = folds
+        self._own = own_weight(folds)
+        self._fleet = fleet
+        self._rng = rng
+        self._laws: list[list[CountLaw] | None] = [None] * len(folds)
+        self._learned, self._tested = np.zeros(records), np.zeros(records)
+        self._learned_times, self._tested_times = np.zeros(records), np.zeros(records)
+        self._single: list[list[float]] = [[] for _ in folds]
+
+    @property
+    def folds(self) -> int:
+        """Number of divisions of the records."""
+        return len(self._folds)
+
+    @property
+    def campaigns(self) -> int:
+        """Number of simulated campaigns so far."""
+        return sum(len(of_fold) for of_fold in self._single)
+
+    def run(self, times: int) -> None:
+        """Simulate ``times`` more campaigns per fold.
+
+        Raises:
+            InputError: the campaign makes no model (:func:`aggregator.models.discrete.fit`).
+        """
+        for place, fold in enumerate(self._folds):
+            for _ in range(times):
+                model = fitted(self._statistics(place))
+                on_tested = _right(model, fold.tested)
+                on_learned = _right(model, fold.learned)
+                self._tested[fold.tested_rows] += on_tested
+                self._learned[fold.learned_rows] += on_learned
+                self._tested_times[fold.tested_rows] += 1
+                self._learned_times[fold.learned_rows] += 1
+                own, away = float(np.nanmean(on_learned)), float(np.nanmean(on_tested))
+                self._single[place].append(self._own * own + (1 - self._own) * away)
+
+    def _statistics(self, place: int) -> Statistics:
+        """The statistics of one simulated campaign."""
+        fold, fleet, rng = self._folds[place], self._fleet, self._rng
+        campaign = fold.campaign
+        rows = len(fold.learned.labels)
+        if campaign.answers * fleet.periods == 1:
+            laws = self._laws[place]
+            if laws is None:
+                laws = self._laws[place] = laws_of(campaign, fold.learned, np.full(rows, 1 / rows))
+        else:
+            members = rng.multinomial(fleet.devices, np.full(rows, 1 / rows)) / fleet.devices
+            laws = laws_of(campaign, fold.learned, members)
+        return simulated(campaign, laws, fleet, rng)
+
+    @property
+    def by_record(self) -> Floats:
+        """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
+        with np.errstate(invalid="ignore"):
+            own, away = self._learned / self._learned_times, self._tested / self._tested_times
+        return np.asarray(self._own * own + (1 - self._own) * away)
+
+    def forecast(self) -> Forecast:
+        """The expected accuracy from all simulated campaigns so far, at least two per fold.
+
+        The noise of the simulation is the variance between campaigns of one fold: folds differ in how hard they are,
+        and no further campaign changes that.
+        """
+        found = self.by_record
+        found = found[np.isfinite(found)]
+        noise = float(np.mean([np.var(of_fold, ddof=1) for of_fold in self._single])) / self.campaigns
+        return Forecast(float(found.mean()), sqrt(noise), sqrt(float(found.var()) / len(found) + noise))
+
+
+def own_weight(folds: Sequence[Fold]) -> float:
+    """Weight of a model's accuracy on the records that it learned from: ½, or 0 if each fold has its own projection."""
+    return 0.0 if len({fold.campaign.id for fold in folds}) > 1 else 0.5
+
+
+class Forecast(NamedTuple):
+    """An expected accuracy.
+
+    Attributes:
+        accuracy: share of right predictions, the mean over simulated campaigns and records.
+        noise: standard error from the number of simulated campaigns.
+        error: standard error from the number of simulated campaigns and of the pilot's records.
+    """
+
+    accuracy: float
+    noise: float
+    error: float
+
+    @property
+    def low(self) -> float:
+        """Lower end of the 95 % interval, at least 0."""
+        return max(0.0, self.accuracy - Z95 * self.error)
+
+    @property
+    def high(self) -> float:
+        """Upper end of the 95 % interval, at most 1."""
+        return min(1.0, self.accuracy + Z95 * self.error)
+
+
+def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[CountLaw]:
+    """The law of every question's counts in a population. ``shares``: shape (N,) float64, share of every record."""
+    return [
+        count_law(
+            question.mechanism,
+            inputs_of(campaign.schema, question.subject, population.reported, population.labels),
+            shares,
+        )
+        for question in campaign.questions
+    ]
+
+
+def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
+    """Statistics of one simulated campaign, without intervals: random numbers of answers, random counts, estimates.
+
+    Args:
+        campaign: the campaign.
+        laws: from :func:`laws_of`, one per question.
+        fleet: every device answers one question of each stratum in every period.
+        rng: source of randomness.
+    """
+    answers = fleet.devices * fleet.periods
+    shares = shares_of_questions(campaign)
+    numbers = np.zeros(len(shares), np.int64)
+    for stratum in range(campaign.answers):
+        members = [place for place, (of, _) in enumerate(shares) if of == stratum]
+        chance = np.array([shares[place][1] for place in members])
+        numbers[members] = rng.multinomial(answers, chance / chance.sum())
+    counts = tuple(
+        tuple(np.atleast_1d(law.counts(n, rng)).tolist()) for law, n in zip(laws, numbers.tolist(), strict=True)
+    )
+    tally = Tally(campaign.id, tuple(numbers.tolist()), counts)
+    basis = ONCE if fleet.periods == 1 else KNOWN
+    strata = (answers,) * campaign.answers
+    recurrence = Recurrence(basis, strata, (1 / fleet.devices,) * campaign.answers)
+    return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
+
+
+def fitted(statistics: Statistics) -> Model:
+    """The model of statistics, by the campaign's family and post-processing.
+
+    Raises:
+        InputError: ``not_fittable``, ``postprocess_unknown``: no model can be made.
+    """
+    return Model(statistics.schema, *fitted_parameters(statistics, statistics.fit.postprocess))
+
+
+def _right(model: Model, population: Population) -> Floats:
+    """1 for every record whose class the model predicts, NaN for a record without class: shape (records,) float64."""
+    predicted = model.scores_of(population.scored).argmax(axis=1)
+    return np.where(population.known, predicted == population.truth, np.nan)
+
+
+def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
+    """Expected accuracy of the same model without privacy and with endless devices, from the same records.
+
+    Args:
+        folds: divisions of the records.
+        records: number of records of the population.
+    """
+    found = np.zeros((2, records))
+    times = np.zeros((2, records))
+    for fold in folds:
+        schema, fit_of = fold.campaign.schema, fold.campaign.fit
+        if fit_of.family == GAUSSIAN:
+            floor = fit_of.variance_floor_micro / MICRO
+            model = plain_gaussian_model(fold.learned.reported, fold.learned.labels, schema, floor)
+        else:
+            model = plain_model(fold.learned.reported, fold.learned.labels, schema)
+        for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
+            found[place, rows] += _right(model, part)
+            times[place, rows] += 1
+    own = own_weight(folds)
+    with np.errstate(invalid="ignore"):
+        away, learned = found / times
+    return float(np.nanmean((1 - own) * away + own * learned))

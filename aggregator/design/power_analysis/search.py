@@ -1,0 +1,308 @@
+"""The search for the best design: alternatives, pruning by closed-form standard errors, and a race of the others.
+
+Designs with the same coding estimate the same statistics. Of such designs those that differ from the best one in more
+than one choice (mechanism, number of answers) are left out. All others are ranked by their expected accuracy.
+"""
+
+from __future__ import annotations
+
+from math import hypot
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.design.power_analysis.designs import Design, with_bins
+from aggregator.design.power_analysis.precision import precisions, typical_error
+from aggregator.design.power_analysis.race import ROUNDS, behind, race
+from aggregator.publishing.campaigns import campaign_subjects, parse_answers
+from aggregator.publishing.mechanisms.by_variance import APPROACHES
+from aggregator.publishing.mechanisms.choice import AUTO, forms, is_numeric, kind_of
+from protocol import mechanisms
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.errors import HearsayError, InputError
+from protocol.features import Numeric
+from protocol.mechanisms import ValueMechanism
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from aggregator.design.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
+    from aggregator.design.power_analysis.study import Study
+    from protocol.schema import Schema
+
+BINS = (2, 3, 4, 6, 8)
+COMPONENTS = (1, 2, 4, 8)
+SOME_ANSWERS = ("1", "2", "4")
+TIED = 2.0
+"""Standard errors of a difference within which records do not tell two designs apart."""
+STEPS = ROUNDS + 1
+"""Steps of a search, for its progress."""
+
+
+class Scope(NamedTuple):
+    """The choices that the search may make. A value other than ``auto`` is fixed.
+
+    Attributes:
+        family: ``discrete``, ``gaussian`` or ``auto``.
+        mechanism: name of a mechanism, or ``auto``.
+        answers: ``one``, ``all``, a number, or ``auto`` for 1, 2, 4, all and the number of ``hearsay campaign``'s rule.
+        coding: ``auto`` for bins and reductions, ``schema`` for the schema as it is, or one projection like ``dca:2``.
+    """
+
+    family: str = AUTO
+    mechanism: str = AUTO
+    answers: str = AUTO
+    coding: str = AUTO
+
+
+class Ranked(NamedTuple):
+    """One design with its expected accuracy.
+
+    Attributes:
+        design: the design.
+        questions: number of questions of the campaign.
+        error: typical standard error of its statistics, the root of their mean variance.
+        forecast: the expected accuracy.
+        behind: the first design's accuracy minus this one's, on the same records; 0 for the first.
+        behind_error: standard error of ``behind``.
+        campaigns: number of simulated campaigns.
+        plain: accuracy without privacy and with endless devices.
+    """
+
+    design: Design
+    questions: int
+    error: float
+    forecast: Forecast
+    behind: float
+    behind_error: float
+    campaigns: int
+    plain: float
+
+
+class Pruned(NamedTuple):
+    """A design that was not rehearsed: its ``error`` is ``ratio`` times the least one of the same coding."""
+
+    design: Design
+    error: float
+    ratio: float
+
+
+class Found(NamedTuple):
+    """The result of a search: rehearsed designs, the best first; designs that were not rehearsed."""
+
+    ranked: tuple[Ranked, ...]
+    pruned: tuple[Pruned, ...]
+
+    def headed_by(self, design: Design) -> Found:
+        """The same with a design in the first place, if it is less than :data:`TIED` errors behind; else unchanged."""
+        head = next((one for one in self.ranked if one.design == design), self.ranked[0])
+        if head is self.ranked[0] or head.behind > TIED * head.behind_error:
+            return self
+        rest = [
+            one._replace(
+                behind=one.behind - head.behind,
+                behind_error=head.behind_error if one is self.ranked[0] else hypot(one.behind_error, head.behind_error),
+            )
+            for one in self.ranked
+            if one is not head
+        ]
+        return Found((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned)
+
+
+def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
+    """Family, bins and reduction of all designs that the search looks at.
+
+    Reductions are looked at only with a pilot, and only where all features have the same share of the devices: shares
+    are about features, and a projection has components.
+
+    Raises:
+        InputError: ``family_unknown``; ``no_numbers``: the family is gaussian, and the schema has no numeric feature;
+            ``mechanism_unknown``: the family has no such mechanism; ``not_fittable``: a Gaussian campaign without the
+            question about the class alone; ``plan_invalid``: a projection to be fitted, and shares of features.
+    """
+    schema, families = study.schema, _families(study, scope)
+    found: list[tuple[str, int | None, str]] = [(family, None, "none") for family in families]
+    if scope.coding not in (AUTO, "schema"):
+        if study.shares:
+            raise InputError("plan_invalid", "shares in [ask] are about features, and a projection has components")
+        return [(family, None, scope.coding) for family in families]
+    if scope.coding != AUTO or schema.projection is not None or schema.groups:
+        return found
+    numbers = sum(isinstance(feature, Numeric) for feature in schema.features)
+    if DISCRETE in families and numbers:
+        found += [(DISCRETE, bins, "none") for bins in BINS if not _has_bins(schema, bins)]
+    if study.pilot is not None and numbers > 1 and not study.shares:
+        counts = [count for count in COMPONENTS if count < numbers]
+        reductions = [f"pca:{count}" for count in counts]
+        reductions += [f"dca:{count}" for count in counts if count <= max(2, len(schema.label.classes) - 1)]
+        found += [(family, None, reduction) for family in families for reduction in reductions]
+    return found
+
+
+def _families(study: Study, scope: Scope) -> list[str]:
+    """The families of a search.
+
+    Raises ``family_unknown``, ``no_numbers``, ``mechanism_unknown`` and ``not_fittable``.
+    """
+    if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
+        raise InputError("family_unknown", "a family is discrete, gaussian or auto")
+    if scope.mechanism != AUTO:
+        kind_of(scope.mechanism)
+    families = [scope.family] if scope.family != AUTO else [DISCRETE, GAUSSIAN]
+    if scope.mechanism != AUTO:
+        fitting = GAUSSIAN if is_numeric(scope.mechanism) else DISCRETE
+        if fitting not in families:
+            raise InputError("mechanism_unknown", f"the family {scope.family} has no mechanism {scope.mechanism}")
+        families = [fitting]
+    refusals = [
+        (study.schema.numeric, "no_numbers", "a Gaussian model needs a numeric feature; this schema has none"),
+        (study.class_question, "not_fittable", "a Gaussian campaign needs the question about the class alone"),
+    ]
+    for is_fitting, reason, sentence in refusals:
+        if GAUSSIAN in families and not is_fitting:
+            if len(families) == 1:
+                raise InputError(reason, sentence)
+            families.remove(GAUSSIAN)
+    return families
+
+
+def _has_bins(schema: Schema, bins: int) -> bool:
+    """Whether all numeric features of a schema have ``bins`` bins of equal width."""
+    pairs = zip(schema.features, with_bins(schema, bins).features, strict=True)
+    return all(
+        one.edges == other.edges for one, other in pairs if isinstance(one, Numeric) and isinstance(other, Numeric)
+    )
+
+
+def _alternatives(coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
+    """All designs of the first coding of a family."""
+    family, bins, reduction = coding
+    micro = study.epsilon_micro
+    names = [scope.mechanism] if scope.mechanism != AUTO else list(forms()) if family == GAUSSIAN else _of_values(study)
+    found = []
+    for name in names:
+        for approach in APPROACHES.get(name, (None,)) if family == GAUSSIAN else (None,):
+            questions = _questions(study, study.schema, Design(family, name, approach=approach))
+            wanted = [*SOME_ANSWERS, AUTO, "all"] if scope.answers == AUTO else [scope.answers]
+            wanted = [text for text in wanted if text not in SOME_ANSWERS or int(text) <= questions]
+            numbers = sorted({parse_answers(text, questions, micro) for text in wanted})
+            found += [Design(family, name, answers, bins, reduction, approach) for answers in numbers]
+    return found
+
+
+def _questions(study: Study, schema: Schema, design: Design) -> int:
+    """Number of questions of a design. ``schema``: of its coding."""
+    family, name, approach = design.family, design.mechanism, design.approach
+    return len(campaign_subjects(schema, family, name, approach, class_question=study.class_question))
+
+
+def _of_values(study: Study) -> list[str]:
+    """Mechanisms of discrete campaigns, with ``auto`` (per question) if the schema's questions differ in size."""
+    named = [name for name in mechanisms.names() if issubclass(mechanisms.kind(name), ValueMechanism)]
+    asked = campaign_subjects(study.schema, DISCRETE, named[0], None, class_question=study.class_question)
+    sizes = {subject.size for subject in asked}
+    return [*named, AUTO] if len(sizes) > 1 else named
+
+
+def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[Pruned]]:
+    """The designs to rehearse with their typical standard errors, and the designs that closed forms leave out.
+
+    At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
+    with its best mechanism. At the other codings the two best designs of the first coding are compared, and the better
+    one is kept. "Best" is the least typical standard error.
+
+    Raises:
+        InputError, DocumentError: no design makes a campaign; the first refusal.
+    """
+    kept: dict[Design, float] = {}
+    left: list[Pruned] = []
+    best: dict[str, list[Design]] = {}
+    refused: HearsayError | None = None
+    for coding in codings(study, scope):
+        family = coding[0]
+        errors: dict[Design, float] = {}
+        try:
+            tried = _like(best[family], coding, study, scope) if family in best else _alternatives(coding, study, scope)
+        except HearsayError as error:
+            refused = refused or error
+            continue
+        for design in tried:
+            try:
+                campaign, population = study.campaign(design)
+                errors[design] = typical_error(precisions(campaign, fleet, population))
+            except HearsayError as error:
+                refused = refused or error
+        if not errors:
+            continue
+        rising = sorted(errors, key=errors.__getitem__)
+        chosen = rising[:1] if family in best else _one_by_one(rising)
+        best.setdefault(family, rising[:2])
+        kept |= {design: errors[design] for design in chosen}
+        left += [
+            Pruned(design, errors[design], errors[design] / errors[rising[0]])
+            for design in rising
+            if design not in chosen
+        ]
+    if not kept:
+        assert refused is not None
+        raise refused
+    return kept, left
+
+
+def _one_by_one(rising: Sequence[Design]) -> list[Design]:
+    """Of the designs of one coding, by rising error, the first of every mechanism and of every number of answers."""
+    by_mechanism: dict[tuple[str, int | None], Design] = {}
+    by_answers: dict[int, Design] = {}
+    for design in rising:
+        by_mechanism.setdefault((design.mechanism, design.approach), design)
+        by_answers.setdefault(design.answers, design)
+    chosen = {*by_mechanism.values(), *by_answers.values()}
+    return [design for design in rising if design in chosen]
+
+
+def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: Study, scope: Scope) -> list[Design]:
+    """The mechanisms of these designs at another coding, with as many answers, or as few questions as it has."""
+    _, bins, reduction = coding
+    found = []
+    for design in known:
+        other = design._replace(bins=bins, reduction=reduction)
+        schema = other.schema_of(study.schema, study.pilot)
+        questions = _questions(study, schema, other)
+        all_asked = scope.answers == "all" or design.answers > questions
+        found.append(other._replace(answers=questions if all_asked else design.answers))
+    return found
+
+
+def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Found:
+    """Rank designs by expected accuracy.
+
+    Args:
+        study: the records.
+        scope: the choices that may be made.
+        fleet: devices and periods.
+        step: called :data:`STEPS` times, after each part of the work.
+
+    Raises:
+        InputError, DocumentError: no design makes a campaign.
+    """
+    errors, left = pruned_designs(study, scope, fleet)
+    running: dict[Design, Rehearsal] = {}
+    for design in errors:
+        try:
+            running[design] = study.rehearsal(design, fleet)
+        except HearsayError:  # a fold's records may be too few for a projection
+            left.append(Pruned(design, errors[design], 1.0))
+    race(running, step)
+    ordered = sorted(running, key=lambda design: -running[design].forecast().accuracy)
+    first = running[ordered[0]]
+    ranked = [
+        Ranked(
+            design,
+            len(study.folds(design)[0].campaign.questions),
+            errors[design],
+            running[design].forecast(),
+            *behind(first, running[design]),
+            running[design].campaigns,
+            study.plain(design),
+        )
+        for design in ordered
+    ]
+    return Found(tuple(ranked), tuple(left))

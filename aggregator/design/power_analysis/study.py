@@ -1,0 +1,156 @@
+"""A study: one population, and the rehearsals of any design on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.design.power_analysis.designs import NO_SHARES
+from aggregator.design.power_analysis.rehearsal import Fold, Rehearsal, plain_accuracy
+from aggregator.models.pilot import check_columns
+from aggregator.models.population import ASSUMED_RECORDS, Population, assumed
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from aggregator.design.power_analysis.designs import Design
+    from aggregator.design.power_analysis.rehearsal import Fleet
+    from aggregator.publishing.ask_table import Ask
+    from protocol.documents.campaign import Campaign
+    from protocol.schema import Schema
+
+FOLDS = 5
+LEAST_RECORDS = 20
+"""Fewest records of a pilot."""
+MOST_RECORDS = 5000
+"""Most records of a pilot that are used; of a larger pilot it is a random part."""
+
+
+class Study:
+    """Records, and designs that are tried on them.
+
+    Args:
+        schema: the schema to plan for.
+        epsilon_micro: total ε of a device in one period, in millionths.
+        postprocess: name of the post-processing.
+        pilot: typed records (:func:`aggregator.models.pilot.check_pilot`); None invents records.
+        effect: d of the invented records (:func:`aggregator.models.population.assumed`); not read with a pilot.
+        seed: seed of the folds and of all simulated counts.
+        class_question: whether the campaigns also ask for the class alone.
+        shares: the features of ``schema`` with their shares of the devices (:meth:`Design.campaign`); empty for equal
+            shares.
+
+    Raises:
+        InputError: ``columns_missing``: the pilot has no column for a feature, which would count as missing in every
+            record; ``pilot_too_small``: fewer than :data:`LEAST_RECORDS` records with a class.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        epsilon_micro: int,
+        postprocess: str,
+        *,
+        pilot: pd.DataFrame | None,
+        effect: float,
+        seed: int,
+        class_question: bool = True,
+        shares: Ask = NO_SHARES,
+    ) -> None:
+        self.schema = schema
+        self.class_question = class_question
+        self.shares = shares
+        self.epsilon_micro = epsilon_micro
+        self._postprocess = postprocess
+        self._seed = seed
+        rng = np.random.default_rng(seed)
+        self._effect = effect
+        self.pilot = pilot
+        if pilot is None:
+            self.records, folds = ASSUMED_RECORDS, 2
+        else:
+            check_columns(pilot, schema)
+            labelled = int(Population.of_frame(pilot, schema).known.sum())
+            if labelled < LEAST_RECORDS:
+                raise InputError(
+                    "pilot_too_small", f"the pilot has {labelled} records with a class; a plan needs {LEAST_RECORDS}"
+                )
+            if len(pilot) > MOST_RECORDS:
+                pilot = pilot.iloc[np.sort(rng.choice(len(pilot), MOST_RECORDS, replace=False))]
+            self.pilot, self.records, folds = pilot, len(pilot), FOLDS
+        known = self.population(schema).known
+        # Records with a class come first, so that every fold has some to test on.
+        order = np.concatenate([rng.permutation(np.flatnonzero(known)), rng.permutation(np.flatnonzero(~known))])
+        self._divisions = [(np.sort(np.delete(order, np.s_[fold::folds])), order[fold::folds]) for fold in range(folds)]
+        self._folds: dict[tuple[Design, int], list[Fold]] = {}
+
+    def population(self, schema: Schema) -> Population:
+        """All records, read by a schema. Invented records are the same people for every schema with these features."""
+        if self.pilot is None:
+            return assumed(schema, self._effect, np.random.default_rng([self._seed, self.records]), self.records)
+        return Population.of_frame(self.pilot, schema)
+
+    @property
+    def largest_class(self) -> float:
+        """Share of the largest class among the records with a known class."""
+        truth = self.population(self.schema)
+        return float(np.bincount(truth.truth[truth.known]).max() / truth.known.sum())
+
+    def campaign(self, design: Design, epsilon_micro: int | None = None) -> tuple[Campaign, Population]:
+        """The campaign of a design, made from all records, and the records as the campaign's devices read them.
+
+        ``epsilon_micro`` replaces the study's ε; None keeps it.
+
+        Raises:
+            InputError, DocumentError: no campaign can have these values.
+        """
+        schema = design.schema_of(self.schema, self.pilot)
+        micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
+        return self._made(design, schema, micro), self.population(schema)
+
+    def _made(self, design: Design, schema: Schema, micro: int) -> Campaign:
+        return design.campaign(schema, micro, self._postprocess, class_question=self.class_question, shares=self.shares)
+
+    def folds(self, design: Design, epsilon_micro: int | None = None) -> list[Fold]:
+        """The divisions of the records for a design. A projection is fitted on the records of a fold that answer."""
+        micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
+        if (design, micro) not in self._folds:
+            self._folds[design, micro] = [self._fold(design, micro, *rows) for rows in self._same(design, micro)]
+        return self._folds[design, micro]
+
+    def _same(
+        self, design: Design, micro: int
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], tuple[Campaign, Population] | None]]:
+        """The divisions, each with a campaign and population if these are the same in all folds."""
+        common = self.campaign(design, micro) if design.reduction == "none" else None
+        return [(learned, tested, common) for learned, tested in self._divisions]
+
+    def _fold(
+        self,
+        design: Design,
+        micro: int,
+        learned: NDArray[np.int64],
+        tested: NDArray[np.int64],
+        common: tuple[Campaign, Population] | None,
+    ) -> Fold:
+        if common is None:
+            assert self.pilot is not None
+            schema = design.schema_of(self.schema, self.pilot.iloc[learned])
+            common = self._made(design, schema, micro), self.population(schema)
+        campaign, records = common
+        return Fold(campaign, records.take(learned), learned, records.take(tested), tested)
+
+    def rehearsal(self, design: Design, fleet: Fleet, epsilon_micro: int | None = None) -> Rehearsal:
+        """A new rehearsal of a design. Rehearsals of different designs have independent randomness.
+
+        ``epsilon_micro`` replaces the study's ε; None keeps it.
+        """
+        key = [self._seed, *f"{design.name} {fleet} {epsilon_micro}".encode()]
+        return Rehearsal(self.folds(design, epsilon_micro), self.records, fleet, np.random.default_rng(key))
+
+    def plain(self, design: Design) -> float:
+        """Expected accuracy of a design's model without privacy and with endless devices."""
+        return plain_accuracy(self.folds(design), self.records)

@@ -1,0 +1,254 @@
+"""The reverse of a forecast: how many devices, which ε or how many days a target needs.
+
+The width of an interval has a closed form. The expected accuracy is simulated at a grid of values, made monotone (the
+least-squares rising sequence, by pooling adjacent violators), and interpolated in the logarithm of the value.
+"""
+
+from __future__ import annotations
+
+from math import ceil, exp, log
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.design.power_analysis.precision import Z95, devices_for_width, precisions, widest
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.design.power_analysis.designs import Design
+    from aggregator.design.power_analysis.precision import Precision
+    from aggregator.design.power_analysis.rehearsal import Fleet
+    from aggregator.design.power_analysis.study import Study
+
+    Floats = NDArray[np.float64]
+
+DEVICES, EPSILON, DAYS = "devices", "epsilon", "days"
+QUANTITIES = (DEVICES, EPSILON, DAYS)
+MOST_DEVICES = 10**12
+MOST_DAYS = 3650
+GRIDS = {
+    DEVICES: tuple(round(10 ** (power / 2)) for power in range(4, 17)),
+    EPSILON: (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0),
+    DAYS: (1, 2, 4, 8, 16, 32, 64, 128, 365),
+}
+"""Quantity → the rising values at which accuracies are simulated."""
+PER_FOLD = 2
+"""Simulated campaigns per fold at each value."""
+NEAR_TARGET = 8
+"""Further ones at values where the noise of the simulation does not tell the accuracy from the target."""
+
+
+class Curve(NamedTuple):
+    """Expected accuracies of one design at rising values of a quantity.
+
+    Attributes:
+        design: the design.
+        quantity: ``devices``, ``epsilon`` or ``days``.
+        grid: shape (V,) float64, the values.
+        accuracy: shape (V,) float64, rising.
+        errors: shape (V,) float64: standard errors, from the number of simulated campaigns and the pilot's records.
+    """
+
+    design: Design
+    quantity: str
+    grid: Floats
+    accuracy: Floats
+    errors: Floats
+
+    def reaches(self, target: float, shift: float = 0.0) -> float | None:
+        """The value at which ``accuracy + shift·errors`` reaches the target; None if no value of the curve does."""
+        heights = np.maximum.accumulate(self.accuracy + shift * self.errors)
+        above = np.flatnonzero(heights >= target)
+        if not above.size:
+            return None
+        place = int(above[0])
+        if place == 0:
+            return float(self.grid[0])
+        before, after = heights[place - 1], heights[place]
+        part = (target - before) / (after - before)
+        return exp(log(self.grid[place - 1]) * (1 - part) + log(self.grid[place]) * part)
+
+
+class Solution(NamedTuple):
+    """What a target needs.
+
+    Attributes:
+        target: the target in words.
+        quantity: ``devices``, ``epsilon`` or ``days``.
+        value: the needed value; None if the target can not be reached.
+        low, high: 95 % interval of the value; None without an interval, or if an end is beyond the searched values, or
+            at ``least``.
+        design: the design that needs the least; None if the target can not be reached.
+        why: why it can not be reached, in words; otherwise empty.
+        most: the largest searched value; None without a search.
+        least: the smallest searched value, if there are smaller ones; None otherwise. The value ``least`` means that
+            the target is met at ``least``, and that smaller values were not tried.
+    """
+
+    target: str
+    quantity: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    design: Design | None = None
+    why: str = ""
+    most: float | None = None
+    least: float | None = None
+
+
+def rising(values: Floats) -> Floats:
+    """The rising sequence with the least squared distance to ``values``, by pooling adjacent violators.
+
+    ``values`` and result: shape (V,) float64.
+    """
+    pools: list[tuple[float, int]] = []
+    for value in values.tolist():
+        mean, size = value, 1
+        while pools and pools[-1][0] > mean:
+            before, members = pools.pop()
+            mean, size = (mean * size + before * members) / (size + members), size + members
+        pools.append((mean, size))
+    return np.array([mean for mean, size in pools for _ in range(size)])
+
+
+def curve(
+    study: Study,
+    design: Design,
+    fleet: Fleet,
+    quantity: str,
+    values: Sequence[float],
+    *,
+    target: float | None = None,
+    done: Callable[[], None] | None = None,
+) -> Curve:
+    """Simulate the accuracies of a design at rising values of a quantity.
+
+    Args:
+        study: the records.
+        design: the design.
+        fleet: devices and periods; ``quantity`` replaces one of them, or the study's ε.
+        quantity: ``devices``, ``epsilon`` or ``days``.
+        values: rising values; values of ε that no answer can have are left out.
+        target: an accuracy; near it more campaigns are simulated.
+        done: called after every value.
+    """
+    found: list[tuple[float, float, float]] = []
+    for value in values:
+        micro = round(value * MICRO) if quantity == EPSILON else None
+        if micro is None or MIN_ANSWER_MICRO <= micro // design.answers <= MAX_ANSWER_MICRO:
+            rehearsal = study.rehearsal(design, _with(fleet, quantity, value), micro)
+            rehearsal.run(PER_FOLD)
+            forecast = rehearsal.forecast()
+            if target is not None and abs(forecast.accuracy - target) < 2 * forecast.noise:
+                rehearsal.run(NEAR_TARGET)
+                forecast = rehearsal.forecast()
+            found.append((value, forecast.accuracy, forecast.error))
+        if done is not None:
+            done()
+    columns = np.array(found).reshape(-1, 3).T
+    return Curve(design, quantity, columns[0], rising(columns[1]), columns[2])
+
+
+def _with(fleet: Fleet, quantity: str, value: float) -> Fleet:
+    if quantity == DEVICES:
+        return fleet._replace(devices=round(value))
+    return fleet._replace(periods=round(value)) if quantity == DAYS else fleet
+
+
+def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float) -> Solution:
+    """The least value of a quantity at which one of several designs reaches an accuracy.
+
+    Args:
+        curves: accuracies of the designs, at least one.
+        plain: for every curve the design's accuracy without privacy and with endless devices.
+        target: the accuracy, between 0 and 1.
+    """
+    said = f"accuracy {target:.1%}"
+    quantity, end = curves[0].quantity, float(curves[0].grid[-1])
+    reached = [(value, one) for one in curves if (value := one.reaches(target)) is not None]
+    if not reached:
+        most = max(plain)
+        if most < target:
+            return Solution(said, quantity, None, why=f"without privacy the accuracy on these records is {most:.1%}")
+        best = max(float(one.accuracy[-1]) for one in curves)
+        return Solution(
+            said, quantity, None, why=f"at {quantity} = {shown(quantity, end)} the expected accuracy is {best:.1%}"
+        )
+    value, one = min(reached, key=lambda pair: pair[0])
+    low, high = one.reaches(target, Z95), one.reaches(target, -Z95)
+    least = None if quantity == DAYS else float(one.grid[0])
+    if least is not None and low is not None and low <= least:
+        low = None
+    return Solution(said, quantity, value, low, high, one.design, most=end, least=least)
+
+
+def shown(quantity: str, value: float) -> str:
+    """A value of a quantity for people: whole devices and days, ε with three digits."""
+    return f"{value:.3g}" if quantity == EPSILON else f"{ceil(value - 1e-9):,}"
+
+
+def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity: str) -> Solution:
+    """The least value of a quantity at which every 95 % interval of a design has at most a width, in closed form.
+
+    Args:
+        study: the records.
+        design: the design.
+        fleet: devices and periods; ``quantity`` replaces one of them, or the study's ε.
+        width: largest width of the interval of a share or mean.
+        quantity: ``devices``, ``epsilon`` or ``days``.
+
+    Raises:
+        InputError, DocumentError: the design makes no campaign at some ε.
+    """
+    said = f"95 % intervals at most {width:g} wide"
+    campaign, population = study.campaign(design)
+
+    def found(of: Fleet, micro: int | None = None) -> list[Precision]:
+        made = campaign if micro is None else study.campaign(design, micro)[0]
+        return precisions(made, of, population)
+
+    if quantity == DEVICES:
+        needed = devices_for_width(found(fleet), fleet.devices, width)
+        if needed > MOST_DEVICES:
+            return Solution(said, quantity, None, why=f"more than {MOST_DEVICES:.0e} devices would be needed")
+        return Solution(said, quantity, needed, design=design)
+    if quantity == DAYS:
+        low, high = 1, MOST_DAYS
+
+        def width_at(value: int) -> float:
+            return widest(found(fleet._replace(periods=value))).width
+    else:
+        low, high = MIN_ANSWER_MICRO * design.answers, MAX_ANSWER_MICRO * design.answers
+
+        def width_at(value: int) -> float:
+            return widest(found(fleet, value)).width
+
+    least = width_at(high)
+    unit = 1 if quantity == DAYS else MICRO
+    if least > width:
+        return Solution(
+            said,
+            quantity,
+            None,
+            why=f"at {quantity} = {shown(quantity, high / unit)} the widest interval is {least:.3g} wide",
+        )
+    while high - low > max(1, low // 200 if quantity == EPSILON else 0):
+        middle = (low + high) // 2
+        if width_at(middle) > width:
+            low = middle
+        else:
+            high = middle
+    value = low if width_at(low) <= width else high
+    return Solution(said, quantity, value / unit, design=design)
+
+
+def span_of(quantity: str, fleet: Fleet) -> Sequence[float]:
+    """Values for a plot. Devices: from a thirtieth to thirty times the fleet's, two per power of ten."""
+    if quantity != DEVICES:
+        return GRIDS[quantity]
+    devices = fleet.devices
+    return sorted({max(10, round(min(devices * 10 ** (power / 2), MOST_DEVICES))) for power in range(-3, 4)})

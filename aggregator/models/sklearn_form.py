@@ -1,0 +1,231 @@
+"""A model as a fitted scikit-learn pipeline, made of scikit-learn's and numpy's own parts.
+
+The first step turns records into codes or numbers, as a device does. The second step is a ``CategoricalNB`` or a
+``GaussianNB`` with the parameters of the model. A file of the pipeline can be loaded without this package.
+
+Source: docs/formats.md, section 5 (features, projection); docs/math.md, section 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from aggregator.common.extras import missing_extra
+from protocol import SCALE
+from protocol.errors import InputError
+from protocol.features import Categorical, Numeric
+from protocol.values import as_number, as_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.models.scoring import Model
+    from protocol.projection import Projection
+
+    Floats = NDArray[np.float64]
+
+_BEYOND = 1 << 40
+"""A number that is larger than every edge. It stands for a missing number."""
+
+
+def to_sklearn(model: Model) -> Any:
+    """The model as a fitted ``sklearn.pipeline.Pipeline`` whose ``predict`` takes a DataFrame. Run by the analyst.
+
+    The frame needs a column for every feature of the schema. Cells of categorical columns are texts as the schema
+    lists them, integers or booleans; cells of numeric columns are numbers. An empty cell is missing, and a prediction
+    leaves it out. The exception is a model of normal distributions: scikit-learn's ``GaussianNB`` takes no missing
+    numbers.
+
+    A prediction can differ from :meth:`Model.predict` in two cases: two classes have equal scores, or a number is so
+    near to the place where its u changes that doubles do not tell the sides apart.
+
+    Args:
+        model: a discrete model, or a Gaussian model without categorical features.
+
+    Returns:
+        The pipeline, with the steps ``encode`` and ``model``.
+
+    Raises:
+        InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
+            normal distributions, or truncated normal distributions, or a feature's bounds are too close for floats.
+    """
+    try:
+        from sklearn.naive_bayes import CategoricalNB, GaussianNB
+        from sklearn.pipeline import Pipeline
+    except ImportError:
+        raise missing_extra("scikit-learn is not installed", "demo") from None
+    normals = [isinstance(term, tuple) for term in model.terms]
+    if any(normals) and not all(normals):
+        raise InputError(
+            "not_exportable", "scikit-learn has no Naive Bayes of tables and normal distributions; export it to json"
+        )
+    if model.is_truncated:
+        raise InputError(
+            "not_exportable", "scikit-learn has no Naive Bayes of truncated normal distributions; export it to json"
+        )
+    encode = _encoder(model, as_codes=not any(normals))
+    order = [model.classes.index(name) for name in model.classes_]
+    estimator = GaussianNB() if any(normals) else CategoricalNB()
+    estimator.classes_ = np.array(model.classes_.tolist())
+    estimator.n_features_in_ = len(model.terms)
+    estimator.class_count_ = np.zeros(len(order))
+    if any(normals):
+        estimator.theta_ = np.array([mean[order] for mean, _ in model.terms]).T * SCALE
+        estimator.var_ = np.array([variance[order] for _, variance in model.terms]).T * float(SCALE) ** 2
+        prior = np.exp(model.log_prior[order] - model.log_prior.max())
+        estimator.class_prior_ = prior / prior.sum()
+        estimator.epsilon_ = 0.0
+    else:
+        estimator.class_log_prior_ = model.log_prior[order]
+        tables = [_padded(feature, term) for feature, term in zip(model.schema.observed, model.terms, strict=True)]
+        estimator.feature_log_prob_ = [table[:, order].T for table in tables]
+        estimator.n_categories_ = np.array([len(table) for table in tables])
+        estimator.category_count_ = [np.zeros_like(table.T) for table in tables]
+    return Pipeline([("encode", encode), ("model", estimator)])
+
+
+def _padded(feature: Any, table: Any) -> Floats:
+    """The rows of a table in the order of :func:`_encoder`'s codes; zeros for a missing value, which is left out.
+
+    Args:
+        feature: an observed feature.
+        table: shape (codes, k) float64, log P(code | class).
+
+    Returns:
+        Shape (codes of the encoder, k) float64.
+    """
+    zeros = np.zeros((1, table.shape[1]))
+    if not isinstance(feature, Categorical):
+        return np.vstack([table[: len(feature.edges) + 1], zeros])
+    unlisted = table[-1:] if feature.unlisted == "other" else zeros
+    return np.vstack([table[: len(feature.values)], zeros, unlisted])
+
+
+def _encoder(model: Model, *, as_codes: bool) -> Any:
+    """The transformer from a frame to observed features: codes for tables, or numbers u for normal distributions."""
+    from sklearn.compose import ColumnTransformer
+
+    schema = model.schema
+    parts: list[tuple[str, Any, Any]] = []
+    for index in schema.kept:
+        feature = schema.features[index]
+        if isinstance(feature, Categorical):
+            steps = _category(feature)
+        else:
+            steps = [*_scaled(feature), *(_bins(feature.edges) if as_codes else [])]
+        parts.append((f"feature {index}", _chain(steps), [feature.name]))
+    if schema.projection is not None:
+        inputs = [schema.features[index] for index in schema.projection.inputs]
+        scaled = ColumnTransformer(
+            [(f"input {place}", _chain(_scaled(part)), [part.name]) for place, part in enumerate(inputs)]  # type: ignore[arg-type]
+        )
+        steps = [scaled, *_projected(schema.projection, as_codes=as_codes)]
+        parts.append(("projection", _chain(steps), [part.name for part in inputs]))
+    # Every part has its parameters already. Fitting only lets scikit-learn note the names of the columns.
+    one: dict[str, list[object]] = {
+        part.name: ["" if isinstance(part, Categorical) else float(part.low)] for part in schema.features
+    }
+    return ColumnTransformer(parts).fit(pd.DataFrame(one))
+
+
+def _chain(steps: Sequence[Any]) -> Any:
+    from sklearn.pipeline import make_pipeline
+
+    return make_pipeline(*steps)
+
+
+def _call(function: Any, **arguments: Any) -> Any:
+    """A step that calls a numpy function with the array and these keyword arguments."""
+    from sklearn.preprocessing import FunctionTransformer
+
+    return FunctionTransformer(function, kw_args=arguments)
+
+
+def _category(feature: Categorical) -> list[Any]:
+    """Steps from cells to codes: the listed values, then one code for an empty cell, one for every other value.
+
+    The rule of :func:`protocol.values.as_text` in parts that need no code of this package. A dict finds texts and
+    integral numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are
+    corrected afterwards. The code is a sum: that of the dict, −1 for an empty cell, and the corrections.
+    """
+    from functools import partial
+    from operator import is_
+
+    from sklearn.pipeline import FeatureUnion
+
+    codes: dict[object, int] = {text: code for code, text in enumerate(feature.values)}
+    codes |= {int(text): code for code, text in enumerate(feature.values) if _is_integer(text)}
+    empty, other = len(feature.values), len(feature.values) + 1
+    codes.setdefault("", empty)
+    parts: list[tuple[str, Any, int]] = [
+        ("listed", _chain([_call(pd.DataFrame.map, func=codes.get), *_filled(other)]), 1),
+        ("empty", _chain([_call(pd.DataFrame.isna), *_filled(0)]), empty - other),
+    ]
+    for truth in (True, False):
+        correction = codes.get(as_text(truth), other) - codes.get(int(truth), other)
+        found = _call(pd.DataFrame.map, func=partial(is_, truth))
+        parts.append((f"is {truth}", _chain([found, *_filled(0)]), correction))
+    return [
+        _call(pd.DataFrame.astype, dtype="object"),
+        FeatureUnion([(name, step) for name, step, _ in parts]),
+        _call(np.dot, b=np.array([[float(weight)] for _, _, weight in parts])),
+        _call(np.asarray, dtype="int64"),
+    ]
+
+
+def _is_integer(text: str) -> bool:
+    """Whether a listed text is the text of an integer, as 3 and −3 and not 3.0 or 03."""
+    number = as_number(text)
+    return number is not None and as_text(number) == text
+
+
+def _filled(empty: float) -> list[Any]:
+    """Steps from a frame to floats, with a number for empty cells."""
+    return [_call(np.asarray, dtype="float64"), _call(np.nan_to_num, nan=float(empty))]
+
+
+def _scaled(feature: Numeric) -> list[Any]:
+    """Steps from numbers to u, which is from −S to S; a missing number stays NaN.
+
+    Raises:
+        InputError: ``not_exportable``: the bounds are too close for floats.
+    """
+    if not feature.float_scale:
+        raise InputError(
+            "not_exportable", f"the bounds of '{feature.name}' are too close for floats; export it to json"
+        )
+    ends = [float(feature.low), float(feature.high)]
+    return [
+        _call(np.asarray, dtype="float64"),
+        _call(np.interp, xp=ends, fp=[-SCALE, SCALE]),
+        _call(np.rint),
+    ]
+
+
+def _bins(edges: Sequence[int]) -> list[Any]:
+    """Steps from u, or the output of a projection, to its bin; NaN becomes the code after the bins."""
+    return [_call(np.nan_to_num, nan=float(_BEYOND)), _call(np.digitize, bins=[*edges, _BEYOND])]
+
+
+def _projected(projection: Projection, *, as_codes: bool) -> list[Any]:
+    """Steps from the inputs' u, shape (rows, n), to the components, shape (rows, K): numbers, or bins."""
+    from sklearn.compose import ColumnTransformer
+
+    # The offsets are one more row of the matrix, for a column of ones. A power of two divides floats exactly.
+    matrix = np.vstack([np.array(projection.matrix, np.float64).T, np.array(projection.offsets, np.float64)])
+    low, high = ([getattr(part, end) for part in projection.components] for end in ("low", "high"))
+    steps = [
+        _call(np.pad, pad_width=((0, 0), (0, 1)), constant_values=1.0),
+        _call(np.dot, b=matrix / (1 << projection.shift)),
+        _call(np.floor),
+        _call(np.clip, a_min=low, a_max=high),
+    ]
+    if as_codes:
+        binned = [(f"bins {i}", _chain(_bins(part.edges)), [i]) for i, part in enumerate(projection.components)]
+        steps.append(ColumnTransformer(binned))
+    return steps

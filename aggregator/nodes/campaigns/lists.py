@@ -1,0 +1,314 @@
+"""Node lists: the nodes whose summaries count, signed by the campaign role. Run by the publisher.
+
+A list is a document with a name and rising versions. Each version names all nodes. The newest version that an
+aggregator was given decides which summaries count, so removing a node also removes the summaries that it has sent.
+Source: docs/formats.md, section 5 (list of nodes).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from nacl import bindings
+
+from aggregator.common.files import read_file, write_output
+from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
+from aggregator.publishing.lifetimes import header_for, seconds_of
+from aggregator.publishing.naming import opened
+from protocol.documents import trust
+from protocol.documents.envelope import keyid, read_envelope
+from protocol.errors import InputError
+from protocol.nodes.node_list import MAX_NODES, NodeList, build_node_list, parse_node_list
+from protocol.shown import quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Workspace
+
+ROLE = "nodes"
+"""Role of node lists in envelopes and in the history of a workspace."""
+KEY_SUFFIX = ".key.pub"
+LIST_DAYS = 365
+"""Days until a node list expires, if the publisher names no other number."""
+_MAX_FILE_BYTES = MAX_NODES * 128
+_LISTED_NAMES = 8
+
+
+class SignedList(NamedTuple):
+    """A node list that was signed.
+
+    Attributes:
+        raw: the bytes of the ``.hsl`` file.
+        document: the list.
+        standing: its valid signatures and the needed number. Aggregators and nodes refuse a list with fewer.
+        changed: number of nodes that this version adds or removes.
+    """
+
+    raw: bytes
+    document: NodeList
+    standing: Standing
+    changed: int
+
+    def __repr__(self) -> str:
+        header = self.document.header
+        return f"SignedList({header.name!r}, version {header.version}, {len(self.document.nodes)} nodes)"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the signed list to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
+                path, for example because its folder does not exist.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written.
+        """
+        write_output(Path(path), self.raw, force=force)
+
+
+def make_node_list(
+    workspace: Workspace | str | Path,
+    name: str,
+    keys: Iterable[bytes | str | Path],
+    *,
+    days: int = LIST_DAYS,
+    now: int | None = None,
+) -> SignedList:
+    """``hearsay nodes new``: sign the first version of a node list, and record it in the workspace.
+
+    Args:
+        workspace: the workspace that signs, or its folder.
+        name: name of the list, which campaigns refer to.
+        keys: public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`).
+        days: lifetime of the list.
+        now: seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``list_exists``: the workspace has signed a list of that name; ``name_invalid``; ``terms_invalid``;
+            ``nodes_invalid``: no node, or more than 65536; ``key_repeated``, ``wrong_key``, ``key_invalid``: a key
+            that can not be a node's (:func:`check_node_keys`); the errors of :func:`read_node_keys`.
+        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+    """
+    wanted = _as_keys(keys)
+
+    def change(before: NodeList | None) -> list[bytes]:
+        if before is not None:
+            raise InputError(
+                "list_exists",
+                f"the workspace has signed version {before.header.version} of the node list {quoted(name)}; change it "
+                "with hearsay nodes add or remove, or choose another name",
+            )
+        return wanted
+
+    return _sign(opened(workspace), name, change, days, now)
+
+
+def add_nodes(
+    workspace: Workspace | str | Path,
+    name: str,
+    keys: Iterable[bytes | str | Path],
+    *,
+    days: int = LIST_DAYS,
+    now: int | None = None,
+) -> SignedList:
+    """``hearsay nodes add``: sign the next version of a node list, with more nodes.
+
+    Arguments as of :func:`make_node_list`.
+
+    Raises:
+        InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_repeated``: a node is on the
+            list already; and the other errors of :func:`make_node_list`.
+    """
+    wanted, signer = _as_keys(keys), opened(workspace)
+    return _sign(signer, name, lambda before: [*_listed(signer, before, name), *wanted], days, now)
+
+
+def remove_nodes(
+    workspace: Workspace | str | Path,
+    name: str,
+    nodes: Iterable[str],
+    *,
+    days: int = LIST_DAYS,
+    now: int | None = None,
+) -> SignedList:
+    """``hearsay nodes remove``: sign the next version of a node list, without some nodes.
+
+    Args:
+        workspace: the workspace that signs, or its folder.
+        name: name of the list.
+        nodes: ids of the nodes, 16 hexadecimal digits each.
+        days: lifetime of the list.
+        now: seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_unknown``: the list has no
+            such node; ``nodes_invalid``: no node would be left; ``terms_invalid``.
+        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+    """
+    leaving, signer = {each.lower() for each in nodes}, opened(workspace)
+
+    def change(before: NodeList | None) -> list[bytes]:
+        listed = {keyid(public).hex(): public for public in _listed(signer, before, name)}
+        for hint in sorted(leaving - set(listed)):
+            raise InputError("key_unknown", f"the list has no node {quoted(hint[:64])}; hearsay nodes show lists them")
+        return [public for hint, public in listed.items() if hint not in leaving]
+
+    return _sign(signer, name, change, days, now)
+
+
+def renew_nodes(
+    workspace: Workspace | str | Path, name: str, *, days: int = LIST_DAYS, now: int | None = None
+) -> SignedList:
+    """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
+
+    Arguments as of :func:`remove_nodes`.
+
+    Raises:
+        InputError: ``list_unknown``: the workspace has signed no list of that name; ``terms_invalid``.
+        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+    """
+    signer = opened(workspace)
+    return _sign(signer, name, lambda before: _listed(signer, before, name), days, now)
+
+
+def current_list(workspace: Workspace, name: str) -> NodeList | None:
+    """The newest version of a node list that the workspace has signed; None if there is none of that name.
+
+    Raises:
+        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the list can not be read.
+    """
+    item = workspace.latest(ROLE, name)
+    return None if item is None else parse_node_list(read_envelope(workspace.copy(item), ROLE).payload)
+
+
+def read_node_keys(path: str | Path) -> list[bytes]:
+    """The public keys of nodes in a file or folder.
+
+    Args:
+        path: a file with one public key on each line, as ``hearsay-edge node key`` writes it; or a folder, of which
+            all files that end in ``.key.pub`` are read.
+
+    Returns:
+        32 bytes for each key, in the order of files and lines.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``: a file can not be read; ``no_keys``: a folder
+            without such a file; ``key_invalid``: a line is no public key; ``wrong_key``: a key is for another role.
+    """
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(path.glob(f"*{KEY_SUFFIX}"))
+        if not files:
+            raise InputError("key_invalid", f"the folder '{path}' has no file that ends in {KEY_SUFFIX}")
+        return [key for file in files for key in read_node_keys(file)]
+    lines = read_file(path, _MAX_FILE_BYTES).splitlines()
+    return [_parse_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()] or [
+        _parse_line(path, 1, b"")
+    ]
+
+
+def _parse_line(path: Path, number: int, line: bytes) -> bytes:
+    """The public key on one line of a file.
+
+    Raises:
+        InputError: ``key_invalid``, ``wrong_key``. The text names file and line.
+    """
+    reason, problem = "", ""
+    try:
+        return parse_public(line[:MAX_KEY_BYTES], "node")
+    except InputError as error:
+        reason, problem = error.reason, error.detail
+    if reason == "key_invalid":
+        problem = f"it is no public key of a node ({PUBLIC_WORD} node …); hearsay-edge node key writes one"
+    raise InputError(reason, f"'{path}', line {number}: {problem}")
+
+
+def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
+    """Refuse public keys that can not be those of the nodes of one list.
+
+    Args:
+        workspace: the workspace that signs the list.
+        keys: public keys, 32 bytes each.
+
+    Raises:
+        InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two keys
+            have one id; ``key_invalid``: no point of the curve that can verify a signature; ``wrong_key``: a key of a
+            trust root of the workspace, also of an earlier one.
+        StorageError: ``workspace_damaged``: a root is missing.
+    """
+    if not 1 <= len(keys) <= MAX_NODES:
+        raise InputError("nodes_invalid", f"a node list names 1 to {MAX_NODES} nodes, and this one {len(keys)}")
+    roots = [trust.restore(raw, {}, 0).root for raw in workspace.roots()]
+    publishers = {public: name for root in roots for name, role in root.roles.items() for public in role.keys}
+    seen: set[bytes] = set()
+    for public in keys:
+        hint = keyid(public)
+        if hint in seen:
+            raise InputError("key_repeated", f"the node {hint.hex()} is on the list twice; name each node once")
+        seen.add(hint)
+        if public in publishers:
+            raise InputError(
+                "wrong_key",
+                f"the key {hint.hex()} is the publisher's own {publishers[public]} key; a node has a key of its own",
+            )
+        if not bindings.crypto_core_ed25519_is_valid_point(public):
+            raise InputError("key_invalid", f"no signature can be valid under the key {hint.hex()}; ask its owner")
+
+
+def _as_keys(keys: Iterable[bytes | str | Path]) -> list[bytes]:
+    """Public keys, given as 32 bytes or as files and folders."""
+    return [key for each in keys for key in ([each] if isinstance(each, bytes) else read_node_keys(each))]
+
+
+def unknown_list(workspace: Workspace, name: str) -> InputError:
+    """The refusal ``list_unknown`` of the name of a list that the workspace has not signed. It lists those signed."""
+    signed = sorted({item.name for item in workspace.history() if item.role == ROLE})
+    known = f"it signed: {', '.join(map(quoted, signed[:_LISTED_NAMES]))}" if signed else "hearsay nodes new makes one"
+    return InputError("list_unknown", f"the workspace has signed no node list {quoted(name)}; {known}")
+
+
+def _listed(workspace: Workspace, before: NodeList | None, name: str) -> list[bytes]:
+    """The public keys of a list that exists.
+
+    Raises:
+        InputError: ``list_unknown``.
+    """
+    if before is None:
+        raise unknown_list(workspace, name)
+    return list(before.nodes.values())
+
+
+def _sign(
+    workspace: Workspace,
+    name: str,
+    change: Callable[[NodeList | None], list[bytes]],
+    days: int,
+    now: int | None,
+) -> SignedList:
+    """Sign the next version of a list.
+
+    Args:
+        workspace: the workspace that signs.
+        name: name of the list.
+        change: the newest version, None if there is none → the keys of the next one. Its errors are passed on.
+        days: lifetime.
+        now: seconds since 1970; None means the present time.
+    """
+    moment = int(time.time()) if now is None else now
+    lifetime = seconds_of(days)
+    known: Mapping[bytes, bytes] = {}
+
+    def payload_for(version: int, _before: bytes | None) -> bytes:
+        nonlocal known
+        before = current_list(workspace, name)
+        keys = change(before)
+        check_node_keys(workspace, keys)
+        known = {} if before is None else before.nodes
+        return build_node_list(header_for(name, version, moment, lifetime), keys)
+
+    raw = workspace.publish(ROLE, name, moment, payload_for)
+    document = parse_node_list(read_envelope(raw, ROLE).payload)
+    changed = len(set(known) ^ set(document.nodes))
+    return SignedList(raw, document, workspace.standing(ROLE, raw), changed)

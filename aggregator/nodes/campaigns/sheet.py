@@ -1,0 +1,239 @@
+"""What a campaign for nodes costs the people in a node's records: the exact privacy loss of every sum, and in all.
+
+Each summary releases Q vectors of integers. Every vector has the same part ε_q = ⌊ε/Q⌋ of the campaign's ε, in
+millionths, and discrete Laplace noise of rate ε_q/Δ. Of the sensitivity ``global`` Δ is for adding or removing one
+record; the loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency. The
+sensitivity ``smooth`` covers changed features of a record alone, and sums of squares have other noise that loses ε_q.
+
+Source: docs/math.md, section 5; docs/decisions/0077.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from math import sqrt
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.nodes.campaigns.masking import masked_warnings
+from aggregator.nodes.campaigns.numbering import first_numbers
+from aggregator.publishing.privacy import (
+    HIGH_EPSILON_MICRO,
+    campaign_warning,
+    pace_warning,
+    refusal_warning,
+    subject_text,
+)
+from protocol import SCALE, allowance
+from protocol.epsilon import MICRO, format_micro
+from protocol.errors import PolicyError
+from protocol.masked.noise import noise_of
+from protocol.masked.terms import delta_of
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
+from protocol.questions import MOMENT
+from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
+
+if TYPE_CHECKING:
+    from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
+
+_MOST_NOISES = 1000
+"""Most parties whose noise is computed for a sheet."""
+
+
+class VectorLoss(NamedTuple):
+    """One released vector, and what it costs.
+
+    Attributes:
+        name: what is summed, in words.
+        size: number of integers in the vector.
+        sensitivity: Δ, the largest change of the sums by one added or removed record; or by new features of one record
+            if the campaign's sensitivity is ``smooth``; or by all records of a party if these are the unit of a masked
+            campaign. In counts; sums of numbers in units of one scaled number.
+        epsilon_micro: ε_q in millionths.
+        deviation: standard deviation of the noise of one number, in the same units as ``sensitivity``.
+            With ``smooth`` an upper bound for sums of squares. Of a masked campaign: of the total of the most parties.
+        losses: adjacency that the noise covers → privacy loss, in nats: exact, or with ``smooth`` an upper bound.
+    """
+
+    name: str
+    size: int
+    sensitivity: Fraction
+    epsilon_micro: int
+    deviation: float
+    losses: dict[str, Fraction]
+
+
+class NodeSheet(NamedTuple):
+    """The ε that a campaign for nodes declares for one summary, and the ε that a summary spends.
+
+    Attributes:
+        vectors: all released vectors, in the order of the summary.
+        declared_micro: ε of one summary for adding or removing one record, in millionths.
+        booked_micro: adjacency → ε that a node books for a summary, in millionths; adjacencies that the campaign's
+            noise does not cover are left out.
+    """
+
+    vectors: tuple[VectorLoss, ...]
+    declared_micro: int
+    booked_micro: dict[str, int]
+
+    def total(self, adjacency: str) -> Fraction:
+        """Exact privacy loss of one summary under an adjacency, in nats: the sum over all vectors."""
+        return sum((vector.losses[adjacency] for vector in self.vectors), Fraction(0))
+
+    @property
+    def numbers(self) -> int:
+        """Number of integers in one summary."""
+        return sum(vector.size for vector in self.vectors)
+
+    @property
+    def holds(self) -> bool:
+        """Whether a summary spends at most what it books under each covered adjacency. Fractions are compared."""
+        return all(self.total(name) <= Fraction(booked, MICRO) for name, booked in self.booked_micro.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``privacy`` in the output of ``hearsay verify --privacy --json`` for such a campaign."""
+        return {
+            "vectors": [
+                {
+                    "vector": vector.name,
+                    "numbers": vector.size,
+                    "sensitivity": str(vector.sensitivity),
+                    "epsilon": format_micro(vector.epsilon_micro),
+                    "noise_sd": vector.deviation,
+                    "loss": {name: str(loss) for name, loss in vector.losses.items()},
+                }
+                for vector in self.vectors
+            ],
+            "queries": len(self.vectors),
+            "numbers": self.numbers,
+            "declared": {"epsilon_total": format_micro(self.declared_micro)},
+            "total": {name: float(self.total(name)) for name in self.booked_micro},
+            "booked": {name: format_micro(micro) for name, micro in self.booked_micro.items()},
+            "holds": self.holds,
+        }
+
+
+def node_sheet(found: Campaign, epsilon_micro: int | None = None) -> NodeSheet:
+    """Compute what a summary of a campaign for nodes costs. Run by auditors, from the campaign's file alone.
+
+    Args:
+        found: a campaign with terms for nodes.
+        epsilon_micro: ε that the summary states, in millionths; None for the campaign's ε.
+    """
+    names = [feature.name for feature in found.schema.observed]
+    micro = found.epsilon_micro if epsilon_micro is None else epsilon_micro
+    booked, kind = _booked(found, micro), terms_of(found).sensitivity
+    vectors: list[VectorLoss] = []
+    variances = _variances_of_totals(found)
+    for subject, share in zip(released_vectors(found), shares(found, epsilon_micro), strict=True):
+        by_adjacency = SENSITIVITIES[subject.kind, subject.power]
+        unit = SCALE if subject.kind == MOMENT else 1
+        base = sensitivity(subject, kind)
+        stated = base if found.masked is None else delta_of(found, subject)
+        vectors.append(
+            VectorLoss(
+                subject_text(subject, names),
+                subject.size,
+                Fraction(stated, unit),
+                share,
+                sqrt(variances.get(subject) or noise_variance(found, subject, share)) / unit,
+                {name: Fraction(share * by_adjacency[name], MICRO * base) for name in booked},
+            )
+        )
+    return NodeSheet(tuple(vectors), micro, booked)
+
+
+def _variances_of_totals(found: Campaign) -> dict[Subject, float]:
+    """Released vector → variance of one number of the total of the most parties. Empty if not masked.
+
+    The parties have the numbers u that the dealer gives at setup. Of very many parties every k-th one stands for k.
+    """
+    if found.masked is None:
+        return {}
+    most = found.masked.most_parties
+    numbers = list(first_numbers(party.to_bytes(4, "big") for party in range(most)).values())
+    sample = numbers[:: -(-most // _MOST_NOISES)]
+    weight, copies = most / len(sample), Counter(sample)
+    noise = [(weight * count, noise_of(found, u)) for u, count in copies.items()]
+    return {
+        subject: sum(count * each[place].variance for count, each in noise)
+        for place, subject in enumerate(released_vectors(found))
+    }
+
+
+def _booked(found: Campaign, epsilon_micro: int) -> dict[str, int]:
+    """Adjacency → ε that a node books for one summary, in millionths, for the adjacencies that the noise covers."""
+    booked = {}
+    for name in ADJACENCIES:
+        try:
+            booked[name] = cost_micro(found, name, epsilon_micro)
+        except PolicyError:  # adjacency_uncovered
+            continue
+    return booked
+
+
+def usual_cost(found: Campaign) -> int:
+    """The ε that a node whose owner set no policy books for one summary, in millionths: that of a changed record.
+
+    A campaign whose noise does not cover changed records has the cost under the adjacency that it does cover.
+    """
+    booked = _booked(found, found.epsilon_micro)
+    return booked.get(CHANGE, max(booked.values()))
+
+
+def is_refused(found: Campaign) -> bool:
+    """Whether a node whose owner set no policy refuses the campaign: its noise or its ε does not suit the defaults."""
+    return CHANGE not in _booked(found, found.epsilon_micro) or usual_cost(found) > allowance.PERIOD_MICRO
+
+
+def node_warnings(found: Campaign) -> tuple[str, ...]:
+    """Warnings for the signer and reader of a campaign for nodes; empty texts where there is nothing to warn of."""
+    return (_uncovered(found), _high(found), _limits(found))
+
+
+def warning_of(found: Campaign) -> str:
+    """All warnings about a campaign for devices or for nodes in one text; empty for most campaigns."""
+    if found.nodes is None:
+        return campaign_warning(found)
+    warnings = (*node_warnings(found), *masked_warnings(found, None), refusal_warning(found.schema))
+    return "; ".join(filter(None, warnings))
+
+
+def _uncovered(found: Campaign) -> str:
+    """A warning that nodes refuse noise that does not cover changed records; otherwise empty."""
+    if CHANGE in _booked(found, found.epsilon_micro):
+        return ""
+    return (
+        "a summary covers changed features of a record, and neither a changed label nor a record more or less: nodes "
+        'refuse the campaign (adjacency_uncovered) unless their owner\'s policy says node_adjacency = "change-features"'
+    )
+
+
+def _high(found: Campaign) -> str:
+    """A warning of an ε that hides next to nothing; otherwise empty."""
+    cost = usual_cost(found)
+    if cost <= HIGH_EPSILON_MICRO:
+        return ""
+    if CHANGE in _booked(found, found.epsilon_micro):
+        more = f" for one record more or less is ε = {format_micro(cost)} for a changed record"
+    else:
+        more = " for changed features of a record"
+    return f"ε = {format_micro(found.epsilon_micro)}{more}; above 20 it hides next to nothing of a record"
+
+
+def _limits(found: Campaign) -> str:
+    """A warning that nodes refuse the campaign, or skip periods, under default limits; otherwise empty.
+
+    Noise that does not cover changed records suits only owners who set ``node_adjacency``; the warning is about these.
+    """
+    cost = usual_cost(found)
+    who = "a node" if CHANGE in _booked(found, found.epsilon_micro) else "a node with that node_adjacency"
+    if cost > allowance.PERIOD_MICRO:
+        return (
+            f"{who} whose owner set no limits refuses this campaign: its ledger would count ε = {format_micro(cost)} "
+            f"for a summary, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
+        )
+    return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, who)

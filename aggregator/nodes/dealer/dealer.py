@@ -1,0 +1,319 @@
+"""The dealer of masked sums: a folder with one secret, the public file and the journal. Run on a machine of its own.
+
+    dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
+    dealer.pub    public: key and modulus, for the publisher
+    journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.nodes.dealer.journal`); no secret
+    journal.sqlite.*.mark   0600: empty; each change of the journal makes another one (:mod:`aggregator.common.marks`)
+
+The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
+party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for
+a period, since the difference of two sums is one party's numbers. A set is durable in the journal before the release
+leaves. The same request again gets the same bytes.
+
+A request carries no signature. Whoever can hand one to the dealer can choose the period's set within the rules, and so
+spoil a sum, but learn no more than that sum. The dealer's keeper therefore takes requests from the aggregator alone,
+and may ask for a least number of parties (docs/decisions/0081).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from aggregator.common.files import read_file
+from aggregator.common.passphrases import passphrase_from
+from aggregator.nodes.dealer.folder import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, create_folder, open_secret, read_public
+from aggregator.nodes.dealer.issuing import (
+    Documents,
+    Issued,
+    check_documents,
+    first_book,
+    next_book,
+    serial_after_adoption,
+    signed_book,
+)
+from aggregator.nodes.dealer.journal import Journal
+from aggregator.nodes.dealer.place import check_place, machine_mark
+from aggregator.nodes.dealer.releasing import Released, not_set_up, parsed_campaign, release_set
+from protocol.documents.envelope import SIZE_LIMITS, SigningKey
+from protocol.errors import InputError, StorageError
+from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from aggregator.nodes.campaigns.dealer_file import DealerPublic
+    from aggregator.nodes.dealer.rows import BookRow, CampaignRow, ReleaseRow
+    from protocol.documents.campaign import Campaign
+
+__all__ = ["JOURNAL_FILE", "KEY_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
+
+
+class Served(NamedTuple):
+    """A campaign as its dealer knows it.
+
+    Attributes:
+        campaign: the campaign.
+        row: versions and counts in the journal.
+        books: all versions of the key book, oldest first.
+        releases: the released sets, by period.
+    """
+
+    campaign: Campaign
+    row: CampaignRow
+    books: list[BookRow]
+    releases: list[ReleaseRow]
+
+
+class Dealer:
+    """An open dealer's folder. All methods may raise ``dealer_damaged``, ``dealer_busy``, ``disk_full``, ``io_failed``.
+
+    ``with Dealer.open(path) as dealer:`` closes it at the end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        journal: Journal,
+        public: DealerPublic,
+        passphrase: Callable[[], bytes],
+        clock: Callable[[], float],
+    ) -> None:
+        self.path = path
+        self.public = public
+        self._journal = journal
+        self._passphrase = passphrase
+        self._clock = clock
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        passphrase: bytes | str | None = None,
+        modulus: int | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """``hearsay masked new``: make a dealer's folder, and open it. It appears complete or not at all.
+
+        Args:
+            path: a folder that does not exist, or is empty.
+            passphrase: encrypts the secret; None keeps it in the clear.
+            modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
+            entropy: returns as many random bytes as it is asked for.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
+                ``passphrase_missing``: the passphrase is empty; ``output_invalid``: no folder can have this path.
+            StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``disk_full``,
+                ``io_failed``, ``memory_short``.
+        """
+        path = Path(path).absolute()
+        secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
+        create_folder(path, secret, modulus, entropy, int(clock()))
+        return cls.open(path, passphrase, clock=clock)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        passphrase: Callable[[], bytes] | bytes | str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Open a dealer's folder. The secret stays closed until something is signed.
+
+        Args:
+            path: the folder.
+            passphrase: passphrase of the secret, or a function that returns it. Without one, the first line of the file
+                that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
+            clock: seconds since 1970.
+
+        Raises:
+            InputError: ``dealer_in_workspace``: the folder is in one tree with a workspace or store.
+            StorageError: ``not_a_dealer``; ``dealer_damaged``: the public file is lost or another dealer's;
+                ``dealer_copied``: the folder is a copy or a restored backup; ``dealer_newer``.
+        """
+        return cls._open(Path(path), passphrase, clock, machine_mark())
+
+    @classmethod
+    def adopt(
+        cls,
+        path: str | Path,
+        passphrase: Callable[[], bytes] | bytes | str | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
+
+        The other copy may have released sets that this one does not know, for periods up to the present. So this one
+        never releases anything for a period that has begun, unless the same set is in its journal, and its next keys
+        get serial numbers at a place that is chosen by chance. Safe only if no other copy is in use from now on, and
+        the clocks of both are right. Nodes that have a newer book of the other copy refuse one of the same version
+        (``equivocation``) until ``rekey`` was run for as many lists.
+
+        Arguments and errors as of :meth:`open`, without ``dealer_copied``.
+        """
+        with cls._open(Path(path), passphrase, clock, None) as dealer:
+            dealer.take_over()
+        return cls.open(path, passphrase, clock=clock)
+
+    def take_over(self) -> None:
+        """Make this folder the original, close all periods that have begun, and leave the other copy's serial numbers.
+
+        Called by :meth:`adopt` only.
+        """
+        now = int(self._clock())
+        with self._journal.transaction():
+            for row in self._journal.campaigns():
+                next_period = parsed_campaign(row).period_at(now) + 1
+                serial = serial_after_adoption(self._journal, row.campaign)
+                self._journal.put(
+                    "campaigns", row._replace(first_period=max(row.first_period, next_period), next_serial=serial)
+                )
+            self._journal.adopt(machine_mark(), now)
+
+    @classmethod
+    def _open(
+        cls,
+        path: Path,
+        passphrase: Callable[[], bytes] | bytes | str | None,
+        clock: Callable[[], float],
+        machine: bytes | None,
+    ) -> Self:
+        check_place(path)
+        journal = Journal(path / JOURNAL_FILE, machine)
+        try:
+            public = read_public(path)
+            if journal.dealer()[0] != public.key:
+                raise StorageError("dealer_damaged", "public file and journal are of two dealers; restore both")
+        except BaseException:
+            journal.close()
+            raise
+        return cls(path, journal, public, passphrase_from(passphrase), clock)
+
+    def close(self) -> None:
+        """Close the journal. A second call does nothing."""
+        self._journal.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def setup(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+        """``hearsay masked setup``: make the keys of all parties of a campaign, once.
+
+        Args:
+            campaign: the signed campaign: a file or its bytes. It names this dealer and its modulus.
+            listed: the signed list of nodes, a file or its bytes. Its nodes are the parties.
+            trusted: the trust root whose campaign keys must have signed both, a file or its bytes.
+
+        Returns:
+            The first key book. It is in the journal when this returns: ``rekey`` with the same list gives it again.
+
+        Raises:
+            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
+                modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows; the
+                reasons of unreadable files and of a passphrase; ``key_invalid``: no key can be sealed to a node.
+            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the bytes
+                are no such document.
+        """
+        documents = self._documents(campaign, listed, trusted, begins=True)
+        signer = self._signer()
+        with self._journal.transaction():
+            if self._journal.campaign(documents.campaign.id) is not None:
+                raise InputError(
+                    "already_set_up",
+                    "the keys of this campaign were made; hearsay masked rekey makes a book for a newer list, or gives "
+                    "the present one again",
+                )
+            return first_book(self._journal, signer, documents, int(self._clock()))
+
+    def rekey(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+        """``hearsay masked rekey``: make the key book for a newer list of nodes.
+
+        Parties that join get a key; so do at most two others for each party that joins or leaves, whose number u
+        changes. All others keep theirs. With the list of the present book, the same book is returned.
+
+        Arguments as of :meth:`setup`.
+
+        Raises:
+            InputError: ``not_set_up``: the campaign has no keys yet; and the reasons of :meth:`setup`.
+            DocumentError: ``rollback``: the list is older than that of the present book; ``equivocation``: it is
+                another list of the same version; and the reasons of :meth:`setup`.
+        """
+        documents = self._documents(campaign, listed, trusted, begins=False)
+        signer = self._signer()
+        with self._journal.transaction():
+            row = self._journal.campaign(documents.campaign.id)
+            if row is None:
+                raise not_set_up()
+            return next_book(self._journal, signer, documents, row, int(self._clock()))
+
+    def book(self, campaign: bytes) -> bytes:
+        """The bytes of the newest key book of the campaign with this id.
+
+        Raises:
+            InputError: ``not_set_up``; the reasons of a passphrase.
+        """
+        signer = self._signer()
+        with self._journal.snapshot():
+            row = self._journal.campaign(campaign)
+            if row is None:
+                raise not_set_up()
+            return signed_book(self._journal, signer, row)
+
+    def release(self, request: bytes | str | Path, *, at_least: int = 0) -> Released:
+        """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
+
+        Args:
+            request: a file of ``hearsay masked request``, or its bytes.
+            at_least: fewest parties that the dealer's keeper wants in a set, above what the campaign demands.
+
+        Returns:
+            The release. Its set is durable in the journal.
+
+        Raises:
+            DocumentError: ``malformed``, ``too_large``: the bytes are no request.
+            InputError: ``not_set_up``: no campaign of this dealer; ``book_unknown``: the campaign has no such version
+                of the key book; ``party_unknown``: a party is not in that version; ``parties_too_few``; the reasons of
+                an unreadable file and of a passphrase.
+            PolicyError: ``period_refused``: the period is none of the campaign's, has not begun, or began before this
+                copy of the dealer was adopted; ``set_released``: another set was released for the period.
+        """
+        raw = request if isinstance(request, bytes) else read_file(request, MAX_REQUEST_BYTES)
+        asked = parse_request(raw)
+        return release_set(self._journal, self._signer(), asked, at_least, int(self._clock()))
+
+    def served(self) -> list[Served]:
+        """All campaigns that were set up, with their books and releases."""
+        with self._journal.snapshot():
+            return [
+                Served(
+                    parsed_campaign(row), row, self._journal.books(row.campaign), self._journal.releases(row.campaign)
+                )
+                for row in self._journal.campaigns()
+            ]
+
+    def _documents(
+        self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path, *, begins: bool
+    ) -> Documents:
+        """Campaign and list, verified; ``begins`` if keys are made for the first time."""
+        raw = [
+            given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
+            for given, role in ((campaign, "campaign"), (listed, "nodes"), (trusted, "root"))
+        ]
+        return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
+
+    def _signer(self) -> SigningKey:
+        """The dealer's key pair, whose seed is the secret (:func:`aggregator.nodes.dealer.folder.open_secret`)."""
+        return open_secret(self.path, self.public, self._passphrase)

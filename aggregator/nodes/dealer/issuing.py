@@ -1,0 +1,226 @@
+"""How key books are made from signed documents: the first of a campaign, and the next for a newer list of nodes."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.nodes.campaigns.numbering import renumbered
+from aggregator.nodes.dealer.journal import damaged
+from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow
+from aggregator.nodes.dealer.secret_keys import party_secret
+from aggregator.publishing.signatures import signed_campaign, signed_list
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.errors import DocumentError, InputError
+from protocol.masked.keys import ROLE, PartyKey, build_key_book, seal_key
+from protocol.masked.terms import masked_terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from aggregator.nodes.campaigns.dealer_file import DealerPublic
+    from aggregator.nodes.dealer.journal import Journal
+    from protocol.documents.campaign import Campaign
+    from protocol.documents.envelope import SigningKey
+    from protocol.nodes.node_list import NodeList
+
+
+_KEPT_SERIALS = 2**24
+"""Serial numbers that are free behind the first one after an adoption, and before the last u32."""
+
+
+class Documents(NamedTuple):
+    """A verified campaign and list of nodes.
+
+    Attributes:
+        campaign: the campaign.
+        document: its signed file.
+        listed: the list of nodes.
+        digest: SHA-256 of the payload of the list.
+    """
+
+    campaign: Campaign
+    document: bytes
+    listed: NodeList
+    digest: bytes
+
+
+class Issued(NamedTuple):
+    """A key book that was made.
+
+    Attributes:
+        raw: the bytes of the signed book (``.hsk``).
+        campaign: its campaign.
+        version: of the book.
+        parties: number of parties.
+        joined, left: ids of the nodes that the list before did not have, or that the new one does not have.
+        changed: ids of the other nodes that have a new key.
+    """
+
+    raw: bytes
+    campaign: Campaign
+    version: int
+    parties: int
+    joined: tuple[bytes, ...] = ()
+    left: tuple[bytes, ...] = ()
+    changed: tuple[bytes, ...] = ()
+
+
+def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, trusted: bytes, now: int | None) -> Documents:
+    """Verify what a book is made from.
+
+    Args:
+        dealer: key and modulus, which the campaign must name.
+        campaign, listed: signed files.
+        trusted: the trust root whose campaign keys must have signed both.
+        now: seconds since 1970, at which the campaign must be in force or yet to begin; None checks no date.
+
+    Raises:
+        InputError: ``campaign_not_masked``, ``wrong_key``, ``parties_too_few``, ``parties_too_many``.
+        DocumentError: ``expired``, ``other_name``, ``bad_signature``; or a file is no such document.
+    """
+    found = signed_campaign(trusted, campaign)
+    terms = masked_terms_of(found)
+    if (terms.dealer, terms.modulus) != (dealer.key, dealer.modulus):
+        raise InputError("wrong_key", "the campaign names another dealer, or another modulus than this dealer's")
+    if now is not None and now >= found.header.expires:
+        raise DocumentError("expired", "the campaign is over; no node will answer it")
+    nodes = signed_list(trusted, listed)
+    assert found.nodes is not None
+    if nodes.header.name != found.nodes.list_name:
+        raise DocumentError("other_name", "the campaign names another list of nodes than this one")
+    if len(nodes.nodes) < 2:
+        raise InputError("parties_too_few", "the list has one node, and the sum of one party is its own numbers")
+    if len(nodes.nodes) > terms.most_parties:
+        raise InputError(
+            "parties_too_many",
+            f"the list has {len(nodes.nodes)} nodes, and the campaign allows {terms.most_parties}; more could overflow "
+            "a sum",
+        )
+    return Documents(found, campaign, nodes, sha256(read_envelope(listed, "nodes").payload).digest())
+
+
+def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> Issued:
+    """Make the first keys of a campaign. Called inside a transaction; ``now`` is in seconds since 1970."""
+    # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
+    adopted = journal.adopted_at()
+    first_period = documents.campaign.period_at(adopted) + 1 if adopted else 0
+    serial = serial_after_adoption(journal, documents.campaign.id) if adopted else 1
+    row = CampaignRow(documents.campaign.id, documents.document, 0, 0, b"", serial, 0, first_period)
+    return _issue(journal, signer, documents, row, {}, now)
+
+
+def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
+    """The next serial number of a campaign for a dealer that is, or was, adopted. Called inside a transaction.
+
+    The other copy may have made books that this one does not know. Keys of one party with one serial number and two
+    numbers u would let a set be released with less noise than its book says. A serial number is a u32, and no copy
+    knows of the others, so a place among them is chosen by chance: two copies that made keys for the same n parties
+    give one of them the same number with a chance of at most n / 2^31.
+    """
+    while True:
+        first = _KEPT_SERIALS + secrets.randbelow(2**32 - 2 * _KEPT_SERIALS)
+        if not journal.has_serials(campaign, first, first + _KEPT_SERIALS):
+            return first
+
+
+def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> Issued:
+    """Make the book for a newer list, or return the present one. Called inside a transaction.
+
+    Args:
+        journal, signer: of the dealer.
+        documents: campaign and list.
+        row: of the campaign in the journal.
+        now: seconds since 1970.
+
+    Raises:
+        DocumentError: ``rollback``, ``equivocation``.
+    """
+    version = documents.listed.header.version
+    if version < row.list_version:
+        raise DocumentError(
+            "rollback", f"the list is version {version}, and the present book was made from {row.list_version}"
+        )
+    if version == row.list_version:
+        if documents.digest != row.list_digest:
+            raise DocumentError("equivocation", f"the present book was made from another list of version {version}")
+        raw = signed_book(journal, signer, row)
+        return Issued(raw, documents.campaign, row.version, len(documents.listed.nodes))
+    book = journal.book(row.campaign, row.version)
+    if book is None:
+        raise damaged()
+    return _issue(journal, signer, documents, row, {party.node: party for party in journal.parties(book)}, now)
+
+
+def _issue(
+    journal: Journal,
+    signer: SigningKey,
+    documents: Documents,
+    row: CampaignRow,
+    before: Mapping[bytes, PartyRow],
+    now: int,
+) -> Issued:
+    """Write the next version of a campaign's book. ``before``: node id → key in the version before."""
+    nodes = documents.listed.nodes
+    numbers = renumbered({node: party.u for node, party in before.items()}, nodes)
+    version, serial = row.version + 1, row.next_serial
+    parties = {}
+    for node, u in sorted(numbers.items()):
+        known = before.get(node)
+        if known is not None and (known.u, known.public) == (u, nodes[node]):
+            parties[node] = known
+            continue
+        secret = party_secret(signer.seed, row.campaign, node, serial)
+        box = seal_key(nodes[node], row.campaign, node, serial, u, secret)
+        parties[node] = PartyRow(row.campaign, serial, node, nodes[node], u, version, None, box)
+        serial += 1
+    for node, party in before.items():
+        if parties.get(node) != party:
+            journal.put("parties", party._replace(last=row.version, box=b""))
+    for node, party in parties.items():
+        if before.get(node) != party:
+            journal.put("parties", party)
+    header = documents.listed.header
+    raw, digest = _build(documents.campaign, signer, version, header.version, parties.values())
+    journal.put("books", BookRow(row.campaign, version, header.version, len(parties), digest, now))
+    journal.put(
+        "campaigns",
+        row._replace(version=version, list_version=header.version, list_digest=documents.digest, next_serial=serial),
+    )
+    fresh = {node for node, party in parties.items() if before.get(node) != party}
+    return Issued(
+        raw,
+        documents.campaign,
+        version,
+        len(parties),
+        tuple(sorted(nodes.keys() - before.keys())),
+        tuple(sorted(before.keys() - nodes.keys())),
+        tuple(sorted(fresh & before.keys())),
+    )
+
+
+def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes:
+    """The newest book of a campaign, with the same bytes as when it was made.
+
+    Raises:
+        StorageError: ``dealer_damaged``: the journal's book has another digest.
+    """
+    book = journal.book(row.campaign, row.version)
+    if book is None:
+        raise damaged()
+    campaign = parse_campaign(read_envelope(row.document, "campaign").payload)
+    raw, digest = _build(campaign, signer, row.version, row.list_version, journal.parties(book))
+    if digest != book.digest:
+        raise damaged()
+    return raw
+
+
+def _build(
+    campaign: Campaign, signer: SigningKey, version: int, list_version: int, parties: Iterable[PartyRow]
+) -> tuple[bytes, bytes]:
+    """The bytes of a book, and the SHA-256 of its payload."""
+    keys = {party.node: PartyKey(party.serial, party.u, party.box) for party in parties}
+    raw = build_key_book(campaign, signer, version, list_version, keys)
+    return raw, sha256(read_envelope(raw, ROLE).payload).digest()

@@ -1,0 +1,375 @@
+"""The store of masked messages: files of messages → requests to the dealer → decrypted totals → statistics.
+
+Its documents are those of every store of nodes' envelopes, and:
+
+    keys N       version N of the dealer's key book
+    request P    the request for the sum of period P that was written last
+    release P    the dealer's release for period P, which decrypted the sum
+    total P      the decrypted sum, [version of the key book, parties, numbers as text]
+
+A decrypted period does not change any more: the dealer releases one set per period. Messages that come later are kept,
+and count nowhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.nodes.masked.judging import Kept, MessageJudge, message_in
+from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics
+from aggregator.nodes.summaries.database import Database
+from aggregator.nodes.summaries.envelope_store import EnvelopeStore, Heard
+from aggregator.nodes.summaries.federation import Federation
+from aggregator.nodes.summaries.listing import needed, read_list
+from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol import canonical
+from protocol.errors import DocumentError, InputError, PolicyError, StorageError
+from protocol.masked.cipher import Unmasking
+from protocol.masked.keys import read_key_book
+from protocol.masked.release import build_request, parse_request, read_release
+from protocol.masked.slots import Slots
+from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
+from protocol.nodes.terms import released_vectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.summaries.robust import Rule
+    from protocol.documents.campaign import Campaign
+    from protocol.masked.keys import KeyBook
+    from protocol.masked.release import Release
+
+_KEYS, _REQUEST, _RELEASE, _TOTAL = "keys", "request", "release", "total"
+_MOST_ITEMS = 1 << 20
+LATE_REASON = "not_in_sum"
+"""Why a message of a decrypted period does not count: it came after the request, or its key is of another version."""
+
+
+class Wanted(NamedTuple):
+    """The set of parties whose sum the aggregator asks for.
+
+    Attributes:
+        period: number of the period.
+        book: the version of the key book by which their keys go.
+        parties: their ids, rising.
+        left_out: number of messages of the period that are not in the set.
+    """
+
+    period: int
+    book: KeyBook
+    parties: tuple[bytes, ...]
+    left_out: int
+
+
+class MaskedStore(EnvelopeStore):
+    """One masked campaign's messages on disk, and what was decrypted of them."""
+
+    what = "messages"
+    suffix = ".hse"
+
+    @staticmethod
+    def check(campaign: Campaign) -> None:
+        """Refuse a campaign whose nodes send summaries in the clear.
+
+        Raises:
+            InputError: ``campaign_not_masked``.
+        """
+        masked_terms_of(campaign)
+
+    def give_book(self, raw: bytes) -> KeyBook:
+        """Give the store a version of the dealer's key book. All versions are kept: messages name their key.
+
+        Raises:
+            DocumentError: the book is refused (:func:`protocol.masked.keys.read_key_book`); ``equivocation``: the store
+                has another book of this version.
+        """
+        book = read_key_book(raw, self.campaign)
+        name = f"{_KEYS} {book.version}"
+        with closing(Database(self.path)) as database, database.transaction():
+            kept = database.document(name)
+            if kept is None:
+                database.put_document(name, raw)
+        if kept is not None and read_key_book(kept, self.campaign).identity != book.identity:
+            raise DocumentError("equivocation", f"the store has another key book {book.version}; ask the dealer")
+        return book
+
+    def books(self, documents: Mapping[str, bytes] | None = None) -> list[KeyBook]:
+        """All versions of the key book, the newest one first.
+
+        Args:
+            documents: the store's documents; None to read them.
+
+        Raises:
+            InputError: ``keys_unknown``: the store was given none.
+        """
+        documents = self._documents() if documents is None else documents
+        found = [read_key_book(raw, self.campaign) for name, raw in documents.items() if name.startswith(f"{_KEYS} ")]
+        if not found:
+            raise InputError("keys_unknown", "the store has no key book yet: give one with --keys BOOK.hsk")
+        return sorted(found, key=lambda book: -book.version)
+
+    def judge(self, documents: Mapping[str, bytes], now: int) -> MessageJudge:
+        """What judges the messages of an ingest: campaign, newest list of nodes, all key books, and the clock.
+
+        Raises:
+            InputError: ``nodes_unknown``, ``keys_unknown``.
+        """
+        listed = read_list(needed(documents.get("list")), self.campaign)
+        return MessageJudge(self.campaign, listed, self.books(documents), now)
+
+    def messages(self) -> Iterator[tuple[Kept, str | None]]:
+        """All kept messages by period and node, each with the reason why it does not count, or None.
+
+        A message in a decrypted sum counts for ever, also if a newer list leaves its node out: nothing takes a message
+        out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
+
+        Raises:
+            InputError: ``nodes_unknown``: the store has no list of nodes.
+            StorageError: ``store_damaged``: a message is not the one that was taken in.
+        """
+        sums = {total.period: set(total.parties) for total in self.totals()}
+        for row, fault in self.judged():
+            kept = message_in(row)
+            waiting = sums.get(kept.period)
+            if waiting is None:
+                yield kept, fault
+            elif kept.node in waiting:
+                waiting.remove(kept.node)
+                yield kept, None
+            else:
+                yield kept, fault or LATE_REASON
+
+    def heard(self) -> Iterator[tuple[Heard, str | None]]:
+        """All kept messages without their ciphertexts (:meth:`messages`)."""
+        micro = self.campaign.epsilon_micro
+        return ((Heard(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
+
+    def wanted(self, period: int) -> Wanted:
+        """The largest set of parties whose sum can be asked for: those whose keys are in one version of the key book.
+
+        Of several versions that the dealer's rule allows the one with most parties is taken; of equal ones the newest.
+
+        Raises:
+            InputError: ``nodes_unknown``, ``keys_unknown``; ``periods_absent``: the period has no message that counts.
+            PolicyError: ``parties_too_few``: the dealer releases no set that is so small.
+        """
+        serials = {kept.node: kept.serial for kept, fault in self.messages() if kept.period == period and fault is None}
+        if not serials:
+            raise InputError("periods_absent", f"period {period} has no message that counts; hearsay status shows all")
+        found = [
+            Wanted(period, book, parties, len(serials) - len(parties))
+            for book in self.books()
+            for parties in (tuple(sorted(node for node in serials if _has(book, node, serials[node]))),)
+        ]
+        terms = masked_terms_of(self.campaign)
+        enough = [one for one in found if len(one.parties) >= least_parties(terms, len(one.book.parties))]
+        best = max(enough or found, key=lambda wanted: len(wanted.parties))
+        least = least_parties(terms, len(best.book.parties))
+        if len(best.parties) < least:
+            raise PolicyError(
+                "parties_too_few",
+                f"{len(best.parties)} of {len(best.book.parties)} parties sent a message for period {period}; the "
+                f"dealer releases sums from {least} on",
+            )
+        return best
+
+    def needed(self, period: int) -> int:
+        """Smallest number of parties whose sum the dealer releases for a period.
+
+        The version of the key book is that of the decrypted sum or of the request; without one the newest.
+
+        Raises:
+            InputError: ``keys_unknown``.
+        """
+        documents = self._documents()
+        raw = documents.get(f"{_REQUEST} {period}")
+        sums = {total.period: total.book for total in self.totals(range(period, period + 1))}
+        book = sums.get(period) or (
+            self.books(documents)[0] if raw is None else self._book(documents, parse_request(raw).version)
+        )
+        return least_parties(masked_terms_of(self.campaign), len(book.parties))
+
+    def messages_in(self, period: int) -> int:
+        """Number of messages of a period that count, or came too late for its sum."""
+        return sum(kept.period == period and fault in (None, LATE_REASON) for kept, fault in self.messages())
+
+    def waiting(self) -> list[int]:
+        """Numbers of the periods that have messages which count, and no decrypted sum; rising."""
+        heard = {kept.period for kept, fault in self.messages() if fault is None}
+        return sorted(heard - {total.period for total in self.totals()})
+
+    def request(self, period: int, *, again: bool = False) -> bytes:
+        """The request for the sum of a period, for the dealer. It is kept, and written again as it was.
+
+        Args:
+            period: number of the period.
+            again: ask for the parties of now, in place of those of an earlier request that the dealer did not see.
+
+        Raises:
+            InputError, PolicyError: there is no such set (:meth:`wanted`); ``period_decrypted``: the sum is known.
+            StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
+        """
+        documents = self._documents()
+        if f"{_TOTAL} {period}" in documents:
+            raise InputError("period_decrypted", f"the sum of period {period} was decrypted; a period has one sum")
+        kept = documents.get(f"{_REQUEST} {period}")
+        if kept is not None and not again:
+            return kept
+        wanted = self.wanted(period)
+        raw = build_request(self.campaign.id, period, wanted.book.version, wanted.parties)
+        with closing(Database(self.path)) as database, database.transaction():
+            # Another process may have written a request or a total meanwhile.
+            if database.document(f"{_TOTAL} {period}") is not None:
+                raise InputError("period_decrypted", f"the sum of period {period} was decrypted; a period has one sum")
+            other = database.document(f"{_REQUEST} {period}")
+            if other is not None and other != kept:
+                return other
+            database.put_document(f"{_REQUEST} {period}", raw)
+        return raw
+
+    def decrypt(self, raw: bytes) -> PeriodTotal:
+        """Decrypt the sum of the parties of a release, and keep it. The same release again changes nothing.
+
+        Of a party with two different messages the one with the smaller identity is taken: both have one key.
+
+        Args:
+            raw: the dealer's release, a whole file.
+
+        Raises:
+            InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``:
+                the store has no message of a party of the release.
+            DocumentError: the release is refused (:func:`protocol.masked.release.read_release`); ``equivocation``:
+                another release decrypted the period before; ``release_mismatch``: a party is not in the key book;
+                ``mask_mismatch``: a message or the release was changed, or a party encrypted wrongly;
+                ``value_out_of_domain``: a sum is larger than the parties' ranges allow.
+            PolicyError: ``parties_too_few``: the release is of fewer parties than the campaign allows.
+            StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
+        """
+        release = read_release(raw, self.campaign)
+        documents = self._documents()
+        if self._decrypted(release, documents.get(f"{_RELEASE} {release.period}")):
+            return self._total_in(release.period, documents)
+        book = self._book(documents, release.version)
+        self._check_set(release, book)
+        numbers = self._opened(release, book)
+        entry = [release.version, b"".join(release.parties), [str(number) for number in numbers]]
+        with closing(Database(self.path)) as database, database.transaction():
+            # Another process may have decrypted this period meanwhile.
+            if not self._decrypted(release, database.document(f"{_RELEASE} {release.period}")):
+                for name, content in ((_RELEASE, raw), (_TOTAL, canonical.pack(entry))):
+                    database.put_document(f"{name} {release.period}", content)
+        return PeriodTotal(release.period, book, release.parties, numbers)
+
+    def _decrypted(self, release: Release, before: bytes | None) -> bool:
+        """Whether this release decrypted its period before.
+
+        Args:
+            release: a release.
+            before: the file of the release that decrypted the period before; None if there is none.
+
+        Raises:
+            DocumentError: ``equivocation``: it was another release.
+        """
+        if before is not None and read_release(before, self.campaign).identity != release.identity:
+            raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
+        return before is not None
+
+    def _check_set(self, release: Release, book: KeyBook) -> None:
+        strange = [party for party in release.parties if party not in book.parties]
+        if strange:
+            raise DocumentError("release_mismatch", f"party {strange[0].hex()} is not in key book {book.version}")
+        least = least_parties(masked_terms_of(self.campaign), len(book.parties))
+        if len(release.parties) < least:
+            raise PolicyError(
+                "parties_too_few", f"the release is of {len(release.parties)} parties; the campaign asks for {least}"
+            )
+
+    def _opened(self, release: Release, book: KeyBook) -> tuple[int, ...]:
+        """The decrypted sums of the parties of a release."""
+        terms = masked_terms_of(self.campaign)
+        product = Unmasking(terms.modulus, ciphertexts_of(self.campaign))
+        missing = set(release.parties)
+        for row in self.rows():
+            if row.period != release.period or row.node not in missing:
+                continue
+            kept = message_in(row)
+            if kept.serial == book.parties[kept.node].serial:
+                product.add_bytes(kept.ciphertexts)
+                missing.remove(kept.node)
+        if missing:
+            raise InputError(
+                "message_missing",
+                f"the store lacks the messages of {len(missing)} parties of the release, such as {min(missing).hex()}; "
+                "ingest them",
+            )
+        count = sum(subject.size for subject in released_vectors(self.campaign))
+        numbers = tuple(Slots(terms.slot_bits).unpack(product.opened(release.elements), count))
+        strange = check_numbers(self.campaign, numbers, len(release.parties))
+        if strange is not None:
+            raise DocumentError(
+                "value_out_of_domain",
+                f"decrypted number {strange} is larger than {len(release.parties)} parties can cause: a party lied",
+            )
+        return numbers
+
+    def _book(self, documents: Mapping[str, bytes], version: int) -> KeyBook:
+        raw = documents.get(f"{_KEYS} {version}")
+        if raw is None:
+            raise InputError("keys_unknown", f"the store lacks key book {version}: give it with --keys BOOK.hsk")
+        return read_key_book(raw, self.campaign)
+
+    def _documents(self) -> dict[str, bytes]:
+        with closing(Database(self.path)) as database:
+            return database.documents()
+
+    def totals(self, periods: range | None = None) -> list[PeriodTotal]:
+        """The decrypted sums of the periods with these numbers, rising; None for all periods."""
+        documents = self._documents()
+        numbers = (int(name.split()[1]) for name in documents if name.startswith(f"{_TOTAL} "))
+        chosen = sorted(number for number in numbers if periods is None or number in periods)
+        return [self._total_in(number, documents) for number in chosen]
+
+    def _total_in(self, period: int, documents: Mapping[str, bytes]) -> PeriodTotal:
+        entry = canonical.unpack(documents[f"{_TOTAL} {period}"], _MOST_ITEMS)
+        release = read_release(documents[f"{_RELEASE} {period}"], self.campaign)
+        if not isinstance(entry, list) or entry[0] != release.version:
+            raise StorageError("store_damaged", f"the total of period {period} is not of its release")
+        book = self._book(documents, release.version)
+        return PeriodTotal(period, book, release.parties, tuple(int(text) for text in entry[2]))
+
+    def asked(self) -> dict[int, tuple[bytes, ...]]:
+        """Period → the parties of the request that was written last."""
+        found = (parse_request(raw) for name, raw in self._documents().items() if name.startswith(f"{_REQUEST} "))
+        return {request.period: request.parties for request in found}
+
+    def rejected(self) -> dict[str, int]:
+        """Number of pieces of files, and of kept messages, that do not count, by reason, in alphabetical order."""
+        found = Counter(self.refused())
+        found.update(fault for _, fault in self.messages() if fault is not None)
+        return dict(sorted(found.items()))
+
+    def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
+        """Statistics of the decrypted totals of some periods.
+
+        Raises:
+            InputError: ``nodes_unknown``; ``robust_invalid``: only the sum is known, so no rule can choose parties.
+            PolicyError: ``batch_too_small``: no period of the scope was decrypted.
+            StorageError: ``store_damaged``, ``store_busy``, ``io_failed``.
+        """
+        if rule is not None:
+            raise InputError("robust_invalid", "of masked messages only the sum is known; robust rules need each one")
+        chosen = self.totals(range(scope.first, scope.last + 1))
+        found = masked_statistics(self.campaign, chosen, rejected=self.rejected(), periods=scope.periods)
+        source = found.source
+        assert isinstance(source, Federation)
+        return replace(found, sources=(replace(source, list_bytes=self.list_bytes()),))
+
+
+def _has(book: KeyBook, node: bytes, serial: int) -> bool:
+    """Whether a version of the key book has this key of a node."""
+    party = book.parties.get(node)
+    return party is not None and party.serial == serial

@@ -1,0 +1,175 @@
+"""Decrypted totals of masked messages and their statistics.
+
+The noise of a total is the sum of the parties' parts. A party with the number u of the key book adds, to each entry of
+vector q, noise of variance w and fourth cumulant c (:func:`protocol.masked.noise.noise_of`). The total of the parties
+and periods has the variance Σw and the excess kurtosis Σc/(Σw)². Parties that leave their noise out make the true
+variance smaller than the stated one.
+
+Source: docs/math.md, section 6; docs/decisions/0083.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.nodes.summaries.federation import divided as by_vector
+from aggregator.nodes.summaries.federation import noisy_sum, statistics_of
+from aggregator.nodes.summaries.totals import Total
+from protocol.documents.masked_terms import DILUTED, RECORD
+from protocol.epsilon import MICRO, PICO, format_micro
+from protocol.errors import PolicyError
+from protocol.masked.noise import noise_of
+from protocol.masked.terms import least_parties, masked_terms_of, ranges_of
+from protocol.nodes.terms import released_vectors
+from protocol.questions import MOMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from aggregator.estimates.statistics import Statistics
+    from protocol.documents.campaign import Campaign
+    from protocol.masked.keys import KeyBook
+
+ESTIMATOR = "decrypted sums of the parties' encrypted sums, each with the weight one"
+THREATS = (
+    "Nobody sees a party's numbers, as long as the dealer of the keys keeps them: the dealer's secret and the "
+    "messages together decrypt every party's sums. Up to the stated δ the total is differentially private for {} even"
+    " if {} of the parties collude with the aggregator or add no noise; nodes that the publisher invented are among "
+    "these. Nothing shows whether a party's numbers are true: one that lies can move every count by any amount, "
+    "unlike a node that sends its sums in the clear."
+)
+
+
+class PeriodTotal(NamedTuple):
+    """The decrypted sums of one period.
+
+    Attributes:
+        period: its number.
+        book: the version of the key book by which the parties' keys were released.
+        parties: ids of the parties in the sum, rising.
+        numbers: M integers, the sums of the released numbers with their noise.
+    """
+
+    period: int
+    book: KeyBook
+    parties: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+
+
+def masked_statistics(
+    campaign: Campaign,
+    totals: Sequence[PeriodTotal],
+    *,
+    rejected: Mapping[str, int] | None = None,
+    periods: str = "all",
+) -> Statistics:
+    """Statistics of the decrypted totals of some periods. Run by the aggregator.
+
+    Args:
+        campaign: the masked campaign.
+        totals: one per period.
+        rejected: number of messages and byte ranges that do not count, by reason.
+        periods: the periods in words.
+
+    Raises:
+        PolicyError: ``batch_too_small``: no period was decrypted.
+    """
+    if not totals:
+        raise PolicyError(
+            "batch_too_small",
+            "no period of masked messages was decrypted yet: hearsay masked request writes the request to the dealer",
+        )
+    found = _total(campaign, totals)
+    subjects = released_vectors(campaign)
+    variances, fourths = _noise(campaign, totals)
+    sums = [
+        noisy_sum(
+            subject, values, np.full(subject.size, variance), kurtosis=fourth / variance**2 if variance**2 else 0.0
+        )
+        for subject, values, variance, fourth in zip(
+            subjects, by_vector(found.numbers, subjects), variances, fourths, strict=True
+        )
+    ]
+    return statistics_of(
+        campaign, found, sums, rejected=rejected, periods=periods, entries=card_entries(campaign, totals)
+    )
+
+
+def _total(campaign: Campaign, totals: Sequence[PeriodTotal]) -> Total:
+    """The sum over the periods, in the form that all statistics of nodes start from."""
+    size = released_vectors(campaign)
+    classes = size[0].size
+    numbers = [0] * sum(subject.size for subject in size)
+    for total in totals:
+        numbers = [sum(pair) for pair in zip(numbers, total.numbers, strict=True)]
+    parties = {party for total in totals for party in total.parties}
+    messages = sum(len(total.parties) for total in totals)
+    records = {total.period: sum(total.numbers[:classes]) for total in totals}
+    stated = {campaign.epsilon_micro: messages} if messages else {}
+    return Total(campaign.id, len(parties), stated, records, tuple(numbers))
+
+
+def _noise(campaign: Campaign, totals: Sequence[PeriodTotal]) -> tuple[list[float], list[float]]:
+    """Variance and fourth cumulant of the noise of one entry of every released vector."""
+    parts = Counter(total.book.parties[party].u for total in totals for party in total.parties)
+    laws = [(count, noise_of(campaign, u)) for u, count in sorted(parts.items())]
+    vectors = range(len(released_vectors(campaign)))
+    variances = [sum(count * law[vector].variance for count, law in laws) for vector in vectors]
+    fourths = [sum(count * law[vector].fourth_cumulant for count, law in laws) for vector in vectors]
+    return variances, fourths
+
+
+def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str, Any]:
+    """What a model's card says of at least one masked total, beside the entries that all sums of nodes have."""
+    terms = masked_terms_of(campaign)
+    unit = "one record" if terms.unit == RECORD else "all records of one party"
+    # A period is only as safe as its own key book, so the period of the smallest book is stated.
+    weakest = min(totals, key=lambda total: (len(total.book.parties), total.period))
+    parties = len(weakest.book.parties)
+    colluding = f"{terms.colluding_micro * parties // MICRO} of {parties}"
+    return {
+        "trust": "distributed",
+        "dealer": terms.dealer.hex(),
+        "unit": terms.unit,
+        "noise": terms.noise,
+        "delta_total": _delta_text(terms.delta_pico) if terms.noise == DILUTED else "0",
+        "honest_share": format_micro(terms.honest_micro),
+        "colluding_share": format_micro(terms.colluding_micro),
+        "smallest_set": min(len(total.parties) for total in totals),
+        "least_set": least_parties(terms, parties),
+        "estimator": ESTIMATOR,
+        "threats": THREATS.format(f"{unit} added or removed", colluding),
+    }
+
+
+def _delta_text(delta_pico: int) -> str:
+    return f"{delta_pico / PICO:.12g}"
+
+
+def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> int | None:
+    """The place of a decrypted number that so many parties can not have caused with numbers in their ranges, or None.
+
+    A number beyond the range means that a party sent numbers outside its range.
+
+    Args:
+        campaign: the masked campaign.
+        numbers: M decrypted integers.
+        parties: number of parties in the sum.
+    """
+    place = 0
+    for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
+        low, high = limits.total(parties)
+        for number in numbers[place : place + subject.size]:
+            if not low <= number <= high:
+                return place
+            place += 1
+    return None
+
+
+def largest_claim(campaign: Campaign, parties: int) -> int:
+    """The largest total of a count that is accepted of so many parties. A lying party can move a count so far."""
+    counts = zip(released_vectors(campaign), ranges_of(campaign), strict=True)
+    return max(limits.total(parties)[1] for subject, limits in counts if subject.kind != MOMENT)

@@ -1,0 +1,283 @@
+"""Statistics of nodes' summaries: the totals in the common form of all statistics.
+
+The noise variance of a total is Σ v(ε_i) over the summaries i, each with its own ε_i, and the excess kurtosis of the
+noise is Σ(3v_i² + v_i)/(Σv_i)², which is about 3/N for N equal summaries. The sums are added with the weight one,
+whatever ε they state: other weights would count the records of some nodes more than others.
+
+A node may summarise the same records in every period. With n_t the number of records of period t, the sampling
+variance of n = Σ n_t records is at most c n times that of n different records, c = (Σ √n_t)²/n². This bound is used.
+
+Source: docs/math.md, section 5; docs/decisions/0074.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from aggregator.estimates.source import Source
+from aggregator.estimates.sums import NoisySum, of_sums
+from aggregator.nodes.summaries.status import adjacency_of
+from protocol import SCALE
+from protocol.epsilon import format_micro
+from protocol.errors import PolicyError
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
+from protocol.questions import MOMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.summaries.totals import Total
+    from protocol.documents.campaign import Campaign
+    from protocol.questions import Subject
+
+    Floats = NDArray[np.float64]
+
+ESTIMATOR = "sums of the nodes' noisy sums, each with the weight one"
+INTERVALS = (
+    "95 % intervals of the population that the records are drawn from, which cover noise and sampling; records that "
+    "a node summarised in several periods are taken for the same ones"
+)
+THREATS = (
+    "A node sees its own records. Each summary is differentially private by itself, whoever reads it: {}. The numbers "
+    "are only as good as the nodes: a node that lies can state {} to {} records for every count, whatever it has, in "
+    "each of the {} tables from which P(class) is pooled."
+)
+PROMISE = "ε is for adding or removing one record, and a changed record costs twice as much"
+SMOOTH_PROMISE = "ε is for changing the features of one record, and not for its class or for its being there"
+
+
+@dataclass(frozen=True, eq=False)
+class Federation(Source):
+    """Source of statistics: signed summaries of nodes, each with noisy sums over many records.
+
+    Attributes:
+        campaign: the campaign that the summaries answer.
+        total: the sums of the summaries.
+        released: the integers behind the estimates of every question: the totals, or what a robust rule makes of them.
+        records: number of records, as the noisy class counts state it; it may be below 1.
+        rejected: number of summaries and byte ranges that are not counted, by reason; over all periods.
+        periods: the counted periods in words, as a user chose them.
+        entries: further entries of the model's card, for example about a robust rule.
+        list_bytes: the signed list of nodes that decided which summaries count, which whoever publishes checks; None
+            for sums that never were in a store.
+    """
+
+    batch_of: ClassVar[str] = "nodes"
+    campaign: Campaign
+    total: Total
+    released: tuple[tuple[int, ...], ...]
+    records: int
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    periods: str = "all"
+    entries: Mapping[str, Any] = field(default_factory=dict)
+    list_bytes: bytes | None = None
+
+    @property
+    def reports(self) -> int:
+        """Number of records, estimated from the noisy class counts; at least 1."""
+        return max(self.records, 1)
+
+    @property
+    def stated_reports(self) -> int:
+        """Number of records, as the noisy class counts state it."""
+        return self.records
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes that count."""
+        return self.total.nodes
+
+    @property
+    def batch(self) -> int:
+        """Number of nodes, which ``min_batch_size`` is a bound of."""
+        return self.total.nodes
+
+    @property
+    def summaries(self) -> int:
+        """Number of summaries that count: at most one per node and period."""
+        return sum(self.total.summaries.values())
+
+    @property
+    def statistics_id(self) -> bytes:
+        """32 bytes: digest of the totals, and under a robust rule of its numbers."""
+        if tuple(number for one in self.released for number in one) == self.total.numbers:
+            return self.total.statistics_id
+        return self.total._replace(numbers=tuple(number for one in self.released for number in one)).statistics_id
+
+    def counts(self, question: int) -> list[int]:
+        """The integers of one question, noisy, in counts or units of 1/S; ``question`` is the question's index."""
+        return list(self.released[question])
+
+    def populations(self) -> dict[str, Any]:
+        """The populations that the two intervals are about, and what the second one assumes; or that there is none."""
+        several = len(self.total.records) > 1
+        rule = self.entries.get("intervals")
+        return {
+            "devices": "the records of these nodes, one in several periods counted as often",
+            "population": "the population that these records are drawn from",
+            "assumes": "the records of a period are independent"
+            + ("; at worst every period has the same records" if several else "")
+            if rule is None
+            else str(rule),
+        }
+
+    def facts(self) -> dict[str, int]:
+        """Counts for people, by name: nodes, summaries (masked: messages), nodes that a rule left out, refusals."""
+        left_out = self.entries.get("robust_left_out", 0)
+        return (
+            {"nodes": self.nodes, "summaries" if self.campaign.masked is None else "messages": self.summaries}
+            | ({"left out by the rule": left_out} if left_out else {})
+            | {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        )
+
+    def card(self) -> dict[str, Any]:
+        """Entries for a model's card: ε, nodes, summaries, periods, estimator, intervals, threats."""
+        campaign, stated = self.campaign, sorted(self.total.summaries)
+        terms = terms_of(campaign)
+        is_smooth = terms.sensitivity == SMOOTH
+        return {
+            "trust": "federated",
+            "adjacency": adjacency_of(campaign),
+            "sensitivity": terms.sensitivity,
+            "epsilon_total": format_micro(campaign.epsilon_micro),
+            "epsilon_smallest": format_micro(stated[0]) if stated else "none",
+            "node_list": terms.list_name,
+            "nodes": self.nodes,
+            "summaries": self.summaries,
+            "estimator": ESTIMATOR,
+            "intervals": INTERVALS,
+            "periods": self.periods,
+            "rejected": {reason: int(count) for reason, count in sorted(self.rejected.items()) if count},
+            "threats": THREATS.format(SMOOTH_PROMISE if is_smooth else PROMISE, *_count_claims(campaign)),
+            **self.entries,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """The part of the output of ``hearsay estimate --json`` that is about the nodes, not about the estimates."""
+        return {
+            "campaign": self.campaign.id.hex(),
+            "reports": self.stated_reports,
+            "nodes": self.nodes,
+            "summaries": self.summaries,
+            "adjacency": adjacency_of(self.campaign),
+            "epsilons": {format_micro(epsilon): count for epsilon, count in sorted(self.total.summaries.items())},
+            "rejected": dict(self.rejected),
+            "periods": self.periods,
+            "statistics_id": self.statistics_id.hex(),
+            "populations": self.populations(),
+            **self.entries,
+        }
+
+
+def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
+    """The smallest and the largest count that a summary can state, and the number of tables of counts."""
+    limits = zip(released_vectors(campaign), ranges(campaign, terms_of(campaign).least_epsilon_micro), strict=True)
+    counts = [limit for subject, limit in limits if subject.kind != MOMENT]
+    return min(low for low, _ in counts), max(high for _, high in counts), len(counts)
+
+
+def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
+    """Noise variance of one entry of every released vector of a summary, in units of its integers.
+
+    Of sums of squares with the sensitivity ``smooth`` it is an upper bound: the true variance depends on the records.
+
+    Args:
+        campaign: a campaign for nodes.
+        epsilon_micro: ε that the summary states, in millionths.
+    """
+    return [
+        noise_variance(campaign, subject, share)
+        for subject, share in zip(released_vectors(campaign), shares(campaign, epsilon_micro), strict=True)
+    ]
+
+
+def federated(
+    campaign: Campaign, total: Total, *, rejected: Mapping[str, int] | None = None, periods: str = "all"
+) -> Statistics:
+    """Statistics of the totals of summaries, by plain addition. Run by the aggregator.
+
+    Args:
+        campaign: the campaign that the summaries answer.
+        total: the sums of the chosen periods.
+        rejected, periods: attributes of the returned source (:class:`Federation`).
+
+    Raises:
+        PolicyError: ``batch_too_small``: no summary counts.
+    """
+    check_some(total)
+    subjects = released_vectors(campaign)
+    laws = [(count, noise_variances(campaign, epsilon)) for epsilon, count in sorted(total.summaries.items())]
+    sums = []
+    for place, (subject, values) in enumerate(zip(subjects, divided(total.numbers, subjects), strict=True)):
+        own = [(count, variances[place]) for count, variances in laws]
+        variance = sum(count * one for count, one in own)
+        fourth = sum(count * (3 * one**2 + one) for count, one in own)
+        spread = np.full(subject.size, variance)
+        sums.append(noisy_sum(subject, values, spread, kurtosis=fourth / variance**2 if variance else 0.0))
+    return statistics_of(campaign, total, sums, rejected=rejected, periods=periods)
+
+
+def check_some(total: Total) -> None:
+    """Refuse totals of no summary at all.
+
+    Raises:
+        PolicyError: ``batch_too_small``.
+    """
+    if not total.nodes:
+        raise PolicyError("batch_too_small", "usable summaries so far: none; hearsay status says why")
+
+
+def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
+    """The numbers of all released vectors, which follow one another, as one tuple per vector."""
+    found, start = [], 0
+    for subject in subjects:
+        found.append(tuple(numbers[start : start + subject.size]))
+        start += subject.size
+    return found
+
+
+def noisy_sum(subject: Subject, values: tuple[int, ...], variance: Floats, kurtosis: float) -> NoisySum:
+    """One vector in records: K integers and the variance of each, shape (K,) float64, in units of the integers."""
+    unit = SCALE if subject.kind == MOMENT else 1
+    estimate = np.array([value / unit for value in values], np.float64)
+    return NoisySum(subject, estimate, variance / unit**2, values, kurtosis=kurtosis)
+
+
+def statistics_of(
+    campaign: Campaign,
+    total: Total,
+    sums: Sequence[NoisySum],
+    *,
+    rejected: Mapping[str, int] | None = None,
+    periods: str = "all",
+    entries: Mapping[str, Any] | None = None,
+    concentration: float | None = None,
+) -> Statistics:
+    """Statistics with a :class:`Federation` as their source.
+
+    Args:
+        campaign: the campaign.
+        total: the sums of the summaries, which name nodes, summaries and periods.
+        sums: the vectors; the number of records is the sum of the first one, the class counts.
+        rejected, periods, entries: attributes of the source.
+        concentration: of the records (:func:`aggregator.estimates.sums.of_sums`); None for the bound of this module.
+    """
+    records = sum(sums[0].released)
+    released = tuple(one.released for one in sums)
+    source = Federation(campaign, total, released, records, dict(rejected or {}), periods, dict(entries or {}))
+    found = _concentration(total, source.reports) if concentration is None else concentration
+    return of_sums(sums, campaign.schema, campaign.fit, source, found, is_counted=False)
+
+
+def _concentration(total: Total, records: int) -> float:
+    """The bound c = (Σ √n_t)²/n² of this module; at least 1/n. Noisy counts below 0 count as 0."""
+    roots = sum(sqrt(max(count, 0)) for count in total.records.values())
+    return max(roots**2 / records**2, 1 / records)

@@ -1,0 +1,107 @@
+"""The list of nodes that a store goes by: its signatures, and that versions only rise.
+
+The newest list that a store was given decides which nodes count, also for summaries that were taken in before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aggregator.common.files import read_file
+from aggregator.publishing.naming import opened
+from aggregator.publishing.signatures import signed_list
+from protocol.document import check_understood
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.errors import DocumentError, InputError
+from protocol.nodes.node_list import UNDERSTOOD, parse_node_list
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.publishing.workspace import Workspace
+    from protocol.documents.campaign import Campaign
+    from protocol.nodes.node_list import NodeList
+
+
+def read_list(raw: bytes, campaign: Campaign) -> NodeList:
+    """Parse a list of nodes and check that the campaign asks for a list of this name. Signatures are not checked.
+
+    Raises:
+        DocumentError: ``malformed``, ``wrong_role``, ``unknown_crit`` and the other reasons of a foreign or damaged
+            file; ``other_name``: the campaign names another list.
+    """
+    envelope = read_envelope(raw, "nodes")
+    listed = parse_node_list(envelope.payload)
+    check_understood(listed.header, UNDERSTOOD)
+    assert campaign.nodes is not None
+    if listed.header.name != campaign.nodes.list_name:
+        raise DocumentError("other_name", "the campaign names another list of nodes than this one")
+    return listed
+
+
+def check_list(
+    given: bytes | str | Path,
+    *,
+    workspace: Workspace | str | Path | None = None,
+    trusted: bytes | str | Path | None = None,
+) -> bytes:
+    """The bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
+
+    Dates are not checked, as those of a campaign are not: the list that was in force when a node summarised may have
+    expired when the summary is taken in. Nodes that exchange summaries do check dates (decision 74).
+
+    Args:
+        given: the file's path, or its bytes.
+        workspace: the workspace whose trust root's campaign keys must have signed the list.
+        trusted: the trust root, a path or bytes, whose campaign keys must have signed the list.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``.
+        DocumentError: ``bad_signature``, or the bytes are no list of nodes.
+        StorageError: the workspace can not be read.
+    """
+    raw = given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS["nodes"])
+    if workspace is not None:
+        opened(workspace).check_signed(raw, "nodes")
+    elif trusted is not None:
+        signed_list(trusted if isinstance(trusted, bytes) else read_file(trusted, SIZE_LIMITS["root"]), raw)
+    return raw
+
+
+def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
+    """Which list a store goes by after it is given another one.
+
+    Args:
+        kept: bytes of the list so far; None if there is none.
+        given: bytes of the other list.
+        campaign: the store's campaign.
+
+    Returns:
+        The bytes of the newer list; ``kept`` if both have one payload.
+
+    Raises:
+        DocumentError: ``rollback``: the other list is older; ``equivocation``: it differs from the list so far and has
+            the same version; or it is refused (:func:`read_list`).
+    """
+    offered = read_list(given, campaign)
+    if kept is None:
+        return given
+    before = read_list(kept, campaign)
+    if offered.header.version < before.header.version:
+        raise DocumentError("rollback", f"the store has version {before.header.version} of the list; give that one")
+    if offered.header.version > before.header.version:
+        return given
+    if read_envelope(given, "nodes").payload != read_envelope(kept, "nodes").payload:
+        raise DocumentError("equivocation", "the store has another list of this version; ask who signed two")
+    return kept
+
+
+def needed(kept: bytes | None) -> bytes:
+    """The list that a store was given.
+
+    Raises:
+        InputError: ``nodes_unknown``: it was given none.
+    """
+    if kept is None:
+        raise InputError("nodes_unknown", "the store has no list of nodes yet: give one with --nodes LIST.hsl")
+    return kept

@@ -1,0 +1,136 @@
+"""The status of a store of summaries: which nodes were heard in which period, and why the rest does not count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.nodes.summaries.database import CONFLICT_REASON
+from aggregator.nodes.summaries.writing import NOT_LISTED_REASON
+from protocol.epsilon import format_micro
+from protocol.nodes.terms import SMOOTH, terms_of
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
+
+if TYPE_CHECKING:
+    from collections.abc import Set as AbstractSet
+
+    from aggregator.nodes.summaries.envelope_store import EnvelopeStore
+    from protocol.documents.campaign import Campaign
+
+
+def adjacency_of(campaign: Campaign) -> str:
+    """The kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
+    return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
+
+
+class PeriodCount(NamedTuple):
+    """Nodes of one period.
+
+    Attributes:
+        period: its number.
+        seen: number of listed nodes whose summary counts.
+        missing: ids of listed nodes without any summary, in hexadecimal, sorted.
+        conflicting: ids of listed nodes with two different summaries.
+        unlisted: number of nodes with a summary that the newest list leaves out.
+    """
+
+    period: int
+    seen: int
+    missing: tuple[str, ...]
+    conflicting: tuple[str, ...]
+    unlisted: int
+
+
+class NodeStatus(NamedTuple):
+    """The contents of ``hearsay status`` for a store of summaries.
+
+    Attributes:
+        campaign: id of the campaign.
+        name: of the campaign.
+        time_precision: seconds in a period.
+        list_name, list_version: of the newest list of nodes.
+        listed: number of nodes on the list.
+        nodes: number of nodes with a summary that counts, over all periods.
+        adjacency: the kind of neighbours that every ε is for.
+        summaries: ε in millionths → number of summaries that count.
+        epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
+        min_batch_size: number of nodes before which the campaign promises to publish nothing.
+        rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
+        periods: the periods with summaries, rising.
+    """
+
+    campaign: bytes
+    name: str
+    time_precision: int
+    list_name: str
+    list_version: int
+    listed: int
+    nodes: int
+    adjacency: str
+    summaries: dict[int, int]
+    epsilon_nodes: dict[int, tuple[str, ...]]
+    min_batch_size: int
+    rejected: dict[str, int]
+    periods: tuple[PeriodCount, ...]
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough nodes (``min_batch_size``) to show estimates and publish models."""
+        return self.nodes >= self.min_batch_size
+
+    def to_json(self) -> dict[str, Any]:
+        """All attributes for programs; ε as decimal text."""
+        return {
+            **self._asdict(),
+            "campaign": self.campaign.hex(),
+            "summaries": {format_micro(epsilon): count for epsilon, count in self.summaries.items()},
+            "epsilon_nodes": {format_micro(epsilon): ids for epsilon, ids in self.epsilon_nodes.items()},
+            "enough": self.enough,
+            "periods": [period._asdict() for period in self.periods],
+        }
+
+
+def status(store: EnvelopeStore) -> NodeStatus:
+    """Which nodes were heard. No noisy number is read, so the smallest batch does not matter.
+
+    Raises:
+        InputError: ``nodes_unknown``: the store has no list of nodes.
+        StorageError: ``store_damaged``, ``store_busy``, ``io_failed``.
+    """
+    listed = store.node_list()
+    found: dict[int, dict[bytes, str | None]] = {}
+    summaries: dict[int, int] = {}
+    stating: dict[int, set[str]] = {}
+    for heard_one, reason in store.heard():
+        found.setdefault(heard_one.period, {})[heard_one.node] = reason
+        if reason is None:
+            summaries[heard_one.epsilon_micro] = summaries.get(heard_one.epsilon_micro, 0) + 1
+            stating.setdefault(heard_one.epsilon_micro, set()).add(heard_one.node.hex())
+    periods = tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items()))
+    heard = {node for nodes in found.values() for node, reason in nodes.items() if reason is None}
+    campaign = store.campaign
+    return NodeStatus(
+        campaign.id,
+        campaign.header.name,
+        campaign.time_precision,
+        listed.header.name,
+        listed.header.version,
+        len(listed.nodes),
+        len(heard),
+        adjacency_of(campaign),
+        dict(sorted(summaries.items())),
+        {epsilon: tuple(sorted(ids)) for epsilon, ids in sorted(stating.items())},
+        campaign.min_batch_size,
+        store.rejected(),
+        periods,
+    )
+
+
+def _period(period: int, nodes: dict[bytes, str | None], listed: AbstractSet[bytes]) -> PeriodCount:
+    """Counts of one period; ``nodes``: node → reason why its summary does not count, or None."""
+    return PeriodCount(
+        period,
+        sum(reason is None for reason in nodes.values()),
+        tuple(sorted(node.hex() for node in listed - nodes.keys())),
+        tuple(sorted(node.hex() for node, reason in nodes.items() if reason == CONFLICT_REASON)),
+        sum(reason == NOT_LISTED_REASON for reason in nodes.values()),
+    )

@@ -1,0 +1,419 @@
+"""Make campaigns in Python: the work of the commands between reading options and printing.
+
+    work = aggregator.open_workspace("work")
+    made = aggregator.make_campaign(work, "schema.toml", epsilon=1, mechanism="direct")
+    made.save("c.hsc")
+
+The commands call these functions, so both write the same bytes. Arguments of all functions:
+
+- ``now``: seconds since 1970; None means the present time.
+- ``workspace``: an open workspace, or its folder. Only an open one can have a passphrase given in Python
+  (:func:`aggregator.open_workspace`); for a folder, the environment names the passphrase's file. A folder raises the
+  errors of :func:`aggregator.open_workspace` too.
+- Documents: the bytes of a file, its path, or a name or id that the workspace knows.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.common.files import read_file
+from aggregator.design.power_analysis.families import Chosen, choose_family, reason_of
+from aggregator.models.postprocess import DEFAULT
+from aggregator.publishing import endings
+from aggregator.publishing.ask_table import ask_of, resolve
+from aggregator.publishing.campaigns import (
+    CampaignParameters,
+    campaign_subjects,
+    gaussian_fields,
+    parse_answers,
+    parse_duration,
+    publish_campaign,
+)
+from aggregator.publishing.decisions.kept import keep
+from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
+from aggregator.publishing.lifetimes import seconds_of
+from aggregator.publishing.mechanisms.by_variance import candidates, choose
+from aggregator.publishing.naming import document_bytes, opened
+from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
+from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
+from aggregator.publishing.schemas.schema_doubts import alike_in
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from aggregator.publishing.series import overlap_warning, series_share
+from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, verify_signed
+from aggregator.publishing.signed_campaign import SignedCampaign
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.epsilon import micro_epsilon
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pandas as pd
+
+    from aggregator.cards.masked import MaskedGuarantee
+    from aggregator.cards.nodes import NodeGuarantee
+    from aggregator.cards.sheet import GuaranteeSheet
+    from aggregator.design.power_analysis.result import Plan
+    from aggregator.publishing.ask_table import Ask
+    from aggregator.publishing.decisions.record import Decision
+    from aggregator.publishing.mechanisms.by_variance import Candidate
+    from aggregator.publishing.naming import Document
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
+
+
+class Planned(NamedTuple):
+    """A campaign that can be signed.
+
+    Attributes:
+        schema: the schema of all features, with its projection; ``terms`` say which are asked.
+        terms: the parameters of the campaign.
+        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
+        warnings: sentences for the signer.
+        notes: sentences that say what ``auto`` chose as the family.
+        forecast: the plan by which ``auto`` chose the family, or None.
+        decision: what ``hearsay design`` or ``hearsay refine`` wrote into the schema file; empty if neither made it,
+            or if other features are asked about than it says.
+    """
+
+    schema: Schema
+    terms: CampaignParameters
+    why: tuple[Candidate, ...]
+    warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    forecast: Plan | None = None
+    decision: Decision = MappingProxyType({})
+
+
+def plan_campaign(
+    schema: SchemaFile | Schema | str | Path,
+    *,
+    epsilon: str | float,
+    mechanism: str,
+    name: str | None = None,
+    answers: str | int = "one",
+    family: str = "discrete",
+    pilot: str | Path | pd.DataFrame | None = None,
+    devices: int | None = None,
+    approach: int | None = None,
+    projection: str | Path | None = None,
+    theta: str | None = None,
+    variance_floor: str | None = None,
+    split: str | None = None,
+    purpose: str = "",
+    contact: str = "not stated",
+    period: str | int = "1d",
+    days: int = 30,
+    min_batch_size: int = 1,
+    postprocess: str = DEFAULT,
+    class_question: bool = True,
+    series: str | None = None,
+    share: str | None = None,
+    ask: str | Sequence[str] | Ask | None = None,
+) -> Planned:
+    """Decide the whole content of a campaign without signing it.
+
+    ``hearsay campaign --help`` describes the arguments at more length.
+
+    Args:
+        schema: a schema file, its path, or a schema, which then needs a ``name``.
+        epsilon: total ε of a device in one period.
+        mechanism: name of the mechanism, or ``auto``.
+        name: name of the campaign; by default the name in the schema file.
+        answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
+        family: ``discrete``, ``gaussian``, or ``auto``
+        (:func:`aggregator.design.power_analysis.families.choose_family`).
+        pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
+            text, or None to assume an effect; the number of devices.
+        approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
+        projection: a file of ``hearsay projection``, to embed.
+        theta: threshold of the mechanism ``the``, as decimal text.
+        variance_floor, split: of a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
+        purpose, contact: texts for the owners of devices.
+        period: seconds of a period, or text such as ``12h`` or ``1d``.
+        days: lifetime of the campaign.
+        min_batch_size: number of reports below which nothing is published.
+        postprocess: name of the post-processing of the model.
+        class_question: whether devices are also asked for the class alone (:class:`CampaignParameters`).
+        series: name of the series in which a device answers once, in all its campaigns, versions and periods.
+        share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
+        ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
+            table (:mod:`aggregator.publishing.ask_table`). None: as the schema file says, and all if it says nothing.
+
+    Raises:
+        InputError: the schema or projection file can not be read
+            (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
+            :func:`aggregator.publishing.schemas.projection_file.load_projection`); ``name_invalid``, there is no name;
+            ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
+            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
+            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
+            :func:`aggregator.design.power_analysis.families.choose_family`. Other contents are checked when the
+            campaign is signed.
+    """
+    if isinstance(schema, str | Path):
+        schema = load_schema(schema)
+    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+    named, described = file.name, file.schema
+    if name is None and not named:
+        raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
+    if projection is not None:
+        described = load_projection(Path(projection), described)
+    table = ask_of(ask, file.ask)
+    resolved = resolve(described, table)
+    asked = resolved.schema
+    joint = len(asked.numeric) == len(described.numeric)
+    warning = refusal_warning(asked)
+    micro = micro_epsilon(epsilon)
+    family, mechanism, approach, answers, found = choose_family(
+        asked,
+        Chosen(family, mechanism, approach, answers),
+        epsilon=epsilon,
+        devices=devices,
+        pilot=pilot,
+        postprocess=postprocess,
+        fixed=(theta, approach, variance_floor, split),
+        class_question=class_question,
+        ask=table,
+    )
+    chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
+    why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))
+    if chosen is not None:
+        family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
+    subjects = campaign_subjects(asked, family, mechanism, approach, class_question=class_question)
+    parameters = CampaignParameters(
+        name=named if name is None else name,
+        epsilon_micro=micro,
+        mechanism=mechanism,
+        answers=parse_answers(str(answers), len(subjects), micro),
+        purpose=purpose,
+        contact=contact,
+        period_seconds=parse_duration(str(period)),
+        lifetime_seconds=seconds_of(days),
+        min_batch_size=min_batch_size,
+        postprocess=postprocess,
+        class_question=class_question,
+        options={} if theta is None else {"theta": theta},
+        family=family,
+        approach=approach,
+        series=series_share(series, share),
+        ask=table,
+        pilots=file.pilots + (() if projection is None else load_pilots(projection)),
+        **gaussian_fields(family, variance_floor, split),
+    )
+    pace = _pace(parameters)
+    notes = () if found is None else (reason_of(found),)
+    warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
+    return Planned(described, parameters, why, warnings, notes, found, file.decision if ask is None else {})
+
+
+def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
+    """Sign a planned campaign as the next version of its name, and record it in the workspace.
+
+    What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models.
+
+    ``now`` is the time of issue in seconds since 1970; None means the present time.
+
+    Raises:
+        InputError, DocumentError, StorageError: the campaign can not be made, signed or recorded
+            (:func:`aggregator.publishing.campaigns.publish_campaign`); ``mechanism_incomplete``;
+            ``passphrase_missing``, ``passphrase_wrong``.
+    """
+    signer = opened(workspace)
+    made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
+    keep(signer.path, made.campaign.id, planned.decision)
+    return made._replace(why=planned.why, warnings=(*planned.warnings, *made.warnings))
+
+
+def make_campaign(
+    workspace: Workspace | str | Path,
+    schema: SchemaFile | Schema | str | Path,
+    *,
+    now: int | None = None,
+    **arguments: Any,
+) -> SignedCampaign:
+    """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
+
+    Args:
+        workspace: the workspace that signs, or its folder.
+        schema: a schema file, its path, or a schema.
+        now: the time of issue in seconds since 1970; None means the present time.
+        arguments: arguments of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
+
+    Raises:
+        InputError, DocumentError, StorageError: one of the two functions raises it.
+        TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
+    """
+    return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
+
+
+def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
+    """``hearsay campaign --end``: sign the version that ends a campaign.
+
+    Args:
+        workspace: the workspace that signed the campaign, or its folder.
+        name: name or id of the campaign.
+        now: the time of issue in seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``campaign_unknown``, ``campaign_ended``: there is nothing to end.
+        InputError, DocumentError, StorageError: the version can not be signed or recorded.
+    """
+    signer = opened(workspace)
+    return _signed(signer, endings.end_campaign(signer, name, present(now)), now)
+
+
+def make_evaluation(
+    workspace: Workspace | str | Path,
+    model: Document | Sequence[Document],
+    *,
+    epsilon: str | float,
+    name: str | None = None,
+    contact: str = "not stated",
+    period: str | int = "1d",
+    days: int = 30,
+    min_batch_size: int = 1,
+    series: str | None = None,
+    share: str | None = None,
+    weights: Sequence[int] | None = None,
+    now: int | None = None,
+) -> SignedCampaign:
+    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right, or which of several.
+
+    Args:
+        workspace: the workspace that signed the models.
+        model: the signed model, or a list of 1 to 16 signed models. Of one model the confusion matrix is asked for; of
+            several, each device tells of one of them whether it is right.
+        epsilon: ε of the answer of a device in one period.
+        name: name of the campaign; by default the model's name with ``-outcome``, of several models the first one's
+            with ``-comparison``.
+        contact: how owners of devices can reach the analyst.
+        period: seconds of a period, or text such as ``12h`` or ``1d``.
+        days: lifetime of the campaign.
+        min_batch_size: number of reports below which nothing is published.
+        series, share: the series in which a device answers once, and the share of the devices that is asked
+            (:func:`plan_campaign`).
+        weights: positive integers, one for each of several models: its share of the answers. Equal by default.
+        now: seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``series_invalid``; ``models_invalid``,
+            ``schemas_differ``, ``weights_invalid``: models that can not be compared, or wrong weights; for a model that
+            is not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
+        InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
+            (:func:`aggregator.publishing.evaluations.publish_evaluation`).
+    """
+    signer = opened(workspace)
+    micro = micro_epsilon(epsilon)
+    parameters = EvaluationParameters(
+        micro,
+        name,
+        contact,
+        parse_duration(str(period)),
+        seconds_of(days),
+        min_batch_size,
+        series_share(series, share),
+        None if weights is None else tuple(weights),
+    )
+    documents = [model] if isinstance(model, bytes | str | Path) else model
+    models = [document_bytes("model", each, signer) for each in documents]
+    raw = publish_evaluation(signer, models, parameters, present(now))
+    made = _signed(signer, raw, now)
+    return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
+
+
+def guarantee_sheet(
+    campaign: Document,
+    *,
+    workspace: Workspace | str | Path | None = None,
+    devices: int | None = None,
+    records: float | None = None,
+    delta: float = 1e-6,
+    shuffled: bool = False,
+    liars: Sequence[float] = (0.01, 0.05),
+) -> GuaranteeSheet | NodeGuarantee | MaskedGuarantee:
+    """``hearsay guarantee``: what a campaign promises, and what lies can do. Run by analysts, owners and auditors.
+
+    Args:
+        campaign: the campaign. Its signatures are not checked.
+        workspace: the workspace that knows the campaign's name; None for a file.
+        devices: number of devices, nodes or masked parties that answer in a period; None if it is not known.
+        records: of a campaign for nodes the mean number of records of a node.
+        delta: δ of shuffled reports of devices.
+        shuffled: whether an anonymous shuffler mixes the reports of devices before anybody reads them.
+        liars: shares of lying devices or nodes, each between 0 and 1.
+
+    Returns:
+        The sheet; ``to_json()`` is what the command prints with ``--json``.
+
+    Raises:
+        InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
+            or ``shuffled`` for one that nodes answer; ``file_not_found``, ``unreadable``, ``too_large``,
+            ``campaign_unknown``.
+        DocumentError: it is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
+        StorageError: the workspace can not be read.
+    """
+    from aggregator.cards.masked import masked_guarantee
+    from aggregator.cards.nodes import node_guarantee
+    from aggregator.cards.sheet import guarantee_sheet as sheet_of_devices
+
+    raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
+    payload = read_envelope(raw, "campaign").payload
+    found = parse_campaign(payload)
+    if found.nodes is None and records is not None:
+        raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
+    if found.nodes is not None and shuffled:
+        raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
+    if found.masked is not None:
+        return masked_guarantee(found, parties=devices)
+    if found.nodes is not None:
+        return node_guarantee(found, nodes=devices, records=records, liars=liars)
+    return sheet_of_devices(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
+
+
+def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (), now: int | None = None) -> Verified:
+    """``hearsay verify``: check a trust root, campaign, model or node list as a device does.
+
+    Signatures, dates and every value are checked. Summaries of nodes and files of dealers are the command's alone.
+
+    Args:
+        document: bytes or path of the signed file.
+        trust: bytes or path of the trust root that is trusted as it is.
+        newer: newer roots, in any order. They are followed from the first; the last one reached decides.
+        now: seconds since 1970; None means the present time.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``unknown_file``: it is none of these documents.
+        DocumentError: devices would refuse it (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do
+            not follow from one another (:func:`aggregator.publishing.signatures.follow_roots`).
+    """
+    raw = document if isinstance(document, bytes) else read_file(document, max(SIZE_LIMITS.values()))
+    role = role_of(raw)
+    if role not in DOCUMENTS:
+        raise InputError("unknown_file", "it is no trust root, campaign, model or node list")
+    first, *rest = (document_bytes("root", each, None) for each in (trust, *newer))
+    moment = present(now)
+    return verify_signed(follow_roots(first, rest, moment), raw, role, moment)
+
+
+def present(now: int | None) -> int:
+    """The time ``now`` in seconds since 1970; the clock's time if ``now`` is None."""
+    return int(time.time()) if now is None else now
+
+
+def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
+    """A warning of periods that devices skip under default limits; empty in a series, where a device answers once."""
+    if parameters.series is not None:
+        return ""
+    return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)
+
+
+def _signed(signer: Workspace, raw: bytes, now: int | None) -> SignedCampaign:
+    """A campaign that was signed, with a warning if other campaigns of its series ask the same devices."""
+    parsed = parse_campaign(read_envelope(raw, "campaign").payload)
+    overlap = overlap_warning(signer, parsed, present(now))
+    return SignedCampaign(raw, parsed, signer.standing("campaign", raw), warnings=(overlap,) if overlap else ())

@@ -1,0 +1,178 @@
+"""``hearsay design`` and ``hearsay refine`` as Python functions: the work between reading options and printing.
+
+    found = aggregator.design("pilot.csv", "schema.toml", epsilon=1, devices=100_000)
+    made = aggregator.make_campaign("work", found.file, epsilon=1, mechanism="auto", class_question=False)
+
+    step = aggregator.refine(["s1", "s2"], devices=100_000, epsilon=1)
+    models = aggregator.sign_candidates("work", step, ["s1", "s2"])
+
+The commands call these functions. :mod:`aggregator.operations.campaigns` describes the forms of workspaces and ``now``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aggregator.common.tables import MISSING_TOKENS, read_table
+from aggregator.design.feature_selection import from_answers, from_pilot, signed_candidates
+from aggregator.design.feature_selection.decided import of_design, of_refine
+from aggregator.design.feature_selection.steps import Fleet
+from aggregator.models.pilot import check_pilot
+from aggregator.operations.campaigns import present
+from aggregator.operations.report_store import Store, open_store
+from aggregator.publishing.ask_table import resolve
+from aggregator.publishing.naming import opened
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from protocol.epsilon import check_answer_micro, micro_epsilon
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import pandas as pd
+
+    from aggregator.design.feature_selection.from_answers import Refined
+    from aggregator.design.feature_selection.from_pilot import Designed
+    from aggregator.publishing.workspace import Workspace
+    from protocol.schema import Schema
+
+MOST_DEVICES = 10**15
+"""Largest size of a fleet."""
+
+
+def design(
+    pilot: str | Path | pd.DataFrame,
+    schema: SchemaFile | Schema | str | Path,
+    *,
+    epsilon: str | float,
+    devices: int,
+    missing: Collection[str] = MISSING_TOKENS,
+    seed: int = 0,
+    judge: bool = True,
+) -> Designed:
+    """``hearsay design``: choose features, groups of values and bins for a campaign. Run by the analyst.
+
+    The result's ``file`` is the schema with its tables ``[ask]`` and ``[decision]``, for
+    :func:`aggregator.make_campaign`.
+
+    Args:
+        pilot: a CSV file of records with their label, or a table of text from :func:`aggregator.read_table`.
+        schema: a schema file, its path, or a schema; what a file says in ``[ask]`` is replaced.
+        epsilon: ε of the one answer of a device.
+        devices: size of the fleet, 1 to 10¹⁵.
+        missing: cells of the pilot that stand for a missing value.
+        seed: of the simulated answers.
+        judge: whether the accuracies of the whole procedure and of the pilot alone are measured. It takes most of the
+            time.
+
+    Raises:
+        InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
+            the pilot can not be read (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
+            :func:`check_pilot`);
+            ``pilot_too_small``, ``schema_invalid`` (:func:`aggregator.design.feature_selection.from_pilot.design`).
+    """
+    fleet = _fleet(devices, epsilon)
+    file = _file(schema)
+    table = read_table(Path(pilot)) if isinstance(pilot, str | Path) else pilot
+    records = check_pilot(table, file.schema, missing)
+    found = from_pilot.design(records, file, fleet.epsilon_micro, devices, seed=seed, judge=judge)
+    decision = of_design(found, file.schema._replace(groups=()), fleet.epsilon_micro, devices, seed)
+    return found._replace(file=found.file._replace(decision=decision))
+
+
+def refine(
+    stores: Sequence[Store | str | Path] = (),
+    evaluations: Sequence[Store | str | Path] = (),
+    *,
+    devices: int,
+    epsilon: str | float,
+    schema: SchemaFile | Schema | str | Path | None = None,
+    series: str | None = None,
+) -> Refined:
+    """``hearsay refine``: the next step of a series of campaigns, from its private answers alone. Run by the analyst.
+
+    The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
+    :func:`aggregator.make_campaign`. If it has ``candidates``, :func:`sign_candidates` makes their models, for
+    :func:`aggregator.make_evaluation` with the same share.
+
+    Args:
+        stores: stores of the campaigns that asked about features, open or their folders, in any order; none for the
+            first step.
+        evaluations: stores of the evaluations of the series, in any order.
+        devices: size of the fleet, 1 to 10¹⁵; the same at each step.
+        epsilon: ε of the one answer of a device in the series.
+        schema: only for the first step: a schema file, its path, or a schema. The table ``[ask]`` of a file says which
+            features the series may ask about, and their groups.
+        series: name of the series, only for the first step; later the campaigns name it.
+
+    Raises:
+        InputError: ``argument_invalid``: neither stores nor a schema, or both; a schema without the name of a series;
+            ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
+            ``refine_invalid`` and the other reasons of :func:`aggregator.design.feature_selection.from_answers.refine`.
+        PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
+        StorageError: a store can not be opened or counted.
+    """
+    fleet = _fleet(devices, epsilon)
+    if (schema is None) == (not stores) or (series is None) != (schema is None) or (evaluations and not stores):
+        raise InputError("argument_invalid", "give a schema and the name of a series for the first step, then stores")
+    if schema is not None and series is not None:
+        file = _file(schema)
+        found = from_answers.first_step(resolve(file.schema, file.ask).schema, series, fleet)
+    else:
+        asked, compared = ([_open(one).statistics() for one in part] for part in (stores, evaluations))
+        found = from_answers.refine(asked, compared, fleet)
+    return found._replace(decision=of_refine(found, fleet))
+
+
+def sign_candidates(
+    workspace: Workspace | str | Path,
+    step: Refined,
+    stores: Sequence[Store | str | Path],
+    *,
+    now: int | None = None,
+) -> dict[str, bytes]:
+    """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
+
+    Args:
+        workspace: the workspace that signed the campaigns, or its folder.
+        step: a step of the kind ``evaluate``; any other has no candidates.
+        stores: the same stores as for :func:`refine`.
+        now: the time of issue in seconds since 1970; None means the present time.
+
+    Returns:
+        Name of each candidate → the bytes of its ``.hsm`` file, in the order of :func:`aggregator.make_evaluation`.
+
+    Raises:
+        InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model can not be made or
+            signed (:func:`aggregator.design.feature_selection.signed_candidates.sign_candidates`).
+    """
+    if not step.candidates:
+        return {}
+    campaigns = [_open(one).campaign_bytes for one in stores]
+    return signed_candidates.sign_candidates(opened(workspace), step, campaigns, present(now))
+
+
+def _fleet(devices: int, epsilon: str | float) -> Fleet:
+    """The number of devices, and ε in millionths.
+
+    Raises:
+        InputError: ``argument_invalid``, ``epsilon_invalid``.
+    """
+    if not 1 <= devices <= MOST_DEVICES:
+        raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
+    micro = micro_epsilon(epsilon)
+    check_answer_micro(micro)
+    return Fleet(devices, micro)
+
+
+def _file(schema: SchemaFile | Schema | str | Path) -> SchemaFile:
+    """A schema file, read or made of a schema, which has no name."""
+    if isinstance(schema, str | Path):
+        return load_schema(schema)
+    return schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
+
+
+def _open(store: Store | str | Path) -> Store:
+    """A store, opened if it is a folder's name."""
+    return store if isinstance(store, Store) else open_store(store)

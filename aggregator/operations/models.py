@@ -1,0 +1,318 @@
+"""Ingest reports and make models in Python: the work of the commands between reading options and printing.
+
+    aggregator.ingest("c.hsc", ["a.hsr", "b.hsr"], "store", workspace="work")
+    aggregator.count("store", "2026-11-01..2026-11-30").frame()
+    aggregator.make_model("work", "store").save("m.hsm")
+
+The commands call these functions. :mod:`aggregator.operations.campaigns` describes the forms of workspaces, documents
+and ``now``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.cards.card import full_card
+from aggregator.common.files import read_file
+from aggregator.common.periods import parse_span
+from aggregator.estimates.joining import join
+from aggregator.estimates.source import newest_campaign
+from aggregator.nodes.masked.stores import kind_of, new_or_open, open_node_store
+from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
+from aggregator.nodes.summaries.intake import suffixes
+from aggregator.nodes.summaries.listing import check_list
+from aggregator.nodes.summaries.robust import parse_rule
+from aggregator.operations.campaigns import present
+from aggregator.operations.report_store import Store, create_store, open_store
+from aggregator.publishing.decisions.kept import kept_of
+from aggregator.publishing.lifetimes import seconds_of
+from aggregator.publishing.mechanisms.evaluation import Evaluation
+from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
+from aggregator.publishing.mechanisms.ranking import Ranking, rank
+from aggregator.publishing.models import SignedModel, publish_model
+from aggregator.publishing.naming import check_campaign, opened
+from aggregator.reports.intake.finding import all_unreadable, gather
+from aggregator.reports.intake.urls import expand
+from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
+from aggregator.reports.tally.scope import scope_of
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.model import parse_model
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Sequence
+
+    from aggregator.estimates.joining.homogeneity import Homogeneity
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.nodes.summaries.writing import Taken
+    from aggregator.publishing.naming import Document
+    from aggregator.publishing.workspace import Workspace
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.intake.enrolment import Enrolled
+    from aggregator.reports.intake.transaction import IngestSummary
+
+
+def ingest(
+    campaign: Document,
+    files: str | Path | Iterable[str | os.PathLike[str]],
+    store: str | os.PathLike[str],
+    *,
+    workspace: Workspace | str | Path | None = None,
+    trust: bytes | str | Path | None = None,
+    enrolled: Enrolled | None = None,
+    nodes: bytes | str | Path | None = None,
+    keys: bytes | str | Path | None = None,
+    buckets: int = BUCKETS,
+    recursive: bool = False,
+    now: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> IngestSummary | Taken:
+    """``hearsay ingest``: add files of reports, of nodes' summaries or of masked messages to a store, or make one.
+
+    Args:
+        campaign: the campaign of the reports; checked as by :func:`check_campaign`.
+        files: one or several names of files, folders whose report files are taken, patterns with ``*`` or ``?``, URLs.
+        store: folder of the store.
+        workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
+        enrolled: the ids of a closed fleet; reports with other ids are refused.
+        nodes: for a campaign for nodes the signed list of nodes, a path or bytes, checked as the campaign is; None for
+            the newest list that the store has.
+        keys: for a masked campaign a version of the dealer's key book, a path or bytes; None for those that the store
+            has. The dealer that the campaign names must have signed it.
+        buckets: number of buckets of a new store, a power of two.
+        recursive: whether folders in a folder are searched too.
+        now: the present, in seconds since 1970; None asks the clock.
+        progress: called after each file with (files finished, files given).
+
+    Returns:
+        Counts of the accepted and refused reports of these files; of summaries a
+        :class:`aggregator.nodes.summaries.writing.Taken`.
+
+    Raises:
+        InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
+            ``nodes_unknown``, ``keys_unknown``: no list of nodes, or no key book, was ever given;
+            ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums.
+        InputError: ``unreadable``: there is no store yet, and none of the files can be read.
+        InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
+            store can not be made (:func:`aggregator.operations.report_store.create_store`), or the ingest fails
+            (:meth:`aggregator.operations.report_store.Store.ingest`).
+    """
+    raw = check_campaign(campaign, workspace=workspace, trust=trust)
+    listed = [files] if isinstance(files, str | Path) else files
+    parsed = parse_campaign(read_envelope(raw, "campaign").payload)
+    if parsed.nodes is not None:
+        suffix = kind_of(parsed).suffix
+        names = gather((str(file) for file in listed), recursive=recursive, suffixes=suffixes(suffix)).files
+        signed = None if nodes is None else check_list(nodes, workspace=workspace, trusted=trust)
+        book = read_file(keys, SIZE_LIMITS["keys"]) if isinstance(keys, str | Path) else keys
+        return new_or_open(store, raw, signed, names, book).ingest(names, now=present(now), progress=progress)
+    if nodes is not None or keys is not None:
+        raise InputError("campaign_for_devices", "this campaign asks devices; lists and key books are of nodes")
+    given = gather((str(file) for file in listed), recursive=recursive).files
+    if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
+        why = f"none of the {len(given)} files can be read" if given else "there is no report file"
+        raise InputError("unreadable", f"{why}; no store was made")
+    kept = create_store(store, raw, buckets=buckets)
+    return kept.ingest(given, now=present(now), enrolled=enrolled, progress=progress)
+
+
+def count(
+    store: Store | EnvelopeStore | str | Path,
+    periods: str | range | None = None,
+    *,
+    proven_only: bool = False,
+    rosters: Sequence[Roster] = (),
+    robust: str | None = None,
+) -> Statistics:
+    """``hearsay estimate``: the statistics of a store's reports, or of a store of nodes' summaries.
+
+    Args:
+        store: an open store, with its own ``memory_bytes`` and ``cluster``, or its folder.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
+        proven_only: leave out reports of damaged files.
+        rosters: fleet lists, from which the number of answers of each device is known.
+        robust: a robust rule for summaries of nodes, for example ``trimmed-mean:0.1``; None for plain addition.
+
+    Raises:
+        InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``;
+            ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``;
+            ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports;
+            ``store_not_folder``: ``store`` is a URL.
+        PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few`` for the rule.
+        StorageError: the store can not be opened or counted
+            (:meth:`aggregator.operations.report_store.Store.tally_report` lists the reasons).
+    """
+    if not (periods is None or isinstance(periods, str | range)):
+        raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
+    kept = _opened(store)
+    chosen = parse_span(periods).of(kept.campaign.time_precision) if isinstance(periods, str) else periods
+    scope = scope_of(chosen, proven_only=proven_only)
+    if isinstance(kept, EnvelopeStore):
+        return kept.statistics(scope, None if robust is None else parse_rule(robust))
+    if robust is not None:
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; this store has reports")
+    return kept.statistics(scope, rosters=rosters)
+
+
+def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
+    """An open store unchanged; else the store of reports or of summaries in a folder."""
+    if isinstance(store, Store | EnvelopeStore):
+        return store
+    return open_node_store(store) if is_node_store(store) else open_store(store)
+
+
+class Together(NamedTuple):
+    """Statistics of one store or of several.
+
+    Attributes:
+        statistics: the statistics.
+        homogeneity: the test whether several sources are samples of one population; None for one store.
+    """
+
+    statistics: Statistics
+    homogeneity: Homogeneity | None
+
+
+def together(
+    parts: Sequence[Statistics],
+    *,
+    one_population: bool = False,
+    disjoint: bool = False,
+    postprocess: str | None = None,
+) -> Together:
+    """Statistics of several stores as one population's; those of one store are returned unchanged.
+
+    Args:
+        parts: statistics of each store, at least one.
+        one_population, disjoint: the analyst's declarations (:func:`aggregator.estimates.joining.join`), read for
+            several stores only.
+        postprocess: name of the post-processing; by default that of the campaign issued last.
+
+    Raises:
+        InputError: ``argument_invalid``: there is no part; the reasons of :func:`aggregator.estimates.joining.join`.
+    """
+    if len(parts) == 1:
+        return Together(parts[0], None)
+    sources = [source for part in parts for source in part.sources]
+    if postprocess is None and sources:
+        postprocess = newest_campaign(sources).fit.postprocess
+    return Together(*join(parts, one_population=one_population, disjoint=disjoint, postprocess=postprocess))
+
+
+def sign_model(
+    workspace: Workspace | str | Path,
+    statistics: Statistics,
+    campaign: bytes | Sequence[bytes],
+    *,
+    postprocess: str | None = None,
+    name: str | None = None,
+    days: int = 365,
+    now: int | None = None,
+) -> SignedModel:
+    """Fit, sign and record a model of statistics.
+
+    Args:
+        workspace: the workspace that signed the campaign.
+        statistics: statistics of one source, or of several joined ones.
+        campaign: the bytes of the source's campaign file, or of all sources' files.
+        postprocess: name of the post-processing; by default as the campaign says.
+        name: name of the model; by default the campaign's name.
+        days: lifetime of the model.
+        now: seconds since 1970; None asks the clock.
+
+    Raises:
+        InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
+        InputError, PolicyError, DocumentError, StorageError: the model can not be made, signed or recorded
+            (:func:`aggregator.publishing.models.publish_model`).
+    """
+    signer = opened(workspace)
+    raw = publish_model(
+        signer,
+        statistics,
+        campaign,
+        present(now),
+        postprocess=postprocess,
+        name=name,
+        lifetime_seconds=seconds_of(days),
+        card=partial(full_card, chosen=kept_of(signer.path, statistics.sources)),
+    )
+    document = parse_model(read_envelope(raw, "model").payload)
+    return SignedModel(raw, document, signer.standing("model", raw))
+
+
+def make_model(
+    workspace: Workspace | str | Path,
+    store: Store | EnvelopeStore | str | Path | Sequence[Store | EnvelopeStore | str | Path],
+    *,
+    periods: str | range | None = None,
+    proven_only: bool = False,
+    one_population: bool = False,
+    disjoint: bool = False,
+    robust: str | None = None,
+    **options: Any,
+) -> SignedModel:
+    """``hearsay publish``: count reports of a store, then fit, sign and record a model.
+
+    Args:
+        workspace: the workspace that signed the store's campaign, or its folder.
+        store: an open store or its folder; or several, whose statistics are joined.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
+        proven_only: leave out reports of damaged files.
+        one_population, disjoint: the analyst's declarations about several stores
+            (:func:`aggregator.estimates.joining.join`); read for several stores only.
+        robust: a robust rule for those stores that have summaries of nodes; None for plain addition.
+        options: further arguments of :func:`sign_model`.
+
+    Raises:
+        InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
+    """
+    given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
+    kept = [_opened(each) for each in given]
+    if robust is not None and not any(isinstance(each, EnvelopeStore) for each in kept):
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
+    parts = [
+        count(each, periods, proven_only=proven_only, robust=robust if isinstance(each, EnvelopeStore) else None)
+        for each in kept
+    ]
+    statistics = together(
+        parts, one_population=one_population, disjoint=disjoint, postprocess=options.get("postprocess")
+    ).statistics
+    return sign_model(workspace, statistics, [each.campaign_bytes for each in kept], **options)
+
+
+def evaluate(
+    store: Store | str | Path | Sequence[Store | str | Path],
+    periods: str | range | None = None,
+    *,
+    proven_only: bool = False,
+    rosters: Sequence[Roster] = (),
+    one_population: bool = False,
+    disjoint: bool = False,
+) -> Evaluation | Ranking:
+    """``hearsay evaluate show``: the accuracy of a model, or the ranking of several, from an evaluation's reports.
+
+    Args:
+        store: an open store of that campaign, or its folder; or several, whose answers about one model add up.
+        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
+        proven_only: leave out reports of damaged files.
+        rosters: fleet lists, from which the number of answers of each device is known.
+        one_population, disjoint: the analyst's declarations about several stores; not needed in one series.
+
+    Returns:
+        An :class:`Evaluation` if the campaign evaluates one model, a :class:`Ranking` if it compares several.
+
+    Raises:
+        InputError: ``not_an_evaluation``, ``mechanism_unknown``: a campaign gives no accuracy; ``argument_invalid``: no
+            store; ``population_undeclared`` and other reasons of stores that do not fit together.
+        PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
+        InputError, StorageError: the reports can not be counted (:func:`count`).
+    """
+    stores = [store] if isinstance(store, Store | str | Path) else store
+    parts = [count(each, periods, proven_only=proven_only, rosters=rosters) for each in stores]
+    if any(part.campaign.models for part in parts):
+        return rank(*parts, one_population=one_population, disjoint=disjoint)
+    return evaluate_statistics(together(parts, one_population=one_population, disjoint=disjoint).statistics)

@@ -1,0 +1,433 @@
+"""The store: a folder with one campaign's reports. Any crash leaves the old store or the new one.
+
+    campaign.hsc                       the signed campaign file, as the operator gave it
+    manifest.json                      which other files the store consists of
+    reports/bucket=NN/<part>.parquet   the records, by the low bits of their ids
+    inputs/<run>.parquet               which input files were read, by their content
+    forgotten/<run>.parquet            counts of the periods whose reports were removed
+    quarantine/<digest>.jsonl          rejected records and byte ranges
+    lock                               held by the process that writes
+
+An ingest writes quarantine and parts first and then replaces the manifest in one step. Until then no manifest names
+the new parts; the next change of the store removes parts that a crash left behind.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, TypeVar
+
+from aggregator.common.files import storage_errors
+from aggregator.common.notebooks import facts
+from aggregator.common.periods import shown
+from aggregator.estimates.recurrence import at_most, known
+from aggregator.estimates.reports import estimate
+from aggregator.models.published import published
+from aggregator.reports.answering_devices import Conflict, conflicts, squares_of_answers
+from aggregator.reports.intake.enrolment import check_enrolment
+from aggregator.reports.intake.remote import read_remotely
+from aggregator.reports.intake.tasks import job_of, on_store
+from aggregator.reports.intake.threads import read_with_threads
+from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, Progress, joined
+from aggregator.reports.intake.urls import check_folder, expand
+from aggregator.reports.retention import Removal, forget, forgotten_counts
+from aggregator.reports.storage.creating import create_folder
+from aggregator.reports.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive
+from aggregator.reports.storage.manifest import (
+    BUCKETS,
+    MAX_BUCKETS,
+    QUARANTINE,
+    Manifest,
+    is_bucket_count,
+    note_generation,
+    read_manifest,
+    write_manifest,
+)
+from aggregator.reports.storage.opening import read_campaign, read_documents, remove_orphans
+from aggregator.reports.storage.quarantine import LIMIT_BYTES, Kept, Quarantine
+from aggregator.reports.tally.counting import count_partition, partitions
+from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol.errors import InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    import pandas as pd
+
+    from aggregator.estimates.statistics import Statistics
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.intake.enrolment import Enrolled
+    from aggregator.reports.intake.executor import Executor
+    from aggregator.reports.tally.tally import Tally, TallyReport
+    from protocol.documents.campaign import Campaign
+
+STEP_SECONDS = 120.0
+MEMORY_BYTES = 1 << 30
+"""Memory that counting uses for records, unless ``Store.memory_bytes`` is changed."""
+
+Result = TypeVar("Result")
+
+
+def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
+    """Make a store for a campaign, or open the existing store of the same campaign.
+
+    The caller has verified the campaign's signatures.
+
+    Args:
+        path: a folder that is absent, empty, or a store of this campaign. Missing folders above it are made, too.
+        campaign_bytes: the signed campaign file. An existing store keeps its own file of the campaign.
+        buckets: into how many buckets a new store is divided, a power of two. Stores of some billion reports
+            need more; small stores need fewer files. An existing store keeps its number.
+
+    Raises:
+        InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
+            ``campaign_for_nodes``: nodes answer it, not devices;
+            ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
+        DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.opening.read_campaign`).
+        StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
+            or a folder that holds something else; ``store_busy``, ``store_newer``, ``store_older``,
+            ``store_damaged``, ``disk_full``, ``io_failed``.
+    """
+    check_folder(path)
+    folder = Path(path)
+    if not is_bucket_count(buckets):
+        raise InputError("buckets_invalid", f"the number of buckets is a power of two, at most {MAX_BUCKETS}")
+    campaign = read_campaign(campaign_bytes)
+    if campaign.nodes is not None:
+        raise InputError("campaign_for_nodes", "the campaign is for nodes; a store of summaries takes them")
+    if campaign.ended:
+        raise InputError("campaign_ended", "this version only ends its campaign; name the file of the version before")
+    create_folder(folder, campaign, campaign_bytes, buckets)
+    store = open_store(folder)
+    if store.campaign.id != campaign.id:
+        raise StorageError("other_campaign", f"the store at '{folder}' holds the reports of another campaign")
+    return store
+
+
+def open_store(path: str | os.PathLike[str]) -> Store:
+    """Open an existing store. Nothing is locked, and no file stays open.
+
+    Raises:
+        InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
+        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``io_failed``.
+    """
+    check_folder(path)
+    folder = Path(path)
+    _, campaign, raw = read_documents(folder)
+    return Store(folder, campaign, raw)
+
+
+class Store:
+    """One campaign's reports on disk. Made by :func:`create_store` or :func:`open_store`.
+
+    Attributes:
+        path: its folder.
+        campaign: the campaign whose reports it holds.
+        campaign_bytes: the signed campaign file.
+        lock_timeout_seconds: how long a change of the store waits for another one to end.
+        workers: number of threads that read and count; by default the number of processors that this process may use.
+        memory_bytes: memory for records while counting; on a cluster, on each worker.
+        quarantine_bytes: size up to which the quarantine keeps rejected pieces. Pieces beyond it are only counted.
+        cluster: an executor that reads and counts; None for the threads of this process.
+        step_seconds: an ingest commits what it has read about this often, so that a kill costs no more.
+        monotonic: a clock that only rises, in seconds, for the steps.
+    """
+
+    def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
+        self.path = path
+        self.campaign = campaign
+        self.campaign_bytes = campaign_bytes
+        self.lock_timeout_seconds = LOCK_TIMEOUT_SECONDS
+        self.workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.memory_bytes = MEMORY_BYTES
+        self.quarantine_bytes = LIMIT_BYTES
+        self.cluster: Executor | None = None
+        self.step_seconds = STEP_SECONDS
+        self.monotonic = monotonic
+
+    def __repr__(self) -> str:
+        return f"Store({str(self.path)!r}, campaign {self.campaign.header.name!r})"
+
+    def _repr_html_(self) -> str:
+        header, manifest = self.campaign.header, read_manifest(self.path)
+        about: dict[str, object] = {"campaign": header.name, "version": header.version, "folder": str(self.path)}
+        about |= {"records": manifest.records, "closed fleet": "yes" if manifest.closed else "no"}
+        return facts("Store", about)
+
+    @contextmanager
+    def changing(self) -> Iterator[Manifest]:
+        """Context manager that holds the store's lock during its block, and gives the manifest.
+
+        Before the block runs, files that a crash left behind are removed. An ``OSError`` of the block becomes a
+        ``StorageError``.
+
+        Raises:
+            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
+                ``disk_full``, ``io_failed``.
+        """
+        with (
+            storage_errors(f"the store at '{self.path}' can not be written"),
+            exclusive(self.path / LOCK_FILE, self.lock_timeout_seconds),
+        ):
+            manifest = read_manifest(self.path)
+            remove_orphans(self.path, manifest)
+            yield manifest
+
+    def commit(self, manifest: Manifest) -> None:
+        """Replace the store's manifest, and remove the files that it no longer names. Called inside :meth:`changing`.
+
+        Raises:
+            StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
+                too often.
+            OSError: a file can not be written or removed. The manifest may be replaced by then.
+        """
+        write_manifest(self.path, manifest)
+        note_generation(self.path, manifest.generation)
+        remove_orphans(self.path, manifest)
+
+    def ingest(
+        self,
+        files: Iterable[str | os.PathLike[str]],
+        *,
+        now: int,
+        enrolled: Enrolled | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> IngestSummary:
+        """Add the reports of some files. Run by the operator.
+
+        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
+        time. Only two kinds of refused reports may then be added: reports of a period that had not begun the first time
+        and has begun since, and reports that were not enrolled if other enrolled ids are given now.
+
+        Files are read in steps of about ``step_seconds``, and each step is committed: of one step the store has all
+        reports or, after an error, none. On a cluster all files are one step. The quarantine may have the pieces of
+        the files that were read. If the error came after the manifest was replaced, in its last flush or the removal
+        of old files, the step's reports are in the store. Ingesting the files again is right in each of these cases.
+
+        Args:
+            files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
+                does not keep the others out.
+            now: the present, in seconds since 1970.
+            enrolled: the ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. A store
+                whose first ingest had ids takes no reports without ids.
+            progress: called after each file with (files finished, files given).
+
+        Raises:
+            InputError: ``protocol_unknown``, ``missing_extra``: no file system here reads such a URL;
+                ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
+            PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
+                ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
+                secrets would be sent to a cluster unencrypted.
+            StorageError: ``input_shortened``: a file became shorter while it was read; ``store_busy``,
+                ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``disk_full``, ``io_failed``,
+                and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
+        """
+        given = expand(files)
+        finished = Progress(progress, len(given))
+        rest, steps = given, list[IngestSummary]()
+        while rest or not steps:
+            steps.append(self._ingest_step(rest, now, enrolled, finished))
+            rest = rest[steps[-1].files :]
+        return joined(steps)
+
+    def _ingest_step(
+        self, files: Sequence[str | os.PathLike[str]], now: int, enrolled: Enrolled | None, progress: Progress
+    ) -> IngestSummary:
+        """Read the first of some files, as many as ``step_seconds`` allow, and commit what was found."""
+        with self.changing() as manifest:
+            begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
+            quarantine = Quarantine(self.path / QUARANTINE, self.quarantine_bytes)
+            found = IngestTransaction(self.path, self.campaign, begun, quarantine)
+            if self.cluster is None:
+                stop = self.monotonic() + self.step_seconds
+                threads, enough = self.workers, lambda: self.monotonic() >= stop
+                taken = read_with_threads(
+                    found, files, now=now, enrolled=enrolled, threads=threads, enough=enough, progress=progress
+                )
+            else:
+                read_remotely(found, files, self.cluster, now=now, enrolled=enrolled, progress=progress)
+                taken = len(files)
+            changed = found.commit()
+            if changed is not None:
+                self.commit(changed)
+        return found.summary(taken)
+
+    def forget(self, before: int, *, now: int) -> Removal:
+        """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
+
+        Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
+        as ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed
+        report stay.
+        Nothing changes if the periods were removed earlier.
+
+        Args:
+            before: the first period that is kept.
+            now: the present, in seconds since 1970.
+
+        Returns:
+            The first period whose reports are kept, and the numbers of removed and of kept records.
+
+        Raises:
+            InputError: ``period_not_over``: one of the periods to forget has not ended yet.
+            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
+                ``disk_full``, ``io_failed``. The store is then as before, unless the manifest was replaced already.
+        """
+        if before > self.campaign.period_at(now):
+            last = shown(before - 1, self.campaign.time_precision)
+            raise InputError("period_not_over", f"period {last} has not ended; its reports still arrive")
+        with self.changing() as manifest:
+            left = manifest
+            if before > manifest.first_period:
+                left = forget(self.path, self.campaign, manifest, before, self.memory_bytes)
+                self.commit(left)
+        return Removal(left.first_period, manifest.records - left.records, left.records)
+
+    def tally(self, scope: Scope = EVERYTHING) -> Tally:
+        """Count the reports in ``scope`` exactly, each id once. The errors are those of :meth:`tally_report`."""
+        return self.tally_report(scope).tally
+
+    def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
+        """Count the reports exactly, each id once, and the records that the tally leaves out.
+
+        Args:
+            scope: which reports are counted. The numbers of records that are left out are those of the whole store.
+
+        Raises:
+            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``;
+                ``disk_full``: of a temporary file; and on a cluster ``cluster_lost``, ``cluster_differs``,
+                ``store_not_shared``.
+        """
+        return self.at_rest(lambda manifest: self._tally_report(manifest, scope))
+
+    def at_rest(self, read: Callable[[Manifest], Result]) -> Result:
+        """Read the store without its lock: call ``read`` with the manifest, and return its result.
+
+        Another process may change the store, and remove parts that the manifest named. So after a ``StorageError``
+        ``read`` is called again if the manifest was replaced. Otherwise the error is raised.
+        """
+        manifest = read_manifest(self.path)
+        while True:
+            try:
+                return read(manifest)
+            except StorageError:
+                newer = read_manifest(self.path)
+                if newer.generation == manifest.generation:
+                    raise
+                manifest = newer
+
+    def _tally_report(self, manifest: Manifest, scope: Scope) -> TallyReport:
+        kept = scope._replace(first=max(scope.first, manifest.first_period))
+        counted = forgotten_counts(self.path, self.campaign, manifest, scope)
+        for found in self.over_partitions(count_partition, manifest, kept, ids_only=True):
+            counted = counted.merge(found)
+        return counted.report(manifest.rejected)
+
+    def over_partitions(
+        self, function: Callable[..., Result], manifest: Manifest, *more: object, ids_only: bool = False
+    ) -> Iterator[Result]:
+        """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
+
+        The results come in any order. The function runs in the store's threads or on its cluster.
+
+        Args:
+            function: defined at the top of a module, so that its name can be sent to another process.
+            manifest: of the store.
+            more: further arguments of the function.
+            ids_only: whether the function keeps only the ids of a partition in memory, not its records.
+
+        Raises:
+            StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
+                software; ``store_not_shared``: a worker sees another store at its path, or none.
+            Exception: what the function raises.
+        """
+        at_once = self.workers if self.cluster is None else self.cluster.threads_each
+        width = self.campaign.layout.answer_bytes
+        work = partitions(manifest, width, self.memory_bytes, at_once, ids_only=ids_only)
+        if self.cluster is not None:
+            job = job_of(self.path, manifest)
+            yield from self.cluster.run(on_store, [(job, function, which, *more) for which in work])
+            return
+        with ThreadPoolExecutor(self.workers) as pool:
+            yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
+
+    def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
+        """Unbiased estimates with variances, also of few reports.
+
+        Call ``Statistics.check_publishable`` before anybody else sees the result.
+
+        Args:
+            scope: which reports are counted.
+            rosters: all fleet lists of a closed fleet. With them the number of answers of each device is known;
+                without them it is bounded (``aggregator.estimates.recurrence``).
+
+        Raises:
+            InputError: ``periods_absent``: no report of the periods in scope is counted; only with ``rosters``:
+                ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports in
+                scope were removed, so their devices are not known.
+            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
+        """
+        if rosters:
+            found, squares = self.at_rest(
+                lambda manifest: (
+                    self._tally_report(manifest, scope),
+                    squares_of_answers(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters),
+                )
+            )
+            recurrence = known(self.campaign, found.tally, squares)
+        else:
+            found = self.tally_report(scope)
+            recurrence = at_most(self.campaign, found.tally, found.turnout)
+        if not found.reports and scope.periods != EVERYTHING.periods:
+            raise InputError(
+                "periods_absent", "no report of these periods is counted; hearsay status lists the periods with reports"
+            )
+        return estimate(
+            self.campaign,
+            found.tally,
+            recurrence=recurrence,
+            rejected=found.rejected,
+            unproven=found.unproven,
+            superseded=found.superseded,
+            periods=scope.periods,
+            proven_only=scope.proven_only,
+        )
+
+    def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
+        """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+
+        Args:
+            rosters: the fleet lists.
+            scope: the periods that are looked at.
+
+        Raises:
+            StorageError: the store can not be read; the reasons are those of :meth:`tally_report`.
+        """
+        return self.at_rest(
+            lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
+        )
+
+    def quarantined(self) -> list[Kept]:
+        """The files that have pieces in the quarantine, with these pieces: at most 64 MiB unless set otherwise.
+
+        Raises:
+            StorageError: ``store_damaged``: a file of the quarantine is not as it was written.
+        """
+        return list(Quarantine(self.path / QUARANTINE, self.quarantine_bytes).files())
+
+    def estimates(self) -> pd.DataFrame:
+        """The estimates from all reports as a table.
+
+        :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns. ``published`` has the values of a
+        model with the campaign's post-processing.
+
+        Raises:
+            PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
+            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
+        """
+        statistics = self.statistics()
+        statistics.check_publishable()
+        return statistics.frame(published(statistics))

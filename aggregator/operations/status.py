@@ -1,0 +1,256 @@
+"""The status of a store: reports by day, period and question, and the accuracy that they allow.
+
+Question j has n answers. The share of each of its cells has a 95 % interval; h is the largest half width of these
+intervals. Variance falls as 1/n, so a half width t needs
+
+    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked question j
+
+The shares w of a stratum's questions add up to 1. The intervals are for the population that the devices are drawn
+from (``aggregator.estimates.recurrence``). A device answers once in a period, so the number of devices in one period
+is known. Over several periods it is at least the largest of these numbers and at most their sum; in a series, where a
+device answers once, it is their sum. No value that depends
+on answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
+"""
+
+from __future__ import annotations
+
+from math import ceil, inf, isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.cards.alarms import Alarms, alarms
+from aggregator.cards.manipulation import weights_of
+from aggregator.common.notebooks import facts, table
+from aggregator.common.periods import begins
+from aggregator.estimates.cells import question_name
+from aggregator.estimates.debias import Z95
+from aggregator.estimates.recurrence import at_most
+from aggregator.estimates.reports import estimate
+from aggregator.operations.report_store import open_store
+from aggregator.reports.retention import forgotten_counts
+from aggregator.reports.tally.counting import profile_partition
+from aggregator.reports.tally.scope import EVERYTHING
+from protocol.document import DAY_SECONDS
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.estimates.question_estimate import QuestionEstimate
+    from aggregator.operations.report_store import Store
+    from aggregator.reports.storage.manifest import Manifest
+    from aggregator.reports.tally.turnout import ByPeriod
+
+
+LEAST_TARGET = 1e-6
+"""Smallest target of a half width. It takes some 10¹² devices; with far smaller ones their number is no float."""
+
+
+class DayCount(NamedTuple):
+    """Reports of the periods that begin on one day.
+
+    Attributes:
+        day: days since 1970, UTC.
+        first, last: the day's first and last period with reports.
+        reports: number of reports counted.
+        devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
+    """
+
+    day: int
+    first: int
+    last: int
+    reports: int
+    devices_at_least: int
+    devices_at_most: int
+
+
+class Reach(NamedTuple):
+    """The accuracy of one question's estimates.
+
+    Attributes:
+        question: in words.
+        n: number of answers counted.
+        half_width: largest distance from an estimate to an end of its 95 % interval, over the question's cells. The
+            intervals are about shares, or about means in units of the feature's half range. None before the smallest
+            batch is reached, or without answers.
+        devices_needed: number of further devices that the target needs; None without target or half width.
+    """
+
+    question: str
+    n: int
+    half_width: float | None
+    devices_needed: int | None
+
+
+class Status(NamedTuple):
+    """The contents of ``hearsay status``.
+
+    Attributes:
+        campaign: id of the campaign.
+        name: of the campaign.
+        reports: number of reports counted.
+        min_batch_size: number of reports before which the campaign promises to publish nothing.
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that are not counted because a proven record has their id, or their
+            complete batch is in the store.
+        rejected: number of records and byte ranges that are not counted, by reason.
+        forgotten_before: first period whose reports are kept; 0 if none were removed. Counts of removed reports are
+            included.
+        periods: reports and devices by period.
+        days: reports and devices by day.
+        devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
+        questions: in the campaign's order.
+        target: the half width that the operator asks for.
+        devices_needed: further devices for all questions to reach the target; None if one question has no number.
+        time_precision: seconds in a period.
+        alarms: tests of whether the reports look like those of honest devices; None before the smallest batch is
+            reached, or without reports. Tests of set bits use only the reports that the store still has.
+    """
+
+    campaign: bytes
+    name: str
+    reports: int
+    min_batch_size: int
+    unproven: int
+    superseded: int
+    rejected: dict[str, int]
+    forgotten_before: int
+    periods: ByPeriod
+    days: tuple[DayCount, ...]
+    devices_at_least: int
+    devices_at_most: int
+    questions: tuple[Reach, ...]
+    target: float | None
+    devices_needed: int | None
+    time_precision: int
+    alarms: Alarms | None = None
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough reports (``min_batch_size``) to show estimates and publish models."""
+        return self.reports >= self.min_batch_size
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"campaign": self.name, "reports": self.reports}
+        about["smallest batch"] = f"{self.min_batch_size}, {'reached' if self.enough else 'not reached'}"
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        about |= {} if self.alarms is None else {"alarms": self.alarms.summary()}
+        reached = [(reach.question, reach.n, reach.half_width, reach.devices_needed) for reach in self.questions]
+        return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``hearsay status --json`` prints, except that ``campaign`` is bytes, not hexadecimal text."""
+        names = self.periods._fields
+        rows = zip(*(column.tolist() for column in self.periods), strict=True)
+        return {
+            **self._asdict(),
+            "min_batch_size_reached": self.enough,
+            "periods": [
+                dict(zip(names, row, strict=True)) | {"begins": begins(row[0], self.time_precision)} for row in rows
+            ],
+            "days": [{**day._asdict(), "day": date_of(day.day)} for day in self.days],
+            "questions": [reach._asdict() for reach in self.questions],
+            "alarms": None if self.alarms is None else self.alarms.to_json(),
+        }
+
+
+def date_of(day: int) -> str:
+    """The date of a day counted from 1970, as YYYY-MM-DD; the number itself after the calendar's end."""
+    return str(np.datetime64(day, "D")) if day < 2_932_897 else str(day)
+
+
+def status(store: Store | str | Path, *, target: float | None = None) -> Status:
+    """Summarise a store's reports without showing estimates. Run by the operator.
+
+    Args:
+        store: an open store, or its folder.
+        target: half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
+
+    Raises:
+        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is below
+            :data:`LEAST_TARGET`.
+        StorageError: the store can not be read or counted; the reasons are those of
+            :meth:`aggregator.operations.report_store.Store.tally_report`.
+    """
+    if target is not None and not LEAST_TARGET <= target < inf:
+        raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")
+    opened = open_store(store) if isinstance(store, str | Path) else store
+    return opened.at_rest(lambda manifest: _status(opened, manifest, target))
+
+
+def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
+    campaign = store.campaign
+    counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
+    kept = EVERYTHING._replace(first=manifest.first_period)
+    for some in store.over_partitions(profile_partition, manifest, kept, ids_only=True):
+        counted = counted.merge(some)
+    periods = counted.turnout.by_period()
+    recurrence = at_most(campaign, counted.tally, counted.turnout)
+    found = counted.report(manifest.rejected)
+    enough = found.reports >= campaign.min_batch_size
+    shares = weights_of(campaign)
+    estimates = estimate(campaign, found.tally, recurrence=recurrence)
+    reaches = tuple(
+        _reach(question_name(one.subject, campaign.schema), one, share, target if enough else None, enough=enough)
+        for one, share in zip(estimates.questions, shares, strict=True)
+    )
+    needed = [reach.devices_needed for reach in reaches]
+    known = [number for number in needed if number is not None]
+    return Status(
+        campaign.id,
+        campaign.header.name,
+        found.reports,
+        campaign.min_batch_size,
+        found.unproven,
+        found.superseded,
+        dict(found.rejected),
+        manifest.first_period,
+        periods,
+        _days(periods, campaign.time_precision, once=campaign.series is not None),
+        int(periods.devices.max(initial=0) if campaign.series is None else periods.devices.sum()),
+        int(periods.devices.sum()),
+        reaches,
+        target,
+        max(known) if known and len(known) == len(needed) else None,
+        campaign.time_precision,
+        alarms(campaign, found.tally, estimates, counted.profile) if enough and found.reports else None,
+    )
+
+
+def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCount, ...]:
+    """Counts by period, added up by the day on which each period begins. With ``once`` a device answers one period."""
+    least = np.add.reduce if once else np.maximum.reduce
+    day = periods.period * time_precision // DAY_SECONDS
+    found, start = np.unique(day, return_index=True)
+    ends = np.append(start, len(day))[1:]
+    return tuple(
+        DayCount(
+            int(number),
+            int(periods.period[first]),
+            int(periods.period[end - 1]),
+            int(periods.reports[first:end].sum()),
+            int(least(periods.devices[first:end])),
+            int(periods.devices[first:end].sum()),
+        )
+        for number, first, end in zip(found.tolist(), start.tolist(), ends.tolist(), strict=True)
+    )
+
+
+def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> Reach:
+    """The accuracy of one question; ``share`` of the devices are asked it in a period."""
+    if not found.n or not enough:
+        return Reach(name, found.n, None, None)
+    # The interval of a share near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
+    sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
+    width = float(np.max(sides)) / found.n
+    if not isfinite(width):
+        return Reach(name, found.n, None, None)
+    if target is None:
+        return Reach(name, found.n, width, None)
+    missing = max(0, ceil(found.n * (width / target) ** 2) - found.n)
+    return Reach(name, found.n, width, ceil(missing / share))
+
+
+def half_width_of(sd: float) -> float:
+    """Half width of a symmetric 95 % interval of an estimate with standard deviation ``sd``: 1.96·sd."""
+    return Z95 * sd

@@ -1,0 +1,81 @@
+"""Check before a campaign is signed that the aggregator supports all of its mechanisms.
+
+Devices spend their ε on answers. A mechanism without an estimator must be refused before a device sees the campaign,
+and not after the reports have arrived. Source: docs/decisions/0050.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
+from aggregator.estimates.intervals import count_interval
+from aggregator.publishing.mechanisms.draws import draw
+from protocol.errors import InputError
+from protocol.mechanisms import BITS, Mechanism, ValueMechanism
+from protocol.shown import is_seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from protocol.mechanisms.by_family import ByFamily
+    from protocol.questions import Question
+
+PARTS: Mapping[str, ByFamily[Any]] = {
+    "estimator": debias,
+    "interval": count_interval,
+    "vectorised draw": draw,
+}
+"""Parts that a family of mechanisms needs: name → function with one registered implementation per family."""
+PARTS_OF_VALUES: Mapping[str, ByFamily[Any]] = {
+    "noise law": noise_law,
+    "covariances": pairs_of,
+    "group estimator": marginal,
+}
+"""Further parts of a mechanism about one value. Without them its answers would say nothing of the classes' shares."""
+MAX_DESCRIPTION = 200
+"""Longest description of a mechanism, in characters. ``explain`` prints the description in one line."""
+
+
+def check_complete(questions: Iterable[Question]) -> None:
+    """Refuse questions whose mechanism can not be described to owners or not be estimated. Run before signing.
+
+    A mechanism needs a description, an estimator, an interval and a vectorised draw (:data:`PARTS`), and the check of
+    answers that no device gives (``Mechanism.impossible``). A mechanism about one value also needs the parts in
+    :data:`PARTS_OF_VALUES`, one whose answers are rows of bits the law of set bits (``Mechanism.set_bits_law``).
+
+    Raises:
+        InputError: ``mechanism_incomplete``, for one such mechanism; the error names all parts that it lacks.
+    """
+    for mechanism in {question.mechanism for question in questions}:
+        missing = missing_parts(mechanism)
+        if missing:
+            lacking = ", ".join(missing)
+            raise InputError(
+                "mechanism_incomplete",
+                f"the mechanism {mechanism.name} lacks its {lacking}: see docs/how-to/extending.md",
+            )
+
+
+def missing_parts(mechanism: Mechanism) -> list[str]:
+    """Names of a mechanism's missing parts; empty for a complete mechanism.
+
+    The description is missing unless it is one line of at most :data:`MAX_DESCRIPTION` visible characters.
+    """
+    parts = dict(PARTS) | (dict(PARTS_OF_VALUES) if isinstance(mechanism, ValueMechanism) else {})
+    kind = type(mechanism)
+    missing = [name for name, part in parts.items() if not part.has(kind)]
+    if (
+        isinstance(mechanism, ValueMechanism)
+        and not missing
+        and marginal(mechanism, 1, [0] * mechanism.size, 1) is None
+    ):
+        missing.append("group estimator")
+    if kind.impossible is Mechanism.impossible:
+        missing.append("check of impossible answers")
+    if mechanism.layout == BITS and kind.set_bits_law is Mechanism.set_bits_law:
+        missing.append("law of set bits")
+    described = mechanism.describe()
+    if not described.strip() or len(described) > MAX_DESCRIPTION or not is_seen(described):
+        missing.insert(0, "description")
+    return missing

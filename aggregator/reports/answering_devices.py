@@ -1,0 +1,187 @@
+"""What the holder of a closed fleet's secrets can tell of its devices. Only a device's secret links its reports.
+
+How often devices answered: only sums over the fleet are returned (ΣT² of every stratum, T: answers of one device;
+docs/math.md, section 1). Whose reports are in conflict: names and periods are returned, and no answer. No file is
+written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.common.periods import shown
+from aggregator.reports.fleet.ids import IdMaker
+from aggregator.reports.fleet.roster import distinct_secrets
+from aggregator.reports.records import stored_records
+from aggregator.reports.retention import forgotten_counts
+from protocol.documents.provisioning import SECRET_BYTES
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.columns import Columns
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.storage.manifest import Manifest
+    from aggregator.reports.tally.scope import Scope
+    from protocol.documents.campaign import Campaign
+
+_RECORD_BYTES = 64
+"""Memory for one report, with room for sorting."""
+
+
+def squares_of_answers(
+    folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
+) -> tuple[int, ...]:
+    """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        memory_bytes: limit of the memory for the reports of one step.
+        scope: the periods whose reports count, and whether unproven reports count.
+        rosters: fleet lists with all devices that answered.
+
+    Returns:
+        ΣT² of each stratum, in order.
+
+    Raises:
+        InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
+            in scope were removed, so their devices are not known.
+        StorageError: ``store_damaged``; ``store_older``: older software counted the removed reports in another way.
+    """
+    if forgotten_counts(folder, campaign, manifest, scope).turnout.answers.size:
+        first = shown(manifest.first_period, campaign.time_precision)
+        raise InputError(
+            "reports_forgotten",
+            f"whose the reports before period {first} were is no longer known; leave out --fleet, "
+            f"or begin --periods with {manifest.first_period}",
+        )
+    secrets = distinct_secrets(rosters)
+    fleet = _Fleet(campaign, secrets)
+    records = stored_records(folder, campaign, manifest, memory_bytes, scope, everything=False)
+    for reports in _batches(campaign, records, max(1, memory_bytes // _RECORD_BYTES)):
+        fleet.add(*reports)
+    if fleet.strangers:
+        raise InputError(
+            "fleet_incomplete",
+            f"{fleet.strangers} of the reports are of no device of this fleet; give every list of it with --fleet",
+        )
+    return tuple((fleet.times**2).sum(axis=1).tolist())
+
+
+class Conflict(NamedTuple):
+    """Different reports of one device for one question time, none of which counts.
+
+    Attributes:
+        fleet, device: names of the fleet and of the device.
+        period: number of the reports' period.
+        records: number of stored records, copies included.
+    """
+
+    fleet: str
+    device: str
+    period: int
+    records: int
+
+
+def conflicts(
+    folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
+) -> list[Conflict]:
+    """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+
+    A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
+    again, or that somebody else knows the secret.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        memory_bytes: limit of the memory for one step.
+        scope: the periods that are looked at. Periods that were forgotten have no records any more.
+        rosters: the fleet lists.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    given = (folder, campaign, manifest, memory_bytes, scope)
+    counted = [records.id for records in stored_records(*given, everything=False)]
+    kept = np.sort(np.concatenate([np.empty(0, np.uint64), *counted]))
+    ids, places = [np.empty(0, np.uint64)], [np.empty(0, np.int64)]
+    strata = np.array([question.stratum for question in campaign.questions], np.int64)
+    for records in stored_records(*given, everything=True):
+        left = ~np.isin(records.id, kept)
+        ids.append(records.id[left])
+        places.append(_place(records, strata, campaign.answers)[left])
+    torn, place = np.concatenate(ids), np.concatenate(places)
+    devices = {one.secret: one for roster in rosters for one in roster.provisionings()}
+    maker = IdMaker(devices)
+    found = []
+    for period, stratum in sorted({divmod(one, campaign.answers) for one in place.tolist()}):
+        unsettled, records_each = np.unique(torn[place == period * campaign.answers + stratum], return_counts=True)
+        times = dict(zip(unsettled.tolist(), records_each.tolist(), strict=True))
+        for device, name in zip(devices.values(), maker.ids(campaign.id, period, stratum).tolist(), strict=True):
+            if name in times:
+                found.append(Conflict(device.fleet, device.device, period, times[name]))
+    return sorted(found)
+
+
+class _Fleet:
+    """Counts answers by stratum and device.
+
+    Args:
+        campaign: asks r strata.
+        secrets: of D devices, 32 bytes each.
+
+    Attributes:
+        times: (r, D) int64, number of answers.
+        strangers: number of reports of no device in the fleet.
+    """
+
+    def __init__(self, campaign: Campaign, secrets: bytes) -> None:
+        self._campaign = campaign
+        self._maker = IdMaker(secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
+        self.times = np.zeros((campaign.answers, len(secrets) // SECRET_BYTES), np.int64)
+        self.strangers = 0
+
+    def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
+        """Count reports.
+
+        Args:
+            ids: (N,) uint64.
+            place: (N,) int64, period·r + stratum of each report.
+        """
+        order = np.argsort(place, kind="stable")
+        found, starts = np.unique(place[order], return_index=True)
+        for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
+            period, stratum = divmod(one, len(self.times))
+            has_answered = np.isin(self._maker.ids(self._campaign.id, period, stratum), reported)
+            self.times[stratum] += has_answered
+            self.strangers += len(reported) - int(has_answered.sum())
+
+
+def _batches(
+    campaign: Campaign, found: Iterable[Columns], most: int
+) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
+    """Yield the records as ids, (N,) uint64, and places, (N,) int64: at least ``most`` at a time, except the last.
+
+    The ids of the whole fleet are computed for each batch, so batches are large.
+    """
+    strata = np.array([question.stratum for question in campaign.questions], np.int64)
+    ids: list[NDArray[np.uint64]] = []
+    places: list[NDArray[np.int64]] = []
+    for records in found:
+        ids.append(records.id)
+        places.append(_place(records, strata, campaign.answers))
+        if sum(map(len, ids)) >= most:
+            yield np.concatenate(ids), np.concatenate(places)
+            ids, places = [], []
+    if ids:
+        yield np.concatenate(ids), np.concatenate(places)
+
+
+def _place(records: Columns, strata: NDArray[np.int64], answers: int) -> NDArray[np.int64]:
+    """Period·r + stratum of N records: (N,) int64, with r = ``answers`` and the stratum of each question."""
+    return records.period.astype(np.int64) * answers + strata[records.question]

@@ -1,0 +1,342 @@
+"""Judge every record of a file with array operations. Good records become columns, bad records get a reason.
+
+``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file
+raises an exception. Source: docs/formats.md, sections 2 to 4.
+
+A bad record gets the first reason that applies:
+
+    1. ``unrecognized_campaign``   its batch's header names another campaign
+    2. ``invalid_message``         its batch's header states another layout or length than the campaign
+    3. ``question_unknown``        no question of the campaign has this number
+    4. ``question_not_assigned``   the id's first four bytes are outside its question's interval
+    5. ``value_out_of_domain``     no answer of the question's mechanism, or padding that is not zero
+    6. ``report_too_late``         its period begins at or after the campaign's expiry
+    7. ``report_too_early``        its period ended before the campaign began, or has not begun yet
+
+Too late comes before too early, so that only ``report_too_early`` can become good with time (after a clock
+that ran ahead). Adjacent bytes that are no record are ``invalid_message`` or ``truncated``. They count as one
+piece, however long.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.decoding.mapped import give_back, piecewise_digest
+from aggregator.reports.decoding.matrix import Matrix, copied, count_adjacent, matrices
+from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
+from aggregator.reports.decoding.spans import MAX_PIECES, RecordSpan, Rejected, SpanBuilder, Standing
+from protocol.batches.batch import Damage, Header, read_batches
+from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.mapped import Source
+    from protocol.documents.campaign import Campaign
+
+SPAN_RECORDS = 1 << 20
+"""Largest number of records in one span."""
+
+
+class Decoded(NamedTuple):
+    """The judged content of one file.
+
+    Attributes:
+        records: the N good records, in file order.
+        positions: (N,) int64, byte position of each good record in the file.
+        rejected: number of rejected pieces by reason, without zeros.
+        pieces: rejected pieces in file order, at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES`.
+    """
+
+    records: Columns
+    positions: NDArray[np.int64]
+    rejected: dict[str, int]
+    pieces: tuple[Rejected, ...]
+
+
+class Block(NamedTuple):
+    """The judged records of one span of a file.
+
+    Attributes:
+        records: the N good records, in file order.
+        positions: (N,) int64, byte position of each good record in the file.
+        batch: (N,) intp, index in ``standings`` of each record's batch.
+        standings: of the batches; equal neighbours appear once.
+        digests: 32 bytes of every proven batch that ends in this block.
+        rejected: number of rejected pieces by reason.
+        pieces: rejected pieces, at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES`.
+    """
+
+    records: Columns
+    positions: NDArray[np.int64]
+    batch: NDArray[np.intp]
+    standings: tuple[Standing, ...]
+    digests: tuple[bytes, ...]
+    rejected: dict[str, int]
+    pieces: tuple[Rejected, ...]
+
+
+class WholeFiles(NamedTuple):
+    """The records of all small files that are a single proven batch of good records.
+
+    Attributes:
+        records: N proven records.
+        file: (N,) int64, index of the file of each record.
+        digests: for every file the digest of its batch; empty for a file in ``left_over``.
+        left_over: indices of all other files.
+    """
+
+    records: Columns
+    file: NDArray[np.int64]
+    digests: tuple[tuple[bytes, ...], ...]
+    left_over: tuple[int, ...]
+
+
+def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
+    """Judge a file of concatenated batches. Run by the aggregator.
+
+    Args:
+        data: the whole file.
+        campaign: the campaign that the reports must belong to.
+        now: the present in seconds since 1970; reports of later periods are too early.
+
+    Raises:
+        FileShortenedError: ``data`` is a :class:`~aggregator.reports.decoding.large_file.LargeFile`, and the file
+            became shorter.
+    """
+    return Decoder(campaign).decode(data, now=now)
+
+
+class Decoder:
+    """Judges the files of one campaign. Immutable and picklable.
+
+    Every method that reads a :class:`~aggregator.reports.decoding.large_file.LargeFile` raises ``FileShortenedError``
+    if the file became shorter.
+
+    Args:
+        campaign: the campaign that the reports must belong to.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign.id
+        self._layout = campaign.layout
+        self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
+        self._head = self._header.to_bytes()
+        self._rules = Rules(campaign)
+
+    def decode(self, data: Source, *, now: int) -> Decoded:
+        """Judge a whole file of concatenated batches. All records of the file are in memory at a time.
+
+        Args:
+            data: the whole file.
+            now: the present in seconds since 1970; reports of later periods are too early.
+        """
+        blocks = list(self.blocks(data, now=now))
+        rejected: Counter[str] = Counter()
+        for block in blocks:
+            rejected.update(block.rejected)
+        return Decoded(
+            Columns.join([block.records for block in blocks], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(block.positions for block in blocks)]),
+            dict(sorted(rejected.items())),
+            tuple(sorted((piece for block in blocks for piece in block.pieces), key=lambda piece: piece.offset)),
+        )
+
+    def blocks(self, data: Source, *, now: int, most: int = SPAN_RECORDS) -> Iterator[Block]:
+        """Judge one file block by block. Memory is bounded by ``most``, not by the length of the file.
+
+        Args:
+            data: the whole file: bytes, a mapping, or a file that is read in pieces.
+            now: the present in seconds since 1970; reports of later periods are too early.
+            most: largest number of records in one block.
+        """
+        room = MAX_PIECES
+        for span in self.spans(data, most=most):
+            block = self.judge(data, span, now=now)
+            block = block._replace(pieces=block.pieces[:room])
+            room -= len(block.pieces)
+            yield block
+
+    def spans(self, data: Source, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
+        """Find the records of a file, in file order, without judging them. The first step of :meth:`blocks`.
+
+        The digest of a batch is checked before the first span with its records is yielded.
+
+        Args:
+            data: the whole file.
+            most: largest number of records in one span.
+        """
+        builder = SpanBuilder(data, self._layout, most)
+        layouts = {self._campaign: self._layout}
+        for found in read_batches(data, layouts, adjacent=count_adjacent, digest=piecewise_digest):
+            if isinstance(found, Damage):
+                builder.reject(found.reason, found.position, found.length, found.length)
+            elif (reason := self._header_fault(found.header)) is not None:
+                length = found.header.record_length
+                for start, count in found.spans:
+                    builder.reject(reason, start, length, count * length)
+            else:
+                yield from builder.add(found)
+        yield from builder.rest()
+
+    def judge(self, data: Source, span: RecordSpan, *, now: int) -> Block:
+        """Judge the records of one span. The second step of :meth:`blocks`. Threads may judge spans in any order.
+
+        The result has at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES` rejected pieces of this span.
+
+        Args:
+            data: the whole file.
+            span: one span of this file.
+            now: the present in seconds since 1970; reports of later periods are too early.
+        """
+        bad = _BadRecords(Counter(span.rejected), [])
+        batch = np.repeat(np.arange(len(span.counts)), span.counts)
+        judged = []
+        for rows, runs in matrices(data, span.runs, self._layout):
+            positions = np.concatenate([run.positions() for run in runs])
+            judged.append(self._judge(_Unjudged(rows, positions, batch[: rows.rows]), span.standings, now, bad))
+            batch = batch[rows.rows :]
+        if span.runs:
+            (first, _), (last, count) = span.runs[0], span.runs[-1]
+            give_back(data, first, last + count * self._layout.record_length)
+        pieces = sorted([*span.pieces, *bad.pieces], key=lambda piece: piece.offset)
+        return Block(
+            Columns.join([records for records, _, _ in judged], self._layout.answer_bytes),
+            np.concatenate([np.empty(0, np.int64), *(positions for _, positions, _ in judged)]),
+            np.concatenate([np.empty(0, np.intp), *(numbers for _, _, numbers in judged)]),
+            span.standings,
+            span.digests,
+            dict(bad.rejected),
+            tuple(pieces[:MAX_PIECES]),
+        )
+
+    def _judge(
+        self, judged: _Unjudged, standings: Sequence[Standing], now: int, bad: _BadRecords
+    ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
+        """The good records of a matrix, with their positions and batches. Bad records are added to ``bad``.
+
+        Returns:
+            G good records; (G,) int64, their positions; (G,) intp, their batches.
+        """
+        rows, positions, batch = judged
+        fields = Fields.of(rows)
+        records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
+        if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
+            return records, positions, batch
+        fault = self._rules.faults(fields, now)
+        length = self._layout.record_length
+        for row in np.flatnonzero(fault)[: max(0, MAX_PIECES - len(bad.pieces))].tolist():
+            place = row * length + rows.start
+            record = bytes(rows.data[place : place + length])
+            at = int(positions[row])
+            bad.pieces.append(Rejected(FAULTS[fault[row] - 1], at, length, record, *standings[batch[row]]))
+        for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
+            if count:
+                bad.rejected[FAULTS[number]] += count
+        good = fault == 0
+        return records.take(good), positions[good], batch[good]
+
+    def states_one_batch(self, data: Source) -> bool:
+        """Whether a file looks like one batch of the campaign, judged only by its length and its first and last bytes.
+
+        The digest is not computed, so the batch may still be damaged.
+        """
+        stated = self._stated(len(data))
+        if stated is None or data[: len(self._head)] != self._head:
+            return False
+        place = len(data) - TRAILER_BYTES
+        return data[place : place + len(stated)] == stated
+
+    def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
+        """Read all files that are one intact batch of good records. Other files are only listed in the result.
+
+        One set of array operations serves all files, which saves most of the time per file.
+
+        Args:
+            datas: the content of each file.
+            now: the present in seconds since 1970; reports of later periods are too early.
+        """
+        digests = [self._whole_digest(data) for data in datas]
+        head, length = len(self._head), self._layout.record_length
+        bodies = [data[head:-TRAILER_BYTES] if digest else b"" for data, digest in zip(datas, digests, strict=True)]
+        counts = np.array([len(body) // length for body in bodies], np.int64)
+        rows = Matrix(b"".join(bodies), 0, int(counts.sum()), self._layout)
+        file = np.repeat(np.arange(len(datas)), counts)
+        is_good = np.array([digest is not None for digest in digests], np.bool_)
+        fields = Fields.of(rows)
+        records = columns(fields, proven=True)
+        if not (self._rules.is_sound(fields, now) and self._rules.in_domain(fields)):
+            # faults() finds a wrong prefix, too: the prefix is part of the number that must be in the interval of the
+            # record's question.
+            is_good[file[self._rules.faults(fields, now) != 0]] = False
+            records, file = records.take(is_good[file]), file[is_good[file]]
+        return WholeFiles(
+            records,
+            file,
+            tuple((digest,) if digest and good else () for digest, good in zip(digests, is_good, strict=True)),
+            tuple(np.flatnonzero(~is_good).tolist()),
+        )
+
+    def _whole_digest(self, data: bytes) -> bytes | None:
+        """The digest of a file that is a single proven batch of the campaign; None for another file."""
+        if not self.states_one_batch(data):
+            return None
+        with memoryview(data) as view, view[:-TRAILER_BYTES] as body:
+            digest = sha256(body).digest()
+        return digest if data.endswith(digest) else None
+
+    def _stated(self, size: int) -> bytes | None:
+        """The first bytes of the trailer of a batch with ``size`` bytes in all; None if no batch has this size."""
+        count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)
+        return None if rest or not 0 <= count < 1 << 32 else END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
+
+    def _header_fault(self, header: Header) -> str | None:
+        if header.campaign != self._campaign:
+            return "unrecognized_campaign"
+        return None if header == self._header else "invalid_message"
+
+
+class _BadRecords(NamedTuple):
+    """Bad records of a block: numbers by reason, and the first bad records themselves, for the quarantine."""
+
+    rejected: Counter[str]
+    pieces: list[Rejected]
+
+
+class _Unjudged(NamedTuple):
+    """N records that are judged together.
+
+    Attributes:
+        rows: their bytes.
+        positions: (N,) int64, position of each in the file.
+        batch: (N,) intp, index of the standing of its batch.
+    """
+
+    rows: Matrix
+    positions: NDArray[np.int64]
+    batch: NDArray[np.intp]
+
+
+def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
+    """Copy N records into columns.
+
+    Args:
+        fields: the decoded fields of the records.
+        proven: whether the records' batches are proven: one value for all records, or (N,) bool.
+    """
+    rows = fields.rows
+    return Columns(
+        rows.ids(),
+        (fields.head >> 32).astype(np.uint32),
+        fields.question.astype(np.uint16),
+        copied(rows.answers()),
+        np.full(rows.rows, proven, np.bool_),
+    )

@@ -1,0 +1,247 @@
+"""A campaign's rules for single reports, as array operations.
+
+:meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both.
+:meth:`Rules.faults` finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from protocol.batches.report import FIXED_BYTES
+from protocol.mechanisms import BITS, INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.matrix import Matrix
+    from protocol.documents.campaign import Campaign
+    from protocol.mechanisms import Mechanism
+
+FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
+"""The reasons in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""
+
+_WORD = 8
+
+
+class Fields(NamedTuple):
+    """The fields of N records that the rules check.
+
+    Attributes:
+        rows: the matrix that the fields are copied from.
+        first: (N,) uint64, the fixed first bytes and the start of the id.
+        head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``).
+        question: (N,) int64, index in the campaign's questions.
+    """
+
+    rows: Matrix
+    first: NDArray[np.uint64]
+    head: NDArray[np.uint64]
+    question: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Matrix) -> Fields:
+        """Decode the fields of every row. Keep the matrix within cache size."""
+        head = rows.head()
+        question = head >> 16
+        np.bitwise_and(question, 0xFFFF, out=question)
+        return cls(rows, rows.first(), head, question.view(np.int64))
+
+    def values(self) -> NDArray[np.int64]:
+        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
+        if self.rows.layout.kind == SINGLE:
+            return (self.head & 0xFFFF).view(np.int64)
+        return self.rows.values()
+
+
+class Rules:
+    """The rules of one campaign as arrays over its questions. Immutable and picklable.
+
+    In all methods ``now`` is the present, in seconds since 1970.
+    """
+
+    def __init__(self, campaign: Campaign) -> None:
+        layout, questions = campaign.layout, campaign.questions
+        intervals = [campaign.assignment.interval(i, question.stratum) for i, question in enumerate(questions)]
+        mechanisms = [question.mechanism for question in questions]
+        self._campaign = campaign
+        self._questions = len(questions)
+        # The bytes that all records share and the first four bytes of the id are read as one number. The number of a
+        # good record is in the interval of its question.
+        spare = 8 * (_WORD - len(layout.prefix) - 4)
+        fixed = int.from_bytes(layout.prefix, "big") << (32 + spare)
+        self._low = np.array([fixed + (low << spare) for low, _ in intervals], np.uint64)
+        self._width = np.array([(high - low) << spare for low, high in intervals], np.uint64)
+        self._limit = np.array([_limit(mechanism, layout.kind) for mechanism in mechanisms], np.int64)
+        self._singles = any(mechanism.layout == SINGLE for mechanism in mechanisms)
+        self._zero = _zero_words(mechanisms, layout.kind, layout.record_length, layout.answer_bytes)
+        self._integers = range(0)
+        if layout.kind == INTEGERS:
+            self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
+        # Most mechanisms can give every answer that the layout holds; only the others are asked.
+        self._asked = [(place, each) for place, each in enumerate(mechanisms) if _excludes(each)]
+        self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
+        # A report is too early if (period + 1)·precision ≤ not_before, and too late if period·precision ≥ expires.
+        # Both limits are stored as numbers of periods, because these products could overflow.
+        self._first_period = campaign.header.not_before // campaign.time_precision
+        self._end_period = -(-campaign.header.expires // campaign.time_precision)
+
+    def is_sound(self, fields: Fields, now: int) -> bool:
+        """Whether all records have the right first bytes and pass every rule, except the rules about answers.
+
+        ``fields`` are the decoded fields of the records, ``now`` is the present in seconds since 1970.
+        """
+        head, question = fields.head, fields.question
+        if not len(question):
+            return True
+        stop = min(self._end_period, self._campaign.period_at(now) + 1)
+        if int(head.min()) >> 32 < self._first_period or int(head.max()) >> 32 >= stop:
+            return False
+        if int(question.max()) >= self._questions:
+            return False
+        return bool(self._assigned(fields.first, question).all())
+
+    def in_domain(self, fields: Fields) -> bool:
+        """Whether every answer in ``fields`` is one that its question allows.
+
+        Call it only after :meth:`is_sound` returned true.
+        """
+        return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
+
+    def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
+        """Find the first rule that each of N records breaks.
+
+        Args:
+            fields: of the records.
+            now: the present, in seconds since 1970.
+
+        Returns:
+            (N,) uint8: 0 for a good record, else 1 + the index in :data:`FAULTS`.
+        """
+        known = fields.question < self._questions
+        question = np.where(known, fields.question, 0)
+        period = (fields.head >> 32).view(np.int64)
+        domain = np.zeros(len(question), np.bool_)
+        for wrong in self._wrong_answers(fields, question):
+            domain |= wrong
+        faults = np.stack(
+            [
+                ~known,
+                ~self._assigned(fields.first, question),
+                domain,
+                period >= self._end_period,
+                (period < self._first_period) | (period > self._campaign.period_at(now)),
+            ]
+        )
+        return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
+
+    def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(N,) bool: low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width.
+
+        Args:
+            first: (N,) uint64.
+            question: (N,) int64.
+        """
+        above = np.take(self._low, question, mode="clip")
+        np.subtract(first, above, out=above)
+        return np.less(above, np.take(self._width, question, mode="clip"))
+
+    def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
+        """Masks of wrong answers, each (N,) bool.
+
+        Wrong are bits that must be zero, values at or above their limit, integers out of bounds, and answers that the
+        mechanism says are impossible.
+
+        Args:
+            fields: of N records.
+            question: (N,) int64, known questions.
+        """
+        wrong = []
+        for offset, zero in self._zero:
+            word = fields.rows.field(offset, ">u8") & np.take(zero, question, mode="clip")
+            wrong.append(word != 0)
+        if self._singles:
+            wrong.append(fields.values() >= np.take(self._limit, question, mode="clip"))
+        if self._integers:
+            wrong.append(self._out_of_bounds(fields, question))
+        if self._asked:
+            wrong.append(self._impossible(fields, question, wrong))
+        return wrong
+
+    def _impossible(
+        self, fields: Fields, question: NDArray[np.int64], wrong: list[NDArray[np.bool_]]
+    ) -> NDArray[np.bool_]:
+        """(N,) bool: whether an answer is one that no device gives. ``wrong`` ones are not asked."""
+        found = np.zeros(len(question), np.bool_)
+        left = ~np.any(wrong, axis=0) if wrong else ~found
+        for place, mechanism in self._asked:
+            rows = np.flatnonzero(left & (question == place))
+            if rows.size:
+                found[rows] = mechanism.impossible(_answers(fields, rows, mechanism))
+        return found
+
+    def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """(N,) bool: whether an integer of the answer is outside its mechanism's bounds."""
+        least = np.take(self._least, question, mode="clip")
+        most = np.take(self._most, question, mode="clip")
+        wrong = np.zeros(len(question), np.bool_)
+        for offset in self._integers:
+            part = fields.rows.field(offset, ">i4").astype(np.int64)
+            wrong |= (part < least) | (part > most)
+        return wrong
+
+
+def _excludes(mechanism: Mechanism) -> bool:
+    """Whether the layout holds answers that no device gives."""
+    shape = (0,) if mechanism.layout == SINGLE else (0, mechanism.answers)
+    return mechanism.impossible(np.empty(shape, np.int64)) is not None
+
+
+def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> NDArray[np.int64]:
+    """The answers of some records, as :meth:`Mechanism.impossible` takes them: (N,) or (N, A) int64."""
+    if mechanism.layout == SINGLE:
+        return fields.values()[rows]
+    answers = fields.rows.answers()[rows]
+    if mechanism.layout == BITS:
+        return np.unpackbits(answers, axis=1, count=mechanism.answers).astype(np.int64)
+    return answers.view(">i4")[:, : mechanism.answers].astype(np.int64)
+
+
+def _limit(mechanism: Mechanism, kind: int) -> int:
+    """The number that a single value must be below. For other answers the largest number of the field plus 1."""
+    if mechanism.layout == SINGLE:
+        return mechanism.answers
+    return 1 << (32 if kind == INTEGERS else 16)
+
+
+def _zero_words(
+    mechanisms: list[Mechanism], kind: int, record_length: int, width: int
+) -> list[tuple[int, NDArray[np.uint64]]]:
+    """The bits that must be zero, in words of eight bytes. The last word ends where the record ends.
+
+    The first word may begin before the answer field. No bit before the answer field is among the result.
+
+    Returns:
+        For each word with such bits its offset in the record, and (questions,) uint64: the mask of each question.
+    """
+    used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
+    words = []
+    for end in range(record_length, record_length - width, -_WORD):
+        begin = 8 * (end - _WORD - (record_length - width))  # first bit of the word, counted from the answer field
+        free = np.clip(begin + 64 - np.maximum(used, 0), 0, 64)
+        zero = np.array([(1 << int(bits)) - 1 for bits in free], np.uint64)
+        if zero.any():
+            words.append((end - _WORD, zero))
+    return words
+
+
+def _used_bits(mechanism: Mechanism, kind: int) -> int:
+    """The number of bits of the answer field that an answer of the mechanism takes."""
+    if mechanism.layout == SINGLE:
+        return 32 if kind == INTEGERS else 16
+    return mechanism.answers * (1 if mechanism.layout == BITS else 32)
+
+
+assert FIXED_BYTES >= _WORD  # so a word that ends in the answer field never begins before the record

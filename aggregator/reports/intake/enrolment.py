@@ -1,0 +1,211 @@
+"""Closed fleets: accept only records that an enrolled device can have made.
+
+Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's period and
+an index i, and its question belongs to stratum i. Otherwise it is refused as ``id_not_enrolled``. This rule is checked
+last. So ids are computed only for periods of the campaign that have begun, whatever periods a stranger's reports name.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from hashlib import sha256
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from protocol.errors import InputError, PolicyError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.columns import Columns
+    from aggregator.reports.fleet.ids import IdReader, Ids
+    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.storage.manifest import Manifest
+    from protocol.documents.campaign import Campaign
+
+REASON = "id_not_enrolled"
+CACHE_BYTES = 256 << 20
+"""Memory for the ids of recent periods; the ids of one period are always kept."""
+
+
+class _Source(Protocol):
+    """Where the ids of a fleet come from: the devices' secrets, or a file of marks (digests of ids)."""
+
+    @property
+    def digest(self) -> bytes: ...
+    @property
+    def periods(self) -> range: ...
+    def known(self, period: int) -> tuple[Ids, ...]: ...
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids: ...
+
+
+class FromRosters:
+    """Ids computed from the fleet's secrets, period by period.
+
+    Attributes:
+        digest: 32 bytes that name the set of ids.
+        periods: the periods for which ids can be computed: all.
+    """
+
+    periods = range(1 << 32)
+
+    def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
+        from aggregator.reports.fleet.ids import members
+        from aggregator.reports.fleet.roster import distinct_secrets
+
+        self._secrets = members(distinct_secrets(rosters), campaign)
+        self._campaign_id = campaign.id
+        self._answers = campaign.answers
+        self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()
+
+    def __repr__(self) -> str:
+        return f"FromRosters({len(self._secrets) // 32} devices)"
+
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
+        """Return ``ids``, (N,) uint64, unchanged. Another source, a file of marks, returns the marks of these ids."""
+        return ids
+
+    def known(self, period: int) -> tuple[Ids, ...]:
+        """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
+        from aggregator.reports.fleet.ids import IdMaker
+
+        maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
+        return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
+
+
+class Enrolled:
+    """The ids of a closed fleet's devices in one campaign, or their marks. It can be sent to another process.
+
+    Args:
+        campaign: the campaign.
+        source: gives the ids of each period.
+        cache_bytes: memory for the ids of recent periods.
+    """
+
+    def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
+        self._source = source
+        self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
+        self._indices = campaign.answers
+        self._cache: OrderedDict[int, tuple[Ids, ...]] = OrderedDict()
+        self._cache_bytes = cache_bytes
+        self._used = 0
+        self._lock = threading.Lock()
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes that name the set of ids.
+
+        A file whose records were refused with one set is read again by an ingest with another set.
+        """
+        return self._source.digest
+
+    def covers(self, period: int) -> bool:
+        """Whether there are ids for ``period``. Otherwise no report of that period is accepted."""
+        return period in self._source.periods
+
+    @property
+    def holds_secrets(self) -> bool:
+        """Whether this object holds the devices' secrets, and so must not be sent unencrypted."""
+        return isinstance(self._source, FromRosters)
+
+    def accepts(self, records: Columns) -> NDArray[np.bool_]:
+        """Find the records of enrolled devices. Run by the aggregator.
+
+        Args:
+            records: N records that all other rules accept.
+
+        Returns:
+            (N,) bool, whether an enrolled device made each.
+
+        Raises:
+            InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
+        """
+        accepted = np.zeros(records.size, np.bool_)
+        group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
+        order = np.argsort(group, kind="stable")
+        group = group.take(order)
+        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
+        # Not strict: without records, starts is empty, but np.split still gives one empty part.
+        for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
+            period, index = divmod(int(group[start]), self._indices)
+            known = self._ids(period)[index]
+            accepted[rows] = _is_in(self._source.known_as(period, index, records.id[rows]), known)
+        return accepted
+
+    def _ids(self, period: int) -> tuple[Ids, ...]:
+        """The ids of a period by index, computed once for all threads."""
+        with self._lock:
+            known = self._cache.get(period)
+            if known is None:
+                known = self._cache[period] = self._source.known(period)
+                self._used += _size(known)
+                while len(self._cache) > 1 and self._used > self._cache_bytes:
+                    self._used -= _size(self._cache.popitem(last=False)[1])
+            self._cache.move_to_end(period)
+            return known
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_lock")}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state, _cache=OrderedDict(), _used=0, _lock=threading.Lock())
+
+
+def _size(by_index: tuple[Ids, ...]) -> int:
+    return sum(ids.nbytes for ids in by_index)
+
+
+def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
+    """Which of (N,) uint64 ids are among (M,) rising ids: (N,) bool."""
+    if not len(sorted_ids):
+        return np.zeros(len(wanted), np.bool_)
+    place = np.minimum(np.searchsorted(sorted_ids, wanted), len(sorted_ids) - 1)
+    return np.asarray(sorted_ids[place] == wanted, np.bool_)
+
+
+def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
+    """Check that an ingest gives ids of enrolled devices if, and only if, the store takes only their reports.
+
+    Args:
+        manifest: of the store, before the ingest.
+        enrolled: the ids that the ingest is given; None for none.
+
+    Returns:
+        Whether the store belongs to a closed fleet. The first ingest into an empty store decides it.
+
+    Raises:
+        PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
+            ``store_open``: ids are given, and the store has taken reports without ids.
+    """
+    if manifest.closed and enrolled is None:
+        raise PolicyError("enrolment_needed", "the store is that of a closed fleet; give --enrolled or --fleet")
+    if enrolled is not None and not manifest.closed and manifest.inputs:
+        raise PolicyError("store_open", "the store has taken reports of anybody; make a new one for a closed fleet")
+    return manifest.closed or enrolled is not None
+
+
+def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
+    """The ids in a file that ``hearsay fleet ids`` made.
+
+    Args:
+        campaign: the campaign of the store.
+        reader: the open file.
+
+    Raises:
+        InputError: ``other_campaign``: the ids are for another campaign.
+    """
+    if (reader.about.campaign, reader.about.answers) != (campaign.id, campaign.answers):
+        raise InputError("other_campaign", "the enrolled ids are for another campaign")
+    return Enrolled(campaign, reader)
+
+
+def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
+    """The ids of all devices in the fleet lists ``rosters``.
+
+    A period's ids are computed when its first record is checked.
+    """
+    return Enrolled(campaign, FromRosters(rosters, campaign))

@@ -1,0 +1,200 @@
+"""Find the files that an ingest is given: from folders, patterns and lists to names of files.
+
+URLs stay unchanged: the store expands their patterns (:mod:`aggregator.reports.intake.urls`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from glob import escape, glob
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from aggregator.reports.intake.sources import Unreadable, read_source
+from aggregator.reports.intake.urls import check_urls, is_url
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from aggregator.reports.intake.executor import Executor
+
+SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
+"""Ends of the names of report files. Other files in a folder, and hidden files, are not read."""
+MAX_LIST_BYTES = 1 << 28
+_FILES_EACH = 2048
+"""Largest number of files that one task of a cluster tries to read."""
+_PATTERN = re.compile(r"[*?\[]")
+
+
+class Gathered(NamedTuple):
+    """Files found by names.
+
+    Attributes:
+        files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
+            a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
+        left: number of files in the searched folders that are left out, because they are hidden or their names do not
+            end as they must.
+        folders: number of folders that were found and not searched.
+    """
+
+    files: list[str]
+    left: int
+    folders: int
+
+
+def gather(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> Gathered:
+    """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
+
+    Args:
+        names: files; folders, whose report files are taken; patterns with ``*``, ``?``, ``[`` and ``**``, of which all
+            matching files are taken; URLs, which stay unchanged. If a file has exactly the name of a pattern, that
+            file is taken.
+        recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
+        suffixes: ends of the names of the files that are taken from folders.
+    """
+    search = _Search(recursive=recursive, suffixes=suffixes)
+    for name in names:
+        if is_url(name) or "\0" in name:
+            search.files.append(name)
+        elif os.path.isdir(name):  # noqa: PTH112 - making a Path takes most of the time for 100,000 names
+            search.take(name)
+        elif _PATTERN.search(name) and not os.path.lexists(name):
+            search.match(name)
+        else:
+            search.files.append(name)
+    return Gathered(search.files, search.left, search.folders)
+
+
+class _Search:
+    """A search in progress. Its attributes become those of the result, :class:`Gathered`."""
+
+    def __init__(self, *, recursive: bool, suffixes: tuple[str, ...]) -> None:
+        self._recursive = recursive
+        self._suffixes = suffixes
+        self.files: list[str] = []
+        self.left = self.folders = 0
+
+    def match(self, pattern: str) -> None:
+        """Add the files that match a pattern. A pattern without a match is added itself, as a file to be not found."""
+        found = sorted(set(_matching(pattern)))
+        for name in found:
+            if not os.path.isdir(name):  # noqa: PTH112 - making a Path takes longer than the check
+                self.files.append(name)
+            else:
+                self._enter(name)
+        if not found:
+            self.files.append(pattern)
+
+    def take(self, folder: str) -> None:
+        """Add a folder's report files. A folder that can not be listed is added itself, to be refused on reading."""
+        try:
+            with os.scandir(folder) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            self.files.append(folder)
+            return
+        for entry in found:
+            if entry.is_dir(follow_symlinks=False):
+                self._enter(entry.path)
+            elif entry.name.endswith(self._suffixes) and not entry.name.startswith("."):
+                self.files.append(entry.path)
+            else:
+                self.left += 1
+
+    def _enter(self, folder: str) -> None:
+        if self._recursive:
+            self.take(folder)
+        else:
+            self.folders += 1
+
+
+def _matching(pattern: str) -> Iterator[str]:
+    """Names that match a pattern, some perhaps twice. ``**`` follows no links to folders, which may form a circle."""
+    above, stars, rest = _divided(pattern)
+    if not stars:
+        yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
+        return
+    for start in glob(above) if above else [os.curdir]:  # noqa: PTH207 - names come back as they were given
+        for folder, inner, names in os.walk(start):
+            inner[:] = [name for name in inner if not name.startswith(".")]
+            within = os.path.join(folder, "") if above else os.path.join(folder, "")[2:]  # noqa: PTH118
+            if rest:
+                yield from _matching(escape(within) + rest)
+            else:
+                yield from (within + name for name in names if not name.startswith("."))
+
+
+def _divided(pattern: str) -> tuple[str, bool, str]:
+    """Split a pattern at its first part ``**``: the text before, whether there is such a part, the text after."""
+    parts = pattern.split("/")
+    if "**" not in parts:
+        return pattern, False, ""
+    place = parts.index("**")
+    rest = parts[place + 1 :]
+    while rest[:1] == ["**"]:
+        rest = rest[1:]
+    return "".join(f"{part}/" for part in parts[:place]), True, "/".join(rest)
+
+
+def read_names(stream: IO[bytes]) -> list[str]:
+    """Read names of files: one on each line or, as ``find -print0`` writes them, each ended by a zero byte.
+
+    The names are returned unchanged: patterns and folders are not searched. Empty names are left out.
+
+    Args:
+        stream: an open binary file.
+
+    Raises:
+        InputError: ``too_large``: the list has more than 256 MiB.
+    """
+    raw = stream.read(MAX_LIST_BYTES + 1)
+    if len(raw) > MAX_LIST_BYTES:
+        raise InputError("too_large", "the list of names has more than 256 MiB; give it in several runs")
+    names = raw.split(b"\0") if b"\0" in raw else raw.split(b"\n")
+    return [os.fsdecode(name) for name in names if name]
+
+
+def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
+    """Find out whether not a single file can be read, before a store is made for them.
+
+    Args:
+        files: paths and URLs.
+        cluster: its workers try to read the files; None: this process does.
+
+    Returns:
+        Every file with the reason why it can not be read; empty as soon as one file can be read.
+
+    Raises:
+        InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
+        StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
+    """
+    if cluster is None:
+        return _all_unreadable(files)
+    given = [os.fspath(file) for file in files]
+    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - making a Path takes longer
+    starts = range(0, len(names), _FILES_EACH)
+    reasons: dict[int, str] = {}
+    for start, found in cluster.run(
+        _unreadable_from, [(start, names[start : start + _FILES_EACH]) for start in starts]
+    ):
+        if not found:
+            return ()
+        reasons |= {start + place: one.reason for place, one in enumerate(found)}
+    return tuple(Unreadable(name, reasons[number]) for number, name in enumerate(given))
+
+
+def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
+    """Task for a worker: run :func:`all_unreadable` on some files. The result begins with ``start``, unchanged."""
+    check_urls(files)
+    return start, _all_unreadable(files)
+
+
+def _all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
+    found: list[Unreadable] = []
+    for file in files:
+        read = read_source(file)
+        if not isinstance(read, Unreadable):
+            return ()
+        found.append(read)
+    return tuple(found)

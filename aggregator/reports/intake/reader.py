@@ -1,0 +1,410 @@
+"""Files to parts: judge the bytes of files by the campaign's rules, and write the good records.
+
+No manifest names these parts yet. For every file a :class:`Read` holds the file's new entry in the index of files.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.large_file import FileShortenedError
+from aggregator.reports.decoding.spans import MAX_PIECES, Rejected
+from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
+from aggregator.reports.intake.results import BlockResult, Kept, Read
+from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable
+from aggregator.reports.storage.input_index import (
+    TAIL_BYTES,
+    Ingested,
+    Inputs,
+    identity,
+    pack_places,
+    tail,
+    unpack_places,
+)
+from aggregator.reports.storage.parts import Stored
+from protocol.batches.batch import TRAILER_BYTES, Header
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.columns import Columns
+    from aggregator.reports.decoding.decode import Block
+    from aggregator.reports.decoding.spans import RecordSpan, Standing
+    from aggregator.reports.intake.enrolment import Enrolled
+    from aggregator.reports.intake.sources import Source
+    from aggregator.reports.intake.work_sharing import WorkSharingPool
+    from aggregator.reports.storage.manifest import Part
+    from aggregator.reports.storage.part_writer import PartWriter
+    from protocol.documents.campaign import Campaign
+
+FORGOTTEN = "period_forgotten"
+_BLOCK = 1 << 16
+"""Number of records of a file that are judged at a time."""
+_SMALL_BYTES = 1 << 16
+"""Files up to this size are judged together."""
+SHARED_BYTES = 4 << 20
+"""Files from this size on are divided among threads."""
+
+
+class _File:
+    """One file that is being read.
+
+    Args:
+        source: its content.
+        name: its identity, 32 bytes; None if it is not computed yet.
+        known: its entry from an earlier reading; None if there was none.
+
+    Attributes:
+        source, name, known: the arguments.
+        kept: True once records of the file may be in the parts.
+        open_places: (N,) int64, offsets of the records that were not enrolled at the last reading.
+    """
+
+    def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
+        self.source = source
+        self.name = name
+        self.known = known
+        self.kept = False
+        self.open_places = np.empty(0, np.int64) if known is None else unpack_places(known.refused)
+
+
+def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
+    """Rows of a block that an earlier reading of the file refused as too early or not enrolled.
+
+    Returns:
+        (M,) intp; None, for all rows, if the file was not read before.
+    """
+    if file.known is None:
+        return None
+    is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
+    return np.flatnonzero((block.records.period > file.known.present) | is_open)
+
+
+class Reader:
+    """Judges files and writes their good records into parts. Threads may share one reader, and thereby its writer.
+
+    Args:
+        campaign: its rules judge the records.
+        inputs: index of the files that the store has read; not changed here.
+        writer: takes the good records.
+        first_period: reports of earlier periods are refused as ``period_forgotten``.
+        now: the present, in seconds since 1970.
+        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None for all ids.
+        sharing: takes the blocks of large files; None if one thread reads.
+    """
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        inputs: Inputs,
+        writer: PartWriter,
+        first_period: int,
+        now: int,
+        enrolled: Enrolled | None = None,
+        sharing: WorkSharingPool | None = None,
+    ) -> None:
+        self._sharing = sharing
+        self._inputs = inputs
+        self._writer = writer
+        self._decoder = Decoder(campaign)
+        self._first_period = first_period
+        self._enrolled = enrolled
+        layout = campaign.layout
+        self._record_bytes = layout.record_length
+        self._frame_bytes = len(Header(campaign.id, layout.kind, layout.record_length).to_bytes()) + TRAILER_BYTES
+        self._present = campaign.period_at(now)
+        self._now = now
+        self._period_seconds = campaign.time_precision
+        self._enrolment = b"" if enrolled is None else enrolled.digest
+
+    def finish(self) -> list[Part]:
+        """Write the records that still wait in memory, and return all parts. Called when every file is read.
+
+        Raises:
+            OSError: a part can not be written.
+        """
+        return self._writer.finish()
+
+    def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
+        """Read files of different contents.
+
+        Args:
+            sources: the files.
+            may_repeat: whether this ingest may have read one of the contents before.
+
+        Returns:
+            A result for each file, in any order.
+
+        Raises:
+            StorageError: ``input_shortened``: a file became shorter after some of it was written.
+            InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
+            OSError: a part can not be written.
+            MemoryError: a file does not fit into memory, and some of it was written.
+        """
+        found = []
+        small = []
+        for source in sources:
+            name = known = None
+            if may_repeat or self._inputs.may_know(tail(source.data)):
+                try:
+                    name = identity(source.data)
+                except FileShortenedError:
+                    found.append(Read(source.number, None, unreadable=Unreadable(source.file, SHORTENED_REASON)))
+                    continue
+                if self._inputs.has_all(name, self._present, self._enrolment):
+                    found.append(Read(source.number, None))
+                    continue
+                known = self._inputs.get(name)
+            if known is None and len(source.data) <= _SMALL_BYTES:
+                small.append(source)
+            else:
+                found.append(self._alone(source, name, known))
+        try:
+            return found + self._many(small)
+        except MemoryError:
+            return found + [self._alone(source, None, None) for source in small]
+
+    def read_anew(self, source: Source) -> Read:
+        """Read the file ``source`` again as if it came for the first time. The store must have no record of the file.
+
+        The result still has the earlier entry of the file as ``known``. The errors are those of :meth:`read`.
+        """
+        name = identity(source.data)
+        known = self._inputs.get(name)
+        return self._alone(source, name, None)._replace(known=known)
+
+    def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
+        """Read one file by itself. It may be unreadable, unless some of it is in the parts already.
+
+        Raises:
+            StorageError: ``input_shortened``: the file became shorter after some of it was written.
+        """
+        file = _File(source, name, known)
+        try:
+            return self._one(file)
+        except MemoryError:
+            if file.kept:
+                raise
+            reason = "too_large"
+        except FileShortenedError:
+            if file.kept:
+                problem = f"'{source.file}' became shorter while it was read; nothing was added; try again"
+                raise StorageError("input_shortened", problem) from None
+            reason = SHORTENED_REASON
+        return Read(source.number, None, unreadable=Unreadable(source.file, reason))
+
+    def _many(self, sources: list[Source]) -> list[Read]:
+        """Read small files: intact ones all at once, since most of the work of a small file is per call."""
+        if len(sources) < 2:
+            return [self._alone(source, None, None) for source in sources]
+        found = self._decoder.whole_files([source.data[:] for source in sources], now=self._now)
+        records, file, rest = found.records, found.file, set(found.left_over)
+        if self._enrolled is not None:
+            # Files with records of unknown devices are read one by one, which keeps these records for the quarantine.
+            foreign = np.unique(file[~self._enrolled.accepts(records)])
+            sound = ~np.isin(file, foreign)
+            records, file, rest = records.take(sound), file[sound], rest | set(foreign.tolist())
+        kept = self._kept(records)
+        self._writer.add(Stored(kept.records, None))
+        totals = np.bincount(file, minlength=len(sources))
+        forgotten = np.bincount(file[kept.forgotten], minlength=len(sources))
+        good = (totals - forgotten).tolist()
+        reads = []
+        for place, source in enumerate(sources):
+            if place in rest:
+                reads.append(self._alone(source, None, None))
+                continue
+            rejected = {FORGOTTEN: int(forgotten[place])} if forgotten[place] else {}
+            entry = self._entry(source, None, (good[place], 0), rejected, found.digests[place])
+            reads.append(Read(source.number, entry, None, good[place]))
+        return reads
+
+    def _one(self, file: _File) -> Read:
+        """Read one file block by block. Records that an earlier ingest added are not added again."""
+        return self._sum(file, self._blocks(file), self._naming(file))
+
+    def _sum(self, file: _File, blocks: Iterable[BlockResult], name: Callable[[], bytes] | None) -> Read:
+        """Add up the results of a file's blocks."""
+        source, known = file.source, file.known
+        good, added = [0, 0], [0, 0]
+        counts: Counter[str] = Counter()
+        if known is not None:
+            counts[FORGOTTEN] = known.rejected.get(FORGOTTEN, 0)
+        refused: list[NDArray[np.int64]] = []
+        digests: list[bytes] = []
+        claims: set[int] = set()
+        pieces: list[Rejected] = []
+        room = MAX_PIECES
+        for block, more, sound, forgotten, foreign, set_aside in blocks:
+            counts.update(block.rejected)
+            counts[FORGOTTEN] += forgotten
+            counts[NOT_ENROLLED] += len(foreign)
+            pieces.extend(block.pieces[:room])
+            room -= min(room, len(block.pieces))
+            pieces.extend(set_aside[: max(0, MAX_PIECES - len(pieces))])
+            digests.extend(block.digests)
+            for standing in (False, True):
+                good[standing] += sound[standing]
+                added[standing] += more[standing]
+            refused.append(foreign)
+            claims.update(filter(None, map(_claim, block.standings)))
+        pieces.sort(key=lambda piece: piece.offset)
+        rejected = {reason: number for reason, number in sorted(counts.items()) if number}
+        entry = self._entry(source, name and name(), (good[True], good[False]), rejected, digests)
+        places = np.sort(np.concatenate(refused)) if refused else np.empty(0, np.int64)
+        entry = entry._replace(
+            present=max(self._present, known.present if known is not None else 0),
+            refused=pack_places(places),
+            enrolment=self._enrolment if len(places) else b"",
+        )
+        return Read(
+            source.number,
+            entry,
+            known,
+            added[True],
+            added[False],
+            frozenset(claims),
+            tuple(pieces),
+            received=source.received,
+        )
+
+    def _naming(self, file: _File) -> Callable[[], bytes] | None:
+        """Begin to compute the file's identity in another thread, unless it is known.
+
+        Returns:
+            A function that returns the identity. None if the digest of the file's only batch will give the identity, or
+            no other thread can compute it.
+        """
+        data, known = file.source.data, file.name
+        if known is not None:
+            return lambda: known
+        if self._sharing is None or len(data) < SHARED_BYTES or self._decoder.states_one_batch(data):
+            return None
+        return self._sharing.begin(identity, data)
+
+    def _blocks(self, file: _File) -> Iterator[BlockResult]:
+        """The results of all blocks of a file, in order. Threads share the blocks of a large file."""
+        spans = self._decoder.spans(file.source.data, most=_BLOCK)
+        if self._sharing is None or len(file.source.data) < SHARED_BYTES:
+            return map(partial(self._take, file), spans)
+        return self._sharing.each(partial(self._take, file), spans)
+
+    def _take(self, file: _File, span: RecordSpan) -> BlockResult:
+        """Judge a block, and write its good new records into the parts."""
+        data = file.source.data
+        block = self._decoder.judge(data, span, now=self._time_for(file))
+        records = block.records
+        kept = self._kept(records, _new_rows(block, file))
+        places = block.positions[kept.foreign].astype(np.int64)
+        refused = []
+        for place, batch in zip(places[:MAX_PIECES].tolist(), block.batch[kept.foreign].tolist(), strict=False):
+            record = bytes(data[place : place + self._record_bytes])
+            refused.append(Rejected(NOT_ENROLLED, place, len(record), record, *block.standings[batch]))
+        file.kept = True
+        self._writer.add(Stored(kept.records, _claims(block, kept.rows)))
+        without = records.take(slice(0))
+        rest = block._replace(records=without, positions=block.positions[:0], batch=block.batch[:0])
+        unwanted = _by_standing(records.proven[np.concatenate([kept.forgotten, kept.foreign])])
+        unproven, proven = _by_standing(records.proven)
+        good = unproven - unwanted[0], proven - unwanted[1]
+        added = _by_standing(kept.records.proven)
+        return BlockResult(rest, added, good, len(kept.forgotten), places, tuple(refused))
+
+    def _time_for(self, file: _File) -> int:
+        """The present, in seconds, or the last reading of the file if that is later.
+
+        So records that were once in time do not become too early when the clock is set back.
+        """
+        return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
+
+    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Kept:
+        """Divide good records by what becomes of them.
+
+        Args:
+            records: N good records.
+            rows: (M,) intp, the rows to consider; None for all.
+        """
+        none = np.empty(0, np.intp)
+        forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
+        if rows is None and self._enrolled is None and not forgets:
+            return Kept(records, None, none, none)
+        rows = np.arange(records.size) if rows is None else rows
+        is_forgotten = records.period[rows] < self._first_period
+        forgotten, rows, foreign = rows[is_forgotten], rows[~is_forgotten], none
+        if self._enrolled is not None:
+            accepted = self._enrolled.accepts(records.take(rows))
+            foreign, rows = rows[~accepted], rows[accepted]
+        return Kept(records.take(rows), rows, forgotten, foreign)
+
+    def _entry(
+        self,
+        source: Source,
+        name: bytes | None,
+        good: tuple[int, int],
+        rejected: dict[str, int],
+        digests: Sequence[bytes],
+    ) -> Ingested:
+        """The entry of a file for the index.
+
+        Args:
+            source: the file.
+            name: its identity; None if it is to be computed.
+            good: (proven, unproven) numbers of good records.
+            rejected: numbers of rejected pieces by reason.
+            digests: of its complete batches.
+        """
+        proven, unproven = good
+        if name is None:
+            one_batch = len(digests) == 1 and len(source.data) == self._frame_bytes + proven * self._record_bytes
+            name = identity(source.data, digests[0] if one_batch else None)
+        return Ingested(
+            name,
+            tail(source.data),
+            os.path.basename(source.file),  # noqa: PTH119 - cheaper than a Path
+            len(source.data),
+            self._present,
+            proven,
+            unproven,
+            rejected,
+            b"".join(digest[:TAIL_BYTES] for digest in digests),
+        )
+
+
+def _claim(standing: Standing) -> int:
+    """First eight bytes, as a number, of the digest that a damaged batch claims; 0 if it claims none."""
+    return int.from_bytes(standing.claim[:TAIL_BYTES])
+
+
+def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
+    """The digests claimed by the batches of a block's records.
+
+    Args:
+        block: the block.
+        rows: (N,) intp, rows of the records; None for all.
+
+    Returns:
+        (N,) uint64; None if no batch of the block claims one.
+    """
+    claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
+    if not claims.any():
+        return None
+    return claims[block.batch if rows is None else block.batch[rows]]
+
+
+def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
+    """Numbers of unproven and of proven records.
+
+    Args:
+        proven: (N,) bool.
+    """
+    count = int(np.count_nonzero(proven))
+    return len(proven) - count, count

@@ -1,0 +1,254 @@
+"""What one ingest has read so far, and the manifest that names all of it.
+
+Readers write parts that no manifest names, and report every file to the transaction. Only the caller, who holds
+the store's lock, commits: it writes the manifest that :meth:`IngestTransaction.commit` returns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.common.notebooks import facts
+from aggregator.reports.intake.reader import Reader
+from aggregator.reports.storage.compaction import compact
+from aggregator.reports.storage.input_index import Inputs, numbers
+from aggregator.reports.storage.part_writer import PartWriter
+from aggregator.reports.storage.quarantine import EMPTY_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from aggregator.reports.intake.enrolment import Enrolled
+    from aggregator.reports.intake.results import Read
+    from aggregator.reports.intake.sources import Unreadable
+    from aggregator.reports.intake.work_sharing import WorkSharingPool
+    from aggregator.reports.storage.input_index import Ingested
+    from aggregator.reports.storage.manifest import Manifest, Part
+    from aggregator.reports.storage.quarantine import Quarantine
+    from protocol.documents.campaign import Campaign
+
+
+class IngestSummary(NamedTuple):
+    """The result of one call of :meth:`aggregator.operations.report_store.Store.ingest`.
+
+    Attributes:
+        files: number of files given; a pattern counts as the files that match it.
+        files_repeated: number of files that were skipped, since the store, or another file of this call, has the same
+            content.
+        unreadable: the files that could not be read, each with its reason; no report of them is stored.
+        proven: number of good records added from complete batches.
+        unproven: number of good records added from damaged batches.
+        rejected: numbers of records and byte ranges that this call refused, by reason.
+    """
+
+    files: int
+    files_repeated: int
+    unreadable: tuple[Unreadable, ...]
+    proven: int
+    unproven: int
+    rejected: Mapping[str, int]
+
+    @property
+    def accepted(self) -> int:
+        """Number of good records added, proven and unproven. Records that repeat an id are included."""
+        return self.proven + self.unproven
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"files": self.files, "of these repeated": self.files_repeated}
+        about |= {"proven records": self.proven, "unproven records": self.unproven}
+        about |= {f"set aside: {reason}": count for reason, count in self.rejected.items()}
+        about |= {f"not read: {each.file}": each.reason for each in self.unreadable}
+        return facts("Ingest", about)
+
+
+def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
+    """The result of all steps of one call of :meth:`aggregator.operations.report_store.Store.ingest`; at least one."""
+    return IngestSummary(
+        sum(step.files for step in steps),
+        sum(step.files_repeated for step in steps),
+        tuple(found for step in steps for found in step.unreadable),
+        sum(step.proven for step in steps),
+        sum(step.unproven for step in steps),
+        dict(sorted(sum((Counter(step.rejected) for step in steps), Counter[str]()).items())),
+    )
+
+
+class IngestTransaction:
+    """The results of one ingest under the store's lock. Used by one thread.
+
+    Reading with threads (:mod:`aggregator.reports.intake.threads`), reading on a remote executor
+    (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
+    share it.
+
+    Args:
+        folder: of the store.
+        campaign: of the store's reports.
+        manifest: what the store consists of before the ingest.
+        quarantine: keeps the pieces of files that are set aside; None keeps none.
+
+    Attributes:
+        folder, campaign, manifest: the arguments.
+        inputs: index of the input files, with those of this ingest. Change it through the methods here.
+        repeated: number of files that were skipped, since their content was read before.
+        proven: number of good records added from complete batches.
+        unproven: number of good records added from damaged batches.
+        rejected: numbers of records and byte ranges that this ingest refused, by reason.
+
+    Raises:
+        StorageError: ``store_damaged``: the index of input files is not as it was written.
+    """
+
+    def __init__(self, folder: Path, campaign: Campaign, manifest: Manifest, quarantine: Quarantine | None) -> None:
+        self.folder = folder
+        self.campaign = campaign
+        self.manifest = manifest
+        self.inputs = Inputs(folder, manifest.inputs)
+        self.repeated = self.proven = self.unproven = 0
+        self.rejected: Counter[str] = Counter()
+        self._quarantine = quarantine
+        self._parts: list[Part] = []
+        self._totals = Counter(manifest.rejected)
+        self._claims: set[int] = set()
+        self._digests: list[bytes] = []
+        self._unreadable: list[tuple[int, Unreadable]] = []
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """The files that could not be read, in the order in which they were given."""
+        return tuple(found for _, found in sorted(self._unreadable))
+
+    @contextmanager
+    def reader(self, now: int, enrolled: Enrolled | None, sharing: WorkSharingPool | None = None) -> Iterator[Reader]:
+        """Open a reader whose parts belong to this ingest. Call it once: a second reader would use the same names.
+
+        Args:
+            now: the present, in seconds since 1970.
+            enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+            sharing: takes the blocks of large files; None if one thread reads.
+        """
+        name = f"{self.manifest.generation + 1:08d}-0"
+        with PartWriter(self.folder, self.campaign.layout, self.manifest.buckets, name) as writer:
+            first_period = self.manifest.first_period
+            yield Reader(self.campaign, self.inputs, writer, first_period, now, enrolled, sharing)
+
+    def note(self, read: Read) -> None:
+        """Take over the result of one file: its entry in the index, its counts, its pieces for the quarantine.
+
+        Raises:
+            OSError: a file of the quarantine can not be written.
+        """
+        entry, known = read.entry, read.known
+        if read.unreadable is not None:
+            self.note_unreadable(read.number, read.unreadable)
+            return
+        if entry is None:
+            self.repeated += 1
+            return
+        self.inputs.add(entry)
+        self._digests.append(entry.batches)
+        self._claims |= read.claims
+        self.proven += read.proven
+        self.unproven += read.unproven
+        if known is None and not entry.rejected:  # nothing to quarantine or to correct, as for most files
+            return
+        if self._quarantine is not None and (read.pieces or known is not None):
+            self._quarantine.keep(entry.identity.hex(), entry.name, read.pieces, received=read.received)
+        before = Counter(known.rejected) if known is not None else Counter[str]()
+        self.correct_totals(fewer=before, more=Counter(entry.rejected))
+        self.rejected += Counter(entry.rejected) - before
+
+    def note_unreadable(self, number: int, found: Unreadable) -> None:
+        """Add a file that could not be read to :attr:`unreadable`. The ingest goes on with the other files.
+
+        Args:
+            number: index of the file among the files given, from 0. It decides the order in :attr:`unreadable`.
+            found: the file's name and the reason.
+        """
+        self._unreadable.append((number, found))
+
+    def add_parts(self, parts: Iterable[Part]) -> None:
+        """Add finished parts, which are on the disk, to the list that the next manifest names."""
+        self._parts += parts
+
+    def replace_entry(self, entry: Ingested) -> None:
+        """Replace the index entry of a file that the store has read before."""
+        self.inputs.add(entry)
+
+    def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
+        """Change the store's totals of rejected pieces.
+
+        Args:
+            fewer: numbers to subtract, by reason.
+            more: numbers to add, by reason.
+        """
+        self._totals.update(more)
+        self._totals.subtract(fewer)
+
+    def commit(self) -> Manifest | None:
+        """Write the index, join small parts, and return the manifest for the caller to write.
+
+        None if the ingest changes nothing: the index got no new entry. All files that the manifest names are on the
+        disk.
+
+        In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
+
+        Raises:
+            StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
+            OSError: a file can not be written.
+        """
+        if self._quarantine is not None:
+            self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)
+            self._quarantine.flush()
+        if not self.inputs.new:
+            return None
+        old, name = self.manifest, f"{self.manifest.generation + 1:08d}.parquet"
+        claims = old.claims | self._claims
+        superseded = old.superseded | self._superseded(claims)
+        parts = compact(self.folder, self.campaign.layout, old, [*old.parts, *self._parts])
+        return old._replace(
+            generation=old.generation + 1,
+            parts=tuple(parts),
+            inputs=self.inputs.write(name),
+            rejected={reason: number for reason, number in self._totals.items() if number},
+            claims=claims - superseded,
+            superseded=superseded,
+        )
+
+    def summary(self, files: int) -> IngestSummary:
+        """The result for the operator. ``files``: number of files read."""
+        rejected = dict(sorted(self.rejected.items()))
+        return IngestSummary(files, self.repeated, self.unreadable, self.proven, self.unproven, rejected)
+
+    def _superseded(self, claims: frozenset[int]) -> frozenset[int]:
+        """Claimed digests that equal the digest of a complete batch, of this ingest or an earlier one."""
+        if not claims:
+            return frozenset()
+        complete = np.concatenate([numbers(b"".join(self._digests)), self.inputs.batches()])
+        claimed = np.array(sorted(claims), np.uint64)
+        return frozenset(claimed[np.isin(claimed, complete)].tolist())
+
+
+class Progress:
+    """Counts finished files, and calls back after each.
+
+    Args:
+        callback: called with (files finished, files given); None for nobody.
+        files: number of files given.
+    """
+
+    def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
+        self._callback = callback
+        self._files = files
+        self._done = 0
+
+    def __call__(self, more: int) -> None:
+        """Report ``more`` further files as finished, with one call of the callback for each."""
+        for _ in range(more):
+            self._done += 1
+            if self._callback is not None:
+                self._callback(self._done, self._files)

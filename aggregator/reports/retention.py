@@ -1,0 +1,200 @@
+"""Forget periods: remove their reports, and keep their counts.
+
+Before: records of every period. After: for the forgotten periods integer counts by period and standing, in one
+Parquet file that the manifest names; for the other periods the same records. So every tally, of all periods or of
+some, has the same bytes before and after. From then on, reports of a forgotten period are refused; decision 0025 says
+why.
+
+Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and ``count``.
+Zeros are left out.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.input_index import read_side_file
+from aggregator.reports.storage.locking import make_folder, write_durably
+from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, SideFile
+from aggregator.reports.storage.part_writer import PartWriter
+from aggregator.reports.storage.parts import Stored
+from aggregator.reports.tally.counting import Counted, load, partitions, settle_partition
+from aggregator.reports.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
+from aggregator.reports.tally.profile import profile_of_counts
+from aggregator.reports.tally.scope import Scope
+from aggregator.reports.tally.tally import Tally, row_bytes
+from aggregator.reports.tally.turnout import Turnout, turnout_of
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from aggregator.reports.storage.manifest import Manifest
+    from aggregator.reports.tally.counting import Deduplicated
+    from protocol.documents.campaign import Campaign
+
+
+class Removal(NamedTuple):
+    """The result of :meth:`aggregator.operations.report_store.Store.forget`.
+
+    Attributes:
+        before: the first period whose reports are kept.
+        removed: number of records removed, with repeats.
+        kept: number of records that the store still has, with repeats.
+    """
+
+    before: int
+    removed: int
+    kept: int
+
+
+def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
+    """Write new files: the counts of the periods before a given one, and the records of all later periods.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        before: the first period whose reports are kept.
+        memory_bytes: limit of the memory for one partition's records.
+
+    Returns:
+        The manifest to write. It names the new files in place of all parts and earlier counts. Until it is written
+        the store is unchanged.
+
+    Raises:
+        StorageError: ``store_damaged``.
+        OSError: a file can not be written.
+    """
+    generation = manifest.generation + 1
+    counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
+    removed = Counted.zero(campaign)
+    with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
+        for which in partitions(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
+            everything = load(folder, campaign, manifest, which)
+            deduplicated = settle_partition(everything, manifest, which)
+            for records in deduplicated.kept():
+                chosen = scope.chosen(records)
+                counts.add(records if chosen is None else records.take(chosen))
+            rest = _rest(everything, deduplicated, before)
+            after = settle_partition(rest, manifest, which)
+            removed = removed.merge(_difference(campaign, deduplicated, after))
+            writer.add(rest)
+        parts = writer.finish()
+    old = manifest.forgotten
+    table = counts.table()
+    if old is not None:
+        table = pa.concat_tables([_read(folder, old.counts), table])
+    return manifest._replace(
+        generation=generation,
+        parts=tuple(parts),
+        forgotten=Forgotten(
+            before,
+            _write(folder, f"{generation:08d}.parquet", table),
+            removed.replayed + (old.replayed if old is not None else 0),
+            removed.conflicting + (old.conflicting if old is not None else 0),
+            removed.superseded + (old.superseded if old is not None else 0),
+            2 if old is None else old.way,
+        ),
+    )
+
+
+def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored:
+    """The records of kept periods, and redacted records of earlier periods with the same ids.
+
+    An id occurs in two periods only through a fault or a lie. Forgetting must not change which of its records counts,
+    if any. So the id, period and standing of the earlier record are kept; its question and answer are removed.
+    """
+    answer_bytes = everything.records.answer.shape[1]
+    kept = everything.take(everything.records.period >= before)
+    doubtful = deduplicated.stored.take(deduplicated.repeated)
+    earlier = doubtful.records.period < before
+    witnesses = doubtful.take(earlier & np.isin(doubtful.records.id, doubtful.records.id[~earlier]))
+    if not witnesses.records.size:
+        return kept
+    return Stored.join([kept, Stored(_redacted(witnesses.records), witnesses.claim)], answer_bytes)
+
+
+def _redacted(records: Columns) -> Columns:
+    """Records without question and answer. Different records of one id get different numbers as their questions."""
+    _, place = np.unique(row_bytes(records), return_inverse=True)
+    _, of_id = np.unique(records.id, return_inverse=True)
+    first = np.full(len(place), len(place))
+    np.minimum.at(first, of_id, place)
+    number = (place - first[of_id]).astype(np.uint16)
+    return Columns(records.id, records.period, number, np.zeros_like(records.answer), records.proven)
+
+
+def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -> Counted:
+    """The numbers of uncounted records in ``before`` minus those in ``after``. The tally in the result is zero."""
+    return Counted(
+        Tally.zero(campaign),
+        Turnout.none(campaign),
+        superseded=before.superseded - after.superseded,
+        replayed=before.replayed - after.replayed,
+        conflicting=before.conflicting - after.conflicting,
+    )
+
+
+def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
+    """The counts of the forgotten periods that are in scope; zero if no period was forgotten.
+
+    The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        scope: which periods, and whether unproven records count.
+
+    Raises:
+        StorageError: ``store_damaged``; ``store_older``: older software counted these periods in another way.
+    """
+    zero = Tally.zero(campaign)
+    if manifest.forgotten is None:
+        return Counted.zero(campaign)
+    _check_way(campaign, manifest.forgotten, scope)
+    table = _read(folder, manifest.forgotten.counts)
+    period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
+    chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
+    sizes = [1 + len(cells) for cells in zero.counts]  # one number for all answers to a question, one for each cell
+    starts = np.cumsum(sizes) - sizes
+    sums = np.zeros(sum(sizes), np.int64)
+    place = starts[question[chosen]] + cell[chosen] - ANSWERS
+    np.add.at(sums, place, number[chosen])
+    profile = profile_of_counts(campaign, period[chosen], place, number[chosen])
+    own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
+    answers = chosen & (cell == ANSWERS)
+    stratum = np.array([one.stratum for one in campaign.questions])[question[answers]]
+    turnout = turnout_of(campaign.answers, period[answers], stratum, number[answers])
+    unproven = int(number[answers & ~proven].sum())
+    rest = manifest.forgotten
+    tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
+    return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting, profile)
+
+
+def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
+    """Refuse to add clamped integers to sums in which older software did not clamp them (decision 0037)."""
+    if forgotten.way == 2 or scope.first >= forgotten.before:
+        return
+    if any(question.mechanism.counted != question.mechanism.bounds for question in campaign.questions):
+        raise StorageError(
+            "store_older",
+            f"periods before {forgotten.before} were forgotten by older software, which added histograms up unclamped; "
+            f"leave these periods out: --periods {forgotten.before}..",
+        )
+
+
+def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    raw = bytes(sink.getvalue())
+    make_folder(folder / FORGOTTEN)
+    write_durably(folder / FORGOTTEN / name, raw)
+    return SideFile(name, table.num_rows, sha256(raw).hexdigest())
+
+
+def _read(folder: Path, file: SideFile) -> pa.Table:
+    return read_side_file(folder / FORGOTTEN, file, SCHEMA)

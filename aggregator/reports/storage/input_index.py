@@ -1,0 +1,291 @@
+"""The index of input files, by which each content is ingested once.
+
+Each ingest writes a Parquet file below ``inputs/``, which the manifest names. If several entries have one content, the
+last one is valid. The :func:`identity` of a file names its content. :func:`tail` tells most files apart without a
+digest.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from aggregator.common.files import read_regular
+from aggregator.reports.decoding.mapped import piecewise_digest
+from aggregator.reports.storage.locking import make_folder, write_durably
+from aggregator.reports.storage.manifest import INPUTS, SideFile, damaged
+from protocol.batches.batch import TRAILER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.mapped import Source
+
+MAX_FILES = 16
+"""Limit of the number of files of the index. Beyond it the next ingest writes one file in place of all."""
+TAIL_BYTES = 8
+
+_SCHEMA = pa.schema(
+    [
+        pa.field("identity", pa.binary(32), nullable=False),
+        pa.field("tail", pa.binary(TAIL_BYTES), nullable=False),
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.uint64(), nullable=False),
+        pa.field("present", pa.uint64(), nullable=False),
+        pa.field("proven", pa.uint64(), nullable=False),
+        pa.field("unproven", pa.uint64(), nullable=False),
+        pa.field("rejected", pa.string(), nullable=False),
+        pa.field("batches", pa.binary(), nullable=False),
+        pa.field("refused", pa.binary(), nullable=False),
+        pa.field("enrolment", pa.binary(), nullable=False),
+    ]
+)
+
+
+class Ingested(NamedTuple):
+    """The index entry of one input file.
+
+    Attributes:
+        identity: 32 bytes, a digest, that name the file's content (:func:`identity`).
+        tail: the last eight bytes of its content, decompressed, see :func:`tail`.
+        name: its name, without folders, when it was read.
+        size_bytes: length of its content, decompressed.
+        present: the latest period in which it was read. Reports of later periods were refused as too early.
+        proven: number of good records in batches with the right digest and count.
+        unproven: number of good records in other batches.
+        rejected: number of rejected pieces by reason.
+        batches: the first eight bytes of the digest of every batch with the right digest and count, one after another.
+        refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
+        enrolment: digest of the set of enrolled ids with which records were refused; empty if no record was refused, or
+            several sets were used.
+    """
+
+    identity: bytes
+    tail: bytes
+    name: str
+    size_bytes: int
+    present: int
+    proven: int
+    unproven: int
+    rejected: dict[str, int]
+    batches: bytes
+    refused: bytes = b""
+    enrolment: bytes = b""
+
+
+def pack_places(places: NDArray[np.int64]) -> bytes:
+    """Pack the positions of a file's records, to be stored in the index of inputs.
+
+    Args:
+        places: (N,) int64, rising.
+
+    Returns:
+        Bytes for :func:`unpack_places`; empty if N is 0.
+    """
+    return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
+
+
+def unpack_places(packed: bytes) -> NDArray[np.int64]:
+    """Decompress positions of records, which :func:`pack_places` made: (N,) int64."""
+    steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
+    return np.cumsum(steps.astype(np.int64))
+
+
+def identity(data: Source, body: bytes | None = None) -> bytes:
+    """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
+
+    In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
+
+    Args:
+        data: the whole content, decompressed.
+        body: the inner digest; None computes it.
+
+    Raises:
+        FileShortenedError: ``data`` is a large file that became shorter.
+    """
+    cut = max(0, len(data) - TRAILER_BYTES)
+    inner = piecewise_digest(data, 0, cut) if body is None else body
+    return sha256(inner + data[cut:]).digest()
+
+
+def tail(data: Source) -> bytes:
+    """The last eight bytes of a file's content ``data``. Shorter content is padded with zeros in front."""
+    return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
+
+
+class Inputs:
+    """The index of a store's input files, with the new entries of the running ingest.
+
+    Args:
+        folder: of the store.
+        files: files of the index, from the manifest.
+
+    Raises:
+        StorageError: ``store_damaged``: one of the index's files is missing or altered.
+    """
+
+    def __init__(self, folder: Path, files: Sequence[SideFile]) -> None:
+        self._folder = folder / INPUTS
+        self._files = tuple(files)
+        self._table = pa.concat_tables([_SCHEMA.empty_table(), *map(self._read, files)]).combine_chunks()
+        self._tails = np.sort(numbers(b"".join(self._table["tail"].to_pylist())))
+        self._identities = b"".join(self._table["identity"].to_pylist())
+        starts = np.frombuffer(self._identities, ">u8")[::4].astype(np.uint64)
+        self._order = np.argsort(starts, kind="stable")
+        self._starts = starts[self._order]
+        self._presents = self._table["present"].to_numpy()
+        self._early = pc.match_substring(self._table["rejected"], '"report_too_early"').to_numpy()
+        self._new: dict[bytes, Ingested] = {}
+
+    def may_know(self, tail: bytes) -> bool:
+        """Whether an earlier ingest read a file with these last eight bytes, ``tail`` (see :func:`tail`).
+
+        If not, the file is new. If so, only its identity tells.
+        """
+        low, high = _places(self._tails, tail)
+        return high > low
+
+    def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
+        """Whether a file is known and reading it again would add no report. True for all files that this ingest read.
+
+        Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
+        with another set of enrolled ids.
+
+        Args:
+            name: its identity.
+            present: the present period.
+            enrolment: digest of the set of enrolled ids of a closed fleet; empty for an open store.
+        """
+        if name in self._new:
+            return True
+        place = self._place(name)
+        if place is None or (self._early[place] and self._presents[place] < present):
+            return False
+        refused = self._table["refused"][place].as_buffer()
+        return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
+
+    def get(self, name: bytes) -> Ingested | None:
+        """The entry of the file whose identity is ``name``, from this ingest or an earlier one; None if unknown."""
+        if name in self._new:
+            return self._new[name]
+        place = self._place(name)
+        return None if place is None else _rows(self._table.slice(place, 1))[0]
+
+    def _place(self, name: bytes) -> int | None:
+        """The row of the last entry of a file; None if there is no entry.
+
+        The lookup goes by identity, since an attacker can give many files the same tail.
+        """
+        low, high = _places(self._starts, name[:8])
+        for place in self._order[low:high][::-1].tolist():  # The last entry of a file is valid, so it is tried first.
+            if self._identities[32 * place : 32 * place + 32] == name:
+                return int(place)
+        return None
+
+    def add(self, entry: Ingested) -> None:
+        """Add the entry of a file of this ingest."""
+        self._new[entry.identity] = entry
+
+    def is_new(self, name: bytes) -> bool:
+        """Whether this ingest added the file whose identity is ``name``."""
+        return name in self._new
+
+    @property
+    def new(self) -> bool:
+        """Whether this ingest added any entry."""
+        return bool(self._new)
+
+    def entries(self) -> Iterator[Ingested]:
+        """Yield the valid entry of every content."""
+        latest = {entry.identity: entry for entry in _rows(self._table)} | self._new
+        yield from latest.values()
+
+    def batches(self) -> NDArray[np.uint64]:
+        """The first eight bytes of the digest of every complete batch of earlier ingests: (B,) uint64."""
+        return numbers(b"".join(self._table["batches"].to_pylist()))
+
+    def write(self, name: str) -> tuple[SideFile, ...]:
+        """Write the entries of this ingest to a file called ``name``.
+
+        If the index has :data:`MAX_FILES` files already, the new file gets all entries and replaces these files.
+
+        Returns:
+            All files of the index, for the next manifest.
+
+        Raises:
+            OSError: the file can not be written.
+        """
+        joined = len(self._files) >= MAX_FILES
+        table = _to_table(self.entries() if joined else self._new.values())
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        raw = bytes(sink.getvalue())
+        make_folder(self._folder)
+        write_durably(self._folder / name, raw)
+        file = SideFile(name, table.num_rows, sha256(raw).hexdigest())
+        return (file,) if joined else (*self._files, file)
+
+    def _read(self, file: SideFile) -> pa.Table:
+        return read_side_file(self._folder, file, _SCHEMA)
+
+
+def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
+    """First and end position of a number, given as eight bytes, in the sorted array ``ordered``, (N,) uint64."""
+    number = np.uint64(int.from_bytes(eight))
+    return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
+
+
+def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
+    """Read a Parquet file that the manifest names.
+
+    Args:
+        folder: that holds the file.
+        file: the name, digest and number of rows that the manifest states.
+        schema: the columns that the file must have.
+
+    Raises:
+        StorageError: ``store_damaged``: the file is missing, or is not as stated.
+    """
+    where = f"'{folder.name}/{file.name}'"
+    try:
+        raw = read_regular(folder / file.name)
+    except OSError:
+        raise damaged(f"{where} is missing or can not be read") from None
+    if sha256(raw).hexdigest() != file.sha256:
+        raise damaged(f"{where} is not as it was written")
+    try:
+        table = pq.read_table(pa.BufferReader(raw))
+    except (OSError, pa.ArrowException):
+        raise damaged(f"{where} is no Parquet file") from None
+    if not table.schema.equals(schema) or table.num_rows != file.rows:
+        raise damaged(f"{where} does not hold what the manifest says")
+    return table
+
+
+def numbers(eights: bytes) -> NDArray[np.uint64]:
+    """Read ``eights``, 8·N bytes, as N big-endian numbers of eight bytes: (N,) uint64."""
+    return np.frombuffer(eights, ">u8").astype(np.uint64)
+
+
+def _to_table(entries: Iterable[Ingested]) -> pa.Table:
+    entries = list(entries)
+    columns: dict[str, list[Any]] = {name: [getattr(entry, name) for entry in entries] for name in _SCHEMA.names}
+    columns["rejected"] = [json.dumps(entry.rejected) if entry.rejected else "" for entry in entries]
+    columns["name"] = [
+        entry.name.encode("utf-8", "replace").decode() for entry in entries
+    ]  # Bytes of a name that are no UTF-8 become question marks: Parquet's texts can not hold them.
+    return pa.table(columns, schema=_SCHEMA)
+
+
+def _rows(table: pa.Table) -> list[Ingested]:
+    return [Ingested(**{**row, "rejected": json.loads(row["rejected"] or "{}")}) for row in table.to_pylist()]

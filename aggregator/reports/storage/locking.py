@@ -1,0 +1,144 @@
+"""Atomic writes of files, and one lock per folder.
+
+A file is written under a temporary name, flushed and renamed, and its folder is flushed. After a power cut the file
+has its old content or its new content.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from aggregator.common.files import ORDINARY, sync_folder
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+TEMPORARY = ".tmp"
+"""Suffix of a file that is being written. Files with this suffix that a crash leaves are never read."""
+LOCK_FILE = "lock"
+"""Name of the file in a store's folder that a process locks while it changes the store."""
+LOCK_TIMEOUT_SECONDS = 60.0
+"""How long a process waits for the lock, unless ``Store.lock_timeout_seconds`` is changed."""
+_POLL_SECONDS = 0.05
+_FLUSHERS = 16
+"""Most files that are flushed at a time."""
+
+
+def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
+    """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk.
+
+    A link under the temporary name is removed, and never followed. ``mode`` holds the permissions of the new file; the
+    process's umask removes some of them.
+
+    Raises:
+        OSError: the file can not be written. ``path`` is as before, unless only the flush of its folder failed.
+    """
+    write_temporary(path, data, mode)
+    replace_durably([path])
+
+
+def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
+    """Write ``data`` under the temporary name of ``path`` without a flush, for :func:`replace_durably`.
+
+    Args:
+        path: the path that the file will get.
+        data: content of the file.
+        mode: permissions of the file, before the process's umask removes some.
+
+    Raises:
+        OSError: the file can not be written.
+    """
+    temporary = _temporary(path)
+    temporary.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(temporary, flags, mode), "wb") as file:
+        file.write(data)
+
+
+def replace_durably(paths: Sequence[Path]) -> None:
+    """Flush temporary files of one folder to the disk, rename each to its path, and flush the folder once.
+
+    Several files are flushed at a time: the disk then writes them together, many times as fast as one by one.
+
+    Args:
+        paths: final names of files that :func:`write_temporary` wrote.
+
+    Raises:
+        OSError: a file can not be flushed or renamed. Each path then has its old content or its new content.
+    """
+    if len(paths) > 1:
+        with ThreadPoolExecutor(_FLUSHERS) as flusher:
+            list(flusher.map(_sync, map(_temporary, paths)))
+    else:
+        list(map(_sync, map(_temporary, paths)))
+    for path in paths:
+        _temporary(path).replace(path)
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + TEMPORARY)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder unless it exists, and flush its entry in the parent to the disk.
+
+    Several threads may make the same folder at the same time.
+
+    Raises:
+        OSError: the folder can not be made or flushed, or its parent is missing.
+    """
+    if not path.is_dir():
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def exclusive(
+    path: Path,
+    timeout_seconds: float,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[None]:
+    """Context manager that holds the lock file at ``path``.
+
+    It waits up to ``timeout_seconds`` for another process to release the lock. The operating system releases the lock
+    when the holding process ends, also by a crash. ``clock`` and ``sleep`` measure and pass the time.
+
+    Raises:
+        OSError: ``path`` is a link, or can not be opened.
+        StorageError: ``store_busy`` after ``timeout_seconds``.
+    """
+    deadline = clock() + timeout_seconds
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, ORDINARY), "wb") as file:
+        while not _try_lock(file.fileno()):
+            if clock() >= deadline:
+                raise StorageError("store_busy", "another process is writing to this store; try again later")
+            sleep(_POLL_SECONDS)
+        yield
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,376 @@
+"""The manifest: a small file that names all other files of a store.
+
+A file that the manifest does not name is not part of the store. Replacing the manifest therefore commits an ingest.
+The manifest ends with the digest of its content, so that a change by another program or a bad disk is noticed.
+
+The store's lock file says which generation of the manifest was committed last. An older manifest that is restored
+alone is refused: the next change would remove the newer parts, which it does not name. A copy of the whole folder is
+as good as the store was when it was made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.common.files import ORDINARY
+from aggregator.reports.storage.locking import LOCK_FILE, write_durably
+from protocol.errors import StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+FILE_NAME = "manifest.json"
+SUMMARIES_FILE = "nodes.sqlite"
+"""The file of a store of nodes' summaries, which is no store of reports (:mod:`aggregator.nodes`)."""
+FORMAT = 2
+REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
+"""Names of the folders in a store's folder."""
+BUCKETS = 16
+"""Number of buckets of a new store, unless its maker asks for another power of two."""
+MAX_BUCKETS = 1 << 12
+MAX_GENERATION = 10**8 - 1
+MANIFEST_MISSING = "its manifest.json is missing; put the newest copy back"
+"""The largest number that the eight digits in the names of files can hold."""
+PERIODS = 1 << 32
+"""Number of possible periods: a report states its period in four bytes."""
+_NOTED = re.compile(rb"[0-9]{8}\n")
+_SEAL = b',\n "sha256": "'
+
+
+class Part(NamedTuple):
+    """One Parquet file of records.
+
+    Attributes:
+        bucket: number of the bucket of its records.
+        name: its file name.
+        records: number of its records.
+        sha256: digest of its bytes, in hexadecimal. A part with another digest is refused.
+    """
+
+    bucket: int
+    name: str
+    records: int
+    sha256: str
+
+    @property
+    def path(self) -> str:
+        """The path of the part's file, relative to the store's folder."""
+        return f"{REPORTS}/bucket={self.bucket:02d}/{self.name}"
+
+
+class SideFile(NamedTuple):
+    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods.
+
+    Attributes:
+        name: its file name.
+        rows: number of its rows.
+        sha256: digest of its bytes, in hexadecimal.
+    """
+
+    name: str
+    rows: int
+    sha256: str
+
+
+class Forgotten(NamedTuple):
+    """The counts of the periods whose reports were removed.
+
+    Attributes:
+        before: the first period whose reports are kept.
+        counts: the file with the integer counts.
+        replayed: number of removed records that were surplus copies of counted ones.
+        conflicting: number of removed records whose id had different records.
+        superseded: number of removed unproven records in whose place proven records count.
+        way: how answers of integers were added up: 1, unclamped, by older software; 2, each clamped to the bounds of
+            its mechanism first (docs/formats.md, section 4).
+    """
+
+    before: int
+    counts: SideFile
+    replayed: int
+    conflicting: int
+    superseded: int
+    way: int = 2
+
+
+class Manifest(NamedTuple):
+    """The state of a store.
+
+    Attributes:
+        campaign: id of the campaign whose reports the store holds.
+        buckets: number of buckets, a power of two. The bucket of a record is its id modulo this number.
+        generation: number of replacements so far; it is part of the names of new files.
+        parts: all parts, in order of bucket and name.
+        inputs: index of the input files, oldest first. If several entries have one content, the last one is valid.
+        rejected: number of rejected pieces in all input files, by reason.
+        claims: digests that damaged batches state and no complete batch in the store has. The first eight bytes of
+            each, as a number.
+        superseded: digests that damaged batches state and a complete batch in the store has. Records of these damaged
+            batches do not count.
+        forgotten: None if no period was forgotten.
+        closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
+    """
+
+    campaign: bytes
+    buckets: int
+    generation: int = 0
+    parts: tuple[Part, ...] = ()
+    inputs: tuple[SideFile, ...] = ()
+    rejected: Mapping[str, int] = {}
+    claims: frozenset[int] = frozenset()
+    superseded: frozenset[int] = frozenset()
+    forgotten: Forgotten | None = None
+    closed: bool = False
+
+    @property
+    def first_period(self) -> int:
+        """The first period whose reports are accepted: 0, or the first period that was not forgotten."""
+        return 0 if self.forgotten is None else self.forgotten.before
+
+    @property
+    def records(self) -> int:
+        """Number of records in all parts, repeats included."""
+        return sum(part.records for part in self.parts)
+
+    def bucket_parts(self, bucket: int) -> list[Part]:
+        """All parts with records of the bucket with number ``bucket``."""
+        return [part for part in self.parts if part.bucket == bucket]
+
+    def paths(self) -> set[str]:
+        """Paths of all files that the manifest names, relative to the store's folder."""
+        found = {part.path for part in self.parts} | {f"{INPUTS}/{file.name}" for file in self.inputs}
+        if self.forgotten is not None:
+            found.add(f"{FORGOTTEN}/{self.forgotten.counts.name}")
+        return found
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace the manifest atomically. This commits a change of the store.
+
+    Raises:
+        StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
+        OSError: the file can not be written. The old manifest stays, unless only the flush of the folder failed.
+    """
+    if manifest.generation > MAX_GENERATION:
+        raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
+    write_durably(folder / FILE_NAME, _to_bytes(manifest))
+
+
+def note_generation(folder: Path, generation: int) -> None:
+    """Write into the lock file, durably, that the manifest of this generation was committed.
+
+    Raises:
+        OSError: the file is a link, or can not be written.
+    """
+    descriptor = os.open(folder / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, ORDINARY)
+    try:
+        os.pwrite(descriptor, b"%08d\n" % generation, 0)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def noted_generation(folder: Path) -> int:
+    """The generation that the lock file says; 0 if it says none, as that of older software."""
+    noted = b""
+    with suppress(OSError):
+        descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            noted = file.read(16)
+    return int(noted) if _NOTED.fullmatch(noted) else 0
+
+
+def fingerprint(manifest: Manifest) -> bytes:
+    """SHA-256 of a manifest's file. Equal fingerprints mean equal manifests, which name the same files."""
+    return sha256(_to_bytes(manifest)).digest()
+
+
+def _to_bytes(manifest: Manifest) -> bytes:
+    forgotten = manifest.forgotten
+    body = {
+        "format": FORMAT,
+        "campaign": manifest.campaign.hex(),
+        "buckets": manifest.buckets,
+        "generation": manifest.generation,
+        "parts": [part._asdict() for part in sorted(manifest.parts)],
+        "inputs": [file._asdict() for file in manifest.inputs],
+        "rejected": dict(sorted(manifest.rejected.items())),
+        "claims": _hex(manifest.claims),
+        "superseded": _hex(manifest.superseded),
+        "forgotten": forgotten and {**forgotten._asdict(), "counts": forgotten.counts._asdict()},
+        "closed": manifest.closed,
+    }
+    return sealed(body)
+
+
+def sealed(body: Mapping[str, Any]) -> bytes:
+    """JSON text of ``body``, with a last member ``sha256``: the digest of all bytes before it."""
+    said = json.dumps(body, indent=1, ensure_ascii=True).encode().removesuffix(b"\n}")
+    return said + _seal(said)
+
+
+def _seal(said: bytes) -> bytes:
+    return _SEAL + sha256(said).hexdigest().encode() + b'"\n}'
+
+
+def _is_sealed(raw: bytes) -> bool:
+    said, mark, rest = raw.rpartition(_SEAL)
+    return mark + rest == _seal(said)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a store.
+
+    Raises:
+        StorageError: ``not_a_store``, there is no manifest; ``store_of_nodes``, the folder is a store of nodes'
+            summaries; ``store_newer``, written by newer software;
+            ``store_older``, written by older software whose stores are no longer read;
+            ``store_damaged``, the content is no manifest, was changed, or is older than the last change of the store;
+            ``io_failed``.
+    """
+    noted = noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
+    try:
+        raw = (folder / FILE_NAME).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        if (folder / SUMMARIES_FILE).exists():
+            raise StorageError(
+                "store_of_nodes",
+                "this store has summaries of nodes, and this command is for reports of devices; it has ingest, status, "
+                "estimate, publish, export and quarantine ls",
+            ) from None
+        if noted:
+            raise damaged(MANIFEST_MISSING) from None
+        raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
+    except OSError as error:
+        raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error
+    manifest = None
+    try:
+        body = json.loads(raw)
+        found = _count(body["format"])
+        changed = found == FORMAT and not _is_sealed(raw)
+        manifest = _parse(body) if found == FORMAT else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise damaged("its manifest is not readable") from None
+    if changed:
+        raise damaged("its manifest is not as it was written")
+    if manifest is not None:
+        if manifest.generation < noted:
+            raise damaged(f"its manifest is of generation {manifest.generation}, and {noted} was the last")
+        return manifest
+    if found > FORMAT:
+        raise StorageError("store_newer", "the store was made by newer software; update this one")
+    raise StorageError("store_older", "the store was made by older software; ingest its files into a new one")
+
+
+def _parse(body: dict[str, Any]) -> Manifest:
+    campaign, buckets = bytes.fromhex(body["campaign"]), _count(body["buckets"])
+    if len(campaign) != 32 or not is_bucket_count(buckets):
+        raise ValueError
+    manifest = Manifest(
+        campaign,
+        buckets,
+        _generation(body["generation"]),
+        tuple(_parse_part(part, buckets) for part in body["parts"]),
+        tuple(map(_parse_file, body["inputs"])),
+        {reason: _count(count) for reason, count in body["rejected"].items()},
+        _parse_hex(body["claims"]),
+        _parse_hex(body["superseded"]),
+        None if body["forgotten"] is None else _parse_forgotten(body["forgotten"]),
+        _flag(body["closed"]),
+    )
+    if len(manifest.paths()) != len(manifest.parts) + len(manifest.inputs) + (manifest.forgotten is not None):
+        raise ValueError
+    return manifest
+
+
+def is_bucket_count(number: int) -> bool:
+    """Whether a store may have ``number`` buckets: a power of two, at most :data:`MAX_BUCKETS`."""
+    return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
+
+
+def _parse_part(part: dict[str, Any], buckets: int) -> Part:
+    parsed = Part(_count(part["bucket"]), _name(part["name"]), _count(part["records"]), _digest(part["sha256"]))
+    if parsed.bucket >= buckets:
+        raise ValueError
+    return parsed
+
+
+def _parse_file(file: dict[str, Any]) -> SideFile:
+    return SideFile(_name(file["name"]), _count(file["rows"]), _digest(file["sha256"]))
+
+
+def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
+    if _count(found["before"]) > PERIODS:
+        raise ValueError
+    return Forgotten(
+        found["before"],
+        _parse_file(found["counts"]),
+        _count(found["replayed"]),
+        _count(found["conflicting"]),
+        _count(found["superseded"]),
+        _way(found.get("way", 1)),
+    )
+
+
+def _way(value: object) -> int:
+    if type(value) is not int or value not in (1, 2):
+        raise ValueError
+    return value
+
+
+def _hex(numbers: Iterable[int]) -> list[str]:
+    return [f"{number:016x}" for number in sorted(numbers)]
+
+
+def _parse_hex(numbers: list[str]) -> frozenset[int]:
+    found = frozenset(int.from_bytes(bytes.fromhex(number)) for number in numbers)
+    if _hex(found) != sorted(numbers) or any(len(number) != 16 for number in numbers):
+        raise ValueError
+    return found
+
+
+def _flag(value: object) -> bool:
+    if type(value) is not bool:
+        raise ValueError
+    return value
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError
+    return value
+
+
+def _generation(value: object) -> int:
+    generation = _count(value)
+    if generation > MAX_GENERATION:
+        raise ValueError
+    return generation
+
+
+def _name(value: object) -> str:
+    """Check a file name. A path, which could leave the folder, is refused."""
+    if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
+        raise ValueError
+    value.encode()  # raises ValueError for a lone surrogate, which no file name can hold
+    return value
+
+
+def _digest(value: object) -> str:
+    """Check a SHA-256 digest in lower-case hexadecimal, as ``hexdigest`` writes it."""
+    if not isinstance(value, str) or bytes.fromhex(value).hex() != value or len(value) != 64:
+        raise ValueError
+    return value
+
+
+def damaged(problem: str) -> StorageError:
+    """Make the error ``store_damaged`` for missing, changed or inconsistent files. ``problem`` names the fault."""
+    return StorageError(
+        "store_damaged", f"{problem}; restore the store from a copy, or ingest its files into a new one"
+    )

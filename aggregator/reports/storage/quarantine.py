@@ -1,0 +1,201 @@
+"""Rejected pieces of input files, kept for the operator: one file of JSON lines per input file.
+
+``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``, ``length`` and
+``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and ``claim`` say
+what its batch was, so that it can be judged again (``retry``). For other pieces ``bytes`` is their beginning. Writing
+the pieces of a file again replaces them. Only the user of the store may read the files, because they hold
+reports. The folder has a size limit, and so have the pieces of one file: beyond them pieces are counted and not kept.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aggregator.common.files import PRIVATE
+from aggregator.reports.decoding.spans import Rejected
+from aggregator.reports.storage.locking import TEMPORARY, make_folder, replace_durably, write_temporary
+from aggregator.reports.storage.manifest import damaged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+LIMIT_BYTES = 64 << 20
+FILE_BYTES = 1 << 12
+"""The quarantine keeps this much of any file, and of a larger file :data:`MOST_GROWTH` times the bytes received."""
+MOST_GROWTH = 10
+"""A refused record of 18 bytes takes some 150 bytes of JSON."""
+_SUFFIX = ".jsonl"
+EMPTY_FILE = "empty_file"
+MAX_EMPTY = 1000
+_EMPTY_TAG = b"hearsay/1/empty file\0"
+
+
+class Kept(NamedTuple):
+    """The kept pieces of one input file.
+
+    Attributes:
+        identity: name of the file's content (a digest), in hexadecimal.
+        file: name of the file, without folders.
+        pieces: rejected pieces of the file.
+    """
+
+    identity: str
+    file: str
+    pieces: tuple[Rejected, ...]
+
+
+class Quarantine:
+    """The ``quarantine`` folder of a store.
+
+    Args:
+        folder: path of the folder. The folder is made when the first piece is kept.
+        limit_bytes: limit of the size of all files in the folder together.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._used: int | None = None
+        self._pending: dict[Path, int] = {}
+
+    def keep(self, digest: str, name: str, pieces: Sequence[Rejected], received: int | None = None) -> int:
+        """Replace the kept pieces of one input file, from the next :meth:`flush` on.
+
+        Args:
+            digest: name of the file's content (a digest), in hexadecimal.
+            name: name of the file, for people.
+            pieces: rejected pieces of the file.
+            received: number of the file's bytes as they came, compressed or not, which bounds what is kept of it; None
+                for pieces that were kept before.
+
+        Returns:
+            The number of pieces that there was room for: the first ones. The others are not kept.
+
+        Raises:
+            OSError: the file can not be written.
+        """
+        path = self._folder / f"{digest}{_SUFFIX}"
+        if not pieces and not path.exists():
+            return 0
+        make_folder(self._folder)
+        before = self._size(path)
+        room = self._limit - self._used_bytes() + before
+        if received is not None:
+            room = min(room, max(FILE_BYTES, MOST_GROWTH * received))
+        lines: list[bytes] = []
+        for piece in pieces:
+            line = _line(name, piece)
+            room -= len(line)
+            if room < 0:
+                break
+            lines.append(line)
+        write_temporary(path, b"".join(lines), PRIVATE)
+        self._pending[path] = sum(map(len, lines))
+        self._used = self._used_bytes() - before + self._pending[path]
+        return len(lines)
+
+    def flush(self) -> None:
+        """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
+
+        After a kill before the flush the folder is as it was; the next change of the store removes temporary files.
+
+        Raises:
+            OSError: a file can not be flushed or renamed. Each file is then as before or complete.
+        """
+        if self._pending:
+            replace_durably(list(self._pending))
+            self._pending.clear()
+
+    def keep_empty(self, names: Iterable[str]) -> None:
+        """Keep the names of empty files, from the next :meth:`flush` on: at most the first :data:`MAX_EMPTY` of a call.
+
+        Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the
+        index of input files. Their names are kept without folders; files with equal names are noted once.
+
+        Args:
+            names: paths or URLs.
+        """
+        for name in map(os.path.basename, islice(names, MAX_EMPTY)):
+            identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
+            if not self._size(self._folder / f"{identity}{_SUFFIX}"):
+                self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
+
+    def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
+        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change.
+
+        Raises:
+            OSError: the file can not be written or removed.
+        """
+        if rest:
+            self.keep(kept.identity, kept.file, rest)
+            self.flush()
+            return
+        (self._folder / f"{kept.identity}{_SUFFIX}").unlink(missing_ok=True)
+        self._used = None
+
+    def files(self) -> Iterator[Kept]:
+        """Yield the kept pieces of every input file that has any, in the order of the files' identities.
+
+        Raises:
+            StorageError: ``store_damaged``: a file is not as it was written.
+        """
+        paths = sorted(self._folder.glob(f"*{_SUFFIX}")) if self._folder.is_dir() else []
+        for path in paths:
+            kept = _read(path)
+            if kept.pieces:
+                yield kept
+
+    def _used_bytes(self) -> int:
+        """Bytes in the folder. The folder is listed once; later changes are added up."""
+        if self._used is None:
+            self._used = sum(_stored_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
+        return self._used
+
+    def _size(self, path: Path) -> int:
+        """Bytes that a file has from the next flush on; 0 without a file."""
+        return self._pending[path] if path in self._pending else _stored_size(path)
+
+
+def _stored_size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _line(name: str, piece: Rejected) -> bytes:
+    entry: dict[str, Any] = {
+        "reason": piece.reason,
+        "file": name,
+        "offset": piece.offset,
+        "length": piece.length,
+        "bytes": piece.data.hex(),
+    }
+    if piece.proven is not None:
+        entry["proven"] = piece.proven
+    if piece.claim:
+        entry["claim"] = piece.claim.hex()
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _read(path: Path) -> Kept:
+    try:
+        entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+        pieces = tuple(map(_piece, entries))
+        return Kept(path.stem, str(entries[-1]["file"]) if entries else "", pieces)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        problem = damaged(f"quarantine file '{path.name}' is not as it was written; it may be removed")
+    raise problem
+
+
+def _piece(entry: dict[str, Any]) -> Rejected:
+    reason, offset, length, proven = entry["reason"], entry["offset"], entry["length"], entry.get("proven")
+    if type(reason) is not str or type(offset) is not int or type(length) is not int:
+        raise ValueError
+    if proven is not None and type(proven) is not bool:
+        raise ValueError
+    return Rejected(
+        reason, offset, length, bytes.fromhex(entry["bytes"]), proven, bytes.fromhex(entry.get("claim", ""))
+    )

@@ -1,0 +1,378 @@
+"""Count the records of a store, partition by partition, each id once.
+
+The counts of a partition depend on the store's files only, so a thread, a process or a cluster's worker can compute
+them. All records with one id are in one bucket, so buckets are counted apart and their counts add up. A bucket that
+needs too much memory is divided by further bits of the ids, and read once for each of these partitions.
+
+There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or
+for forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
+holds only ids, which takes a seventh of that memory or less. In both, :func:`aggregator.reports.tally.tally.settle`
+decides which records count.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.allocation import reuse_freed_memory
+from aggregator.reports.storage.manifest import damaged
+from aggregator.reports.storage.part_writer import PART_BYTES, bucket_of
+from aggregator.reports.storage.parts import Stored, read_part, without
+from aggregator.reports.tally.duplicates import IdSet, Members, repeated_rows
+from aggregator.reports.tally.lots import Lots
+from aggregator.reports.tally.profile import Profile, ProfileCounter
+from aggregator.reports.tally.tally import Tally, TallyBuilder, TallyReport, settle
+from aggregator.reports.tally.turnout import Turnout, TurnoutCounter
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.storage.manifest import Manifest
+    from aggregator.reports.tally.scope import Scope
+    from protocol.documents.campaign import Campaign
+
+_ROW_BYTES = 36
+"""Memory for each record that finding repeated ids needs, in addition to twice the record's columns."""
+_ID_BYTES = 10
+"""Memory for each record that :func:`count_partition` needs: its id, in arrays with some unused room."""
+_MAX_DIVISIONS = 1 << 12
+
+
+class Partition(NamedTuple):
+    """A part of a store's records that holds all records of each of its ids.
+
+    The partition consists of the records of one bucket whose ids agree in some further bits.
+
+    Attributes:
+        bucket: number of the bucket.
+        divisions: number of partitions of the bucket, a power of two.
+        number: index of this partition in the bucket, from 0.
+        most: number of complete records that fit into memory.
+    """
+
+    bucket: int
+    divisions: int = 1
+    number: int = 0
+    most: int = 1 << 20
+
+
+class Counted(NamedTuple):
+    """The counts of some partitions.
+
+    Attributes:
+        tally: counts of the answers.
+        turnout: numbers of answers by stratum and period.
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that are not counted because a proven record has their id, or their
+            complete batch is in the store.
+        replayed: number of surplus copies of counted records.
+        conflicting: number of different records with one id, copies included. None of these records is counted.
+        profile: counts that tell honest reports from lies; None if they were not asked for, or if all records were
+            forgotten.
+    """
+
+    tally: Tally
+    turnout: Turnout
+    unproven: int = 0
+    superseded: int = 0
+    replayed: int = 0
+    conflicting: int = 0
+    profile: Profile | None = None
+
+    def merge(self, other: Counted) -> Counted:
+        """Add the counts of ``other``, which is about other partitions. Associative and commutative.
+
+        Raises:
+            InputError: ``other_campaign``: the counts are of different campaigns.
+        """
+        profile = self.profile or other.profile
+        if self.profile and other.profile:
+            profile = self.profile.merge(other.profile)
+        return Counted(
+            self.tally.merge(other.tally),
+            self.turnout.merge(other.turnout),
+            self.unproven + other.unproven,
+            self.superseded + other.superseded,
+            self.replayed + other.replayed,
+            self.conflicting + other.conflicting,
+            profile,
+        )
+
+    def report(self, refused: Mapping[str, int]) -> TallyReport:
+        """The tally of the whole store, with the numbers of records that are not in it.
+
+        Args:
+            refused: numbers of records that ingests refused, by reason (``Manifest.rejected``).
+        """
+        rejected = Counter(refused)
+        rejected["report_replayed"] += self.replayed
+        rejected["report_conflict"] += self.conflicting
+        found = {reason: number for reason, number in sorted(rejected.items()) if number}
+        return TallyReport(self.tally, sum(self.tally.n), found, self.unproven, self.superseded, self.turnout)
+
+    @classmethod
+    def zero(cls, campaign: Campaign) -> Counted:
+        """The counts of no records: the neutral element of :meth:`merge`."""
+        return cls(Tally.zero(campaign), Turnout.none(campaign))
+
+
+class Deduplicated(NamedTuple):
+    """The records of a partition, divided so that every id counts at most once.
+
+    Attributes:
+        stored: N records: all but the records of damaged batches whose complete batch is in the store.
+        repeated: (R,) intp, rows of ``stored`` whose id is in another row, too.
+        alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
+        settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the
+        repeated rows. superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
+    """
+
+    stored: Stored
+    repeated: NDArray[np.intp]
+    alone: NDArray[np.bool_] | None
+    settled: Columns
+    superseded: int
+    replayed: int
+    conflicting: int
+
+    def kept(self) -> list[Columns]:
+        """The records that count: first all records with a unique id, then the kept records of repeated ids."""
+        records = self.stored.records
+        return [records if self.alone is None else records.take(self.alone), self.settled]
+
+
+def partitions(
+    manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
+) -> list[Partition]:
+    """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
+
+    A bucket without records gives no partition. With very little memory a partition still gets a quarter of
+    :data:`~aggregator.reports.storage.part_writer.PART_BYTES`, and a bucket is divided at most 4096 times: then the
+    partitions may need more than ``memory_bytes``.
+
+    Args:
+        manifest: of the store.
+        answer_bytes: width of the campaign's answer field.
+        memory_bytes: for the data; the program itself needs some hundred megabytes more.
+        workers: number of partitions that are in memory at a time.
+        ids_only: whether only the ids of a partition are in memory, not its complete records.
+    """
+    room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
+    whole = 2 * (15 + answer_bytes) + _ROW_BYTES
+    found = []
+    for bucket in range(manifest.buckets):
+        records = sum(part.records for part in manifest.bucket_parts(bucket))
+        need = records * (_ID_BYTES if ids_only else whole)
+        parts = 1
+        while parts < _MAX_DIVISIONS and need > room * parts:
+            parts *= 2
+        found += [Partition(bucket, parts, number, room // whole) for number in range(parts)] if records else []
+    return found
+
+
+def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
+    """Read all records of a partition into memory, repeated records included.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        which: the partition.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    pieces = list(_row_groups(folder, campaign, manifest, which))
+    return Stored.join(pieces, campaign.layout.answer_bytes)
+
+
+def _row_groups(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Iterator[Stored]:
+    shift = manifest.buckets.bit_length() - 1
+    for part in manifest.bucket_parts(which.bucket):
+        for stored in read_part(folder / part.path, part, campaign.layout, manifest.buckets):
+            if which.divisions == 1:
+                yield stored
+            else:
+                yield stored.take(bucket_of(stored.records.id, shift, which.divisions) == which.number)
+
+
+def _expected(manifest: Manifest, which: Partition) -> int:
+    return sum(part.records for part in manifest.bucket_parts(which.bucket)) // which.divisions
+
+
+def _known_bits(manifest: Manifest, which: Partition) -> int:
+    """Number of low bits that are the same in all ids of a partition."""
+    return (manifest.buckets * which.divisions).bit_length() - 1
+
+
+def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
+    """Decide which records of a partition count: at most one of each id.
+
+    Args:
+        everything: all records of the partition, from :func:`load`.
+        manifest: of the store.
+        which: the partition.
+
+    Returns:
+        The records, divided by whether they count, and the numbers of records that do not count.
+    """
+    stored = without(everything, manifest.superseded)
+    records = stored.records
+    superseded = everything.records.size - records.size
+    rows = repeated_rows(records.id, _known_bits(manifest, which))
+    settled = settle(records.take(rows))
+    alone = None
+    if len(rows):
+        alone = np.ones(records.size, np.bool_)
+        alone[rows] = False
+    superseded += settled.superseded
+    return Deduplicated(stored, rows, alone, settled.records, superseded, settled.replayed, settled.conflicting)
+
+
+def count_partition(
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope, *, profiled: bool = False
+) -> Counted:
+    """Read the records of a partition, and count each id once.
+
+    The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
+    ids: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
+    ids repeat, for example after the ingest of a merged file and its sources, the second reading takes all records.
+    Records that do not fit into memory are divided in a temporary file.
+
+    Args:
+        folder: of the store.
+        campaign: of the store.
+        manifest: of the store.
+        which: the partition.
+        scope: which records are counted.
+        profiled: whether the result has a profile.
+
+    Raises:
+        StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
+    """
+    reuse_freed_memory()
+    whole, ids = _Count(campaign, scope, profiled), IdSet(_expected(manifest, which), _known_bits(manifest, which))
+    superseded = 0
+    for everything in _row_groups(folder, campaign, manifest, which):
+        stored = without(everything, manifest.superseded)
+        superseded += everything.records.size - stored.records.size
+        ids.add(stored.records.id)
+        whole.add(stored.records)
+    repeated = None if ids.has_many() else ids.repeated()
+    del ids
+    if repeated is not None and not len(repeated):
+        return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded, profile=whole.profile())
+    less, more = _Count(campaign, scope, profiled), _Count(campaign, scope, profiled)
+    if repeated is None:  # Very many ids repeat: only the second reading counts, and it reads all records.
+        whole = _Count(campaign, scope, profiled)
+    replayed = conflicting = 0
+    for doubtful in _records_of(folder, campaign, manifest, which, repeated):
+        settled = settle(doubtful)
+        if repeated is not None:
+            less.add(doubtful)
+        more.add(settled.records)
+        superseded += settled.superseded
+        replayed += settled.replayed
+        conflicting += settled.conflicting
+    profiles = [found for each in (whole, less, more) if (found := each.profile()) is not None]
+    return Counted(
+        whole.tally().less(less.tally()).merge(more.tally()),
+        whole.turnout().less(less.turnout()).merge(more.turnout()),
+        whole.unproven - less.unproven + more.unproven,
+        superseded,
+        replayed,
+        conflicting,
+        profiles[0].less(profiles[1]).merge(profiles[2]) if profiles else None,
+    )
+
+
+def profile_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
+    """Count a partition with its profile: :func:`count_partition`, for engines that pass positional arguments only.
+
+    Raises:
+        StorageError: as :func:`count_partition`.
+    """
+    return count_partition(folder, campaign, manifest, which, scope, profiled=True)
+
+
+def _records_of(
+    folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
+) -> Iterator[Columns]:
+    """Yield the records of a partition with some ids; all records of one id together. The parts are read once.
+
+    Records that do not fit into memory are yielded in lots, from a temporary file.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        which: the partition.
+        ids: (M,) uint64, sorted and distinct; None for all ids.
+    """
+    number = 1
+    while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:
+        number *= 2
+    members = None if ids is None else Members(ids)
+    held: list[Columns] = []
+    with ExitStack() as stack:
+        lots = None
+        for everything in _row_groups(folder, campaign, manifest, which):
+            records = without(everything, manifest.superseded).records
+            held.append(records if members is None else records.take(members.rows(records.id)))
+            if lots is None and number > 1 and sum(piece.size for piece in held) > which.most:
+                known_bits = _known_bits(manifest, which)
+                lots = stack.enter_context(Lots(number, known_bits, campaign.layout.answer_bytes))
+            if lots is not None:
+                for piece in held:
+                    lots.add(piece)
+                held.clear()
+        if lots is None:
+            yield Columns.join(held, campaign.layout.answer_bytes)
+        else:
+            yield from lots
+
+
+class _Count:
+    """Counts the records that are in scope.
+
+    Attributes:
+        unproven: number of counted records from damaged batches.
+    """
+
+    def __init__(self, campaign: Campaign, scope: Scope, profiled: bool) -> None:  # noqa: FBT001 (private)
+        self._campaign = campaign
+        self._profile = ProfileCounter(campaign) if profiled else None
+        self._scope = scope
+        self._counter = None if profiled else TallyBuilder(campaign)
+        self._turnout = TurnoutCounter(campaign)
+        self.unproven = 0
+
+    def add(self, records: Columns) -> None:
+        chosen = self._scope.chosen(records)
+        counted = records if chosen is None else records.take(chosen)
+        if self._profile is not None:  # A profile also holds what a tally holds.
+            self._profile.add(counted)
+        elif self._counter is not None:
+            try:
+                self._counter.add(counted)
+            except InputError as error:
+                raise damaged(error.detail) from None
+        self._turnout.add(counted)
+        self.unproven += counted.size - int(np.count_nonzero(counted.proven))
+
+    def tally(self) -> Tally:
+        if self._profile is not None:
+            return self._profile.tally()
+        assert self._counter is not None
+        return self._counter.tally()
+
+    def turnout(self) -> Turnout:
+        return self._turnout.turnout()
+
+    def profile(self) -> Profile | None:
+        return None if self._profile is None else self._profile.profile()

@@ -1,0 +1,69 @@
+"""Which records a tally counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from aggregator.common.periods import LAST_PERIOD
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.columns import Columns
+
+
+class Scope(NamedTuple):
+    """The records that a tally counts: a range of periods, with or without unproven records.
+
+    De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
+
+    Attributes:
+        first: the first period that is counted.
+        last: the last period that is counted.
+        proven_only: whether records of damaged batches are left out.
+    """
+
+    first: int = 0
+    last: int = LAST_PERIOD
+    proven_only: bool = False
+
+    @property
+    def periods(self) -> str:
+        """The periods as the option ``--periods`` writes them, or ``all``."""
+        ends = (str(self.first) if self.first else "", str(self.last) if self.last < LAST_PERIOD else "")
+        return "..".join(ends) if any(ends) else "all"
+
+    def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
+        """Mask of the N records that are in this scope: (N,) bool; None if all are."""
+        if not records.size:
+            return None
+        mask = None
+        if records.period.min() < self.first or records.period.max() > self.last:
+            mask = (records.period >= self.first) & (records.period <= self.last)
+        if self.proven_only and not records.proven.all():
+            mask = records.proven if mask is None else mask & records.proven
+        return mask
+
+
+EVERYTHING = Scope()
+
+
+def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
+    """The scope of some periods.
+
+    Args:
+        periods: a range with step 1; None for all periods.
+        proven_only: leave out the records of damaged batches.
+
+    Raises:
+        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: it has another step.
+    """
+    if periods is None:
+        return Scope(proven_only=proven_only)
+    if periods.step != 1:
+        raise InputError("argument_invalid", "periods follow one another: a range has the step 1")
+    if not periods:
+        raise InputError("periods_absent", "the range of periods is empty")
+    return Scope(periods[0], periods[-1], proven_only)

@@ -1,0 +1,343 @@
+"""Exact de-duplication, and integer counts per question.
+
+Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few repeated rows are
+compared. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tally bytes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from aggregator.reports.decoding.columns import Columns, big_endian
+from aggregator.reports.decoding.matrix import BLOCK_RECORDS
+from aggregator.reports.tally.sums import Sums
+from protocol import SPEC, canonical
+from protocol.errors import InputError
+from protocol.mechanisms import INTEGERS, SINGLE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from aggregator.reports.tally.turnout import Turnout
+    from protocol.documents.campaign import Campaign
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Integer counts of Q questions. Estimates are computed from these counts.
+
+    Attributes:
+        campaign: id of the campaign.
+        n: for each question the number of answers.
+        counts: for each question the number of each answer (single values), the number of each set bit (rows of
+            bits), or the sum of each component (rows of integers).
+    """
+
+    campaign: bytes
+    n: tuple[int, ...]
+    counts: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def zero(cls, campaign: Campaign) -> Tally:
+        """The tally of no reports: the neutral element of :meth:`merge`."""
+        mechanisms = [question.mechanism for question in campaign.questions]
+        return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
+
+    def merge(self, other: Tally) -> Tally:
+        """Add the counts of ``other``, a tally of reports with other ids. Associative and commutative.
+
+        Raises:
+            InputError: ``other_campaign``: the tallies count answers to different campaigns.
+        """
+        if self.campaign != other.campaign:
+            raise InputError("other_campaign", "tallies of two campaigns do not add up")
+        return Tally(
+            self.campaign,
+            tuple(a + b for a, b in zip(self.n, other.n, strict=True)),
+            tuple(
+                tuple(a + b for a, b in zip(mine, theirs, strict=True))
+                for mine, theirs in zip(self.counts, other.counts, strict=True)
+            ),
+        )
+
+    def less(self, other: Tally) -> Tally:
+        """Subtract the counts of ``other``. Its reports must be part of this tally.
+
+        Raises:
+            InputError: ``other_campaign``: the tallies count answers to different campaigns.
+        """
+        return self.merge(
+            Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
+        )
+
+    def to_bytes(self) -> bytes:
+        """Tally bytes: a canonical map of ``campaign``, ``counts``, ``n`` and ``spec``, nothing else."""
+        return canonical.pack({"campaign": self.campaign, "counts": self.counts, "n": self.n, "spec": SPEC})
+
+    @cached_property
+    def statistics_id(self) -> bytes:
+        """SHA-256 of the tally bytes. A model names its statistics by this id."""
+        return sha256(self.to_bytes()).digest()
+
+
+class TallyReport(NamedTuple):
+    """A tally, and the numbers of records that are not in it.
+
+    Attributes:
+        tally: the counts.
+        reports: number of counted records.
+        rejected: number of pieces that are not counted, by reason, with ``report_replayed`` (surplus copies of
+            counted records) and ``report_conflict`` (different records with one id, and their copies).
+        unproven: number of counted records of damaged batches.
+        superseded: number of unproven records that do not count because a proven record has their id, or their
+            complete batch is in the store.
+        turnout: the answers of each stratum and period.
+    """
+
+    tally: Tally
+    reports: int
+    rejected: Mapping[str, int]
+    unproven: int
+    superseded: int
+    turnout: Turnout
+
+
+class Settled(NamedTuple):
+    """The result of :func:`settle`.
+
+    Attributes:
+        records: the kept records, at most one per id.
+        replayed: number of dropped copies of kept records.
+        conflicting: number of dropped records, copies included, whose id has different records.
+        superseded: number of dropped unproven records whose id has a proven record.
+    """
+
+    records: Columns
+    replayed: int
+    conflicting: int
+    superseded: int
+
+
+def settle(records: Columns) -> Settled:
+    """Reduce records to at most one per id, whatever their order and repetition.
+
+    If an id has a proven record, its unproven records are superseded. If all other records of the id are equal, one is
+    kept and its copies are replays. If they differ, they are in conflict, copies included, and none is kept.
+
+    Returns:
+        The kept records in the order in which they were given, and the numbers of the others by reason.
+    """
+    order = _rising(records.id)
+    ids = records.id.take(order)
+    same = ids[1:] == ids[:-1]
+    pairs = np.flatnonzero(same)
+    if not len(pairs):
+        return Settled(records, 0, 0, 0)
+
+    starts = np.flatnonzero(np.concatenate([[True], ~same]))
+    lengths = np.diff(np.append(starts, len(ids)))
+    differ = pairs[~_alike(records, order.take(pairs), order.take(pairs + 1))]
+    uneven = np.zeros(len(starts), np.bool_)
+    uneven[np.searchsorted(starts, differ, side="right") - 1] = True
+    unanimous = order[starts[~uneven]]
+    doubtful = _settle_uneven(records, order[np.repeat(uneven, lengths)])
+    kept = np.zeros(len(ids), np.bool_)
+    kept[unanimous] = True
+    kept[doubtful.kept] = True
+    return Settled(
+        records.take(kept),
+        replayed=int(lengths[~uneven].sum()) - len(unanimous) + doubtful.replayed,
+        conflicting=doubtful.conflicting,
+        superseded=doubtful.superseded,
+    )
+
+
+def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Sort rows by id; rows with equal ids keep their order.
+
+    The ids are sorted by sixteen bits at a time, from the lowest: numpy sorts such numbers by radix on every processor.
+
+    Args:
+        ids: (N,) uint64.
+
+    Returns:
+        (N,) intp, the rows.
+    """
+    order = np.argsort(ids.astype(np.uint16), kind="stable")
+    for shift in (16, 32, 48):
+        order = order.take(np.argsort((ids >> np.uint64(shift)).astype(np.uint16).take(order), kind="stable"))
+    return order
+
+
+def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Which pairs of rows with equal ids are equal in all other columns, ``proven`` included.
+
+    Args:
+        records: N records.
+        left, right: (P,) intp, the rows of each pair.
+
+    Returns:
+        (P,) bool.
+    """
+    found = np.ones(len(left), np.bool_)
+    for column in (records.period, records.question, records.proven):
+        found &= column.take(left) == column.take(right)
+    fields = _fields(records)
+    return np.asarray(found & (fields.take(left) == fields.take(right)), np.bool_)
+
+
+def _fields(records: Columns) -> NDArray[Any]:
+    """The answer fields as strings of A bytes: (N,) of dtype ``S``. Two are equal if all their bytes are."""
+    answer = np.ascontiguousarray(records.answer)
+    return answer.view(f"S{answer.shape[1]}")[:, 0]
+
+
+class _Uneven(NamedTuple):
+    """Result for rows whose id has different records: the kept rows, (K,) intp, and the numbers of the others."""
+
+    kept: NDArray[np.intp]
+    replayed: int
+    conflicting: int
+    superseded: int
+
+
+def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
+    """Apply the rules of :func:`settle` to the rows ``doubtful``, (D,) intp, in which equal ids are neighbours."""
+    if not len(doubtful):
+        return _Uneven(doubtful, 0, 0, 0)
+    standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
+    _, first = np.unique(row_bytes(records.take(standing)), return_index=True)
+    distinct = standing[first]
+    ids, times = np.unique(records.id[distinct], return_counts=True)
+    torn = ids[times > 1]
+    conflicting = int(np.count_nonzero(np.isin(records.id[standing], torn)))
+    kept = distinct[~np.isin(records.id[distinct], torn)]
+    return _Uneven(
+        kept,
+        replayed=len(standing) - conflicting - len(kept),
+        conflicting=conflicting,
+        superseded=len(doubtful) - len(standing),
+    )
+
+
+def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which rows are proven, or have no proven row with their id.
+
+    Args:
+        ids: (N,) uint64, sorted.
+        proven: (N,) bool.
+
+    Returns:
+        (N,) bool.
+    """
+    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    lengths = np.diff(np.append(starts, len(ids)))
+    any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
+    return np.asarray(proven == any_proven, np.bool_)
+
+
+def row_bytes(records: Columns) -> NDArray[Any]:
+    """All columns of each record but ``proven`` as one string of bytes: (N,) of dtype ``S``.
+
+    numpy ignores trailing zeros when it compares such strings. Strings of one length still differ if any byte differs.
+    """
+    parts = [
+        records.id[:, None].astype(">u8").view(np.uint8),
+        records.period[:, None].astype(">u4").view(np.uint8),
+        records.question[:, None].astype(">u2").view(np.uint8),
+        records.answer,
+    ]
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    return rows.view(f"S{rows.shape[1]}")[:, 0]
+
+
+def count(campaign: Campaign, records: Columns) -> Tally:
+    """The tally of de-duplicated records. The caller gives at most one record of each id.
+
+    Args:
+        campaign: of the records.
+        records: N records.
+
+    Raises:
+        InputError: ``question_unknown``, a record answers a question that the campaign does not have;
+            ``value_out_of_domain``, an answer is not possible for its question.
+    """
+    counter = TallyBuilder(campaign)
+    counter.add(records)
+    return counter.tally()
+
+
+class TallyBuilder:
+    """Counts records in blocks that stay in the processor's cache.
+
+    Args:
+        campaign: of the records.
+        groups: number of groups of records that are counted apart.
+    """
+
+    def __init__(self, campaign: Campaign, groups: int = 1) -> None:
+        self._campaign = campaign
+        self._sums = Sums(campaign, groups)
+        self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
+
+    def add(self, records: Columns) -> None:
+        """Count some de-duplicated records. The caller gives at most one record of each id.
+
+        Raises:
+            InputError: as :meth:`add_answers`.
+        """
+        self.add_answers(records.question, records.answer)
+
+    def add_answers(
+        self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None = None
+    ) -> None:
+        """Count N answers.
+
+        Args:
+            question: (N,) uint16, the question of each answer.
+            answer: (N, A) uint8, the answer fields.
+            group: (N,) int64, the group of each answer, from 0 on; None if all are of group 0.
+
+        Raises:
+            InputError: ``question_unknown``, an answer is to a question that the campaign does not have;
+                ``value_out_of_domain``, an answer is not possible for its question. Some of the answers may be
+                counted then.
+        """
+        for start in range(0, len(question), BLOCK_RECORDS):
+            block = slice(start, start + BLOCK_RECORDS)
+            self._add(question[block], answer[block], None if group is None else group[block])
+
+    def _add(self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None) -> None:
+        """Count one block of answers; arguments of :meth:`add_answers`."""
+        questions = len(self._campaign.questions)
+        if int(question.max()) >= questions:
+            raise InputError("question_unknown", "a record answers a question that the campaign does not have")
+        number = question.astype(np.int64)
+        if group is not None:
+            number += questions * group
+        width = 4 if self._campaign.layout.kind == INTEGERS else 2
+        value = None
+        if self._has_values:
+            value = big_endian(answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
+        if not self._sums.add(number, answer, value):
+            raise InputError("value_out_of_domain", "a record's answer is none of its question's")
+
+    def drain(self) -> NDArray[np.int64]:
+        """Return the counts of all G groups, and set them to 0.
+
+        Returns:
+            (G, Q + C) int64. A row holds for each of the Q questions the number of answers, then the question's counts;
+            C is the number of these counts over all questions.
+        """
+        return self._sums.drain()
+
+    def tally(self) -> Tally:
+        """The tally of all records added since the last :meth:`drain`. Only for a builder with one group."""
+        return Tally(self._campaign.id, self._sums.n, self._sums.counts)

@@ -1,0 +1,148 @@
+"""Number of answers to each stratum in each period, which gives the number of devices that answered.
+
+A campaign divides its questions into strata. A device answers one question of each stratum once in a period, so the
+answers to a stratum in one period come from different devices.
+Ids do not tell which devices answered in several periods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from aggregator.reports.decoding.columns import Columns
+    from protocol.documents.campaign import Campaign
+
+    Integers = NDArray[np.int64]
+
+_MAX_SPAN = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Turnout:
+    """Numbers of answers by period and stratum. Pairs (period, stratum) without an answer are left out.
+
+    Attributes:
+        strata: r, the number of strata: a device gives one answer to each in a period.
+        place: (P,) int64, rising: period·r + stratum, the key of each pair.
+        answers: (P,) int64, number of answers of each pair, never 0.
+    """
+
+    strata: int
+    place: Integers
+    answers: Integers
+
+    @classmethod
+    def none(cls, campaign: Campaign) -> Turnout:
+        """The turnout of no answers: the neutral element of :meth:`merge`."""
+        return cls(campaign.answers, np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def merge(self, other: Turnout) -> Turnout:
+        """Add the numbers of ``other``, which has the same r strata. Associative and commutative."""
+        return _summed(
+            self.strata, np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
+        )
+
+    def less(self, other: Turnout) -> Turnout:
+        """Subtract the numbers of ``other``. Its answers must be part of this turnout."""
+        return self.merge(Turnout(other.strata, other.place, -other.answers))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Turnout):
+            return NotImplemented
+        return np.array_equal(self.place, other.place) and np.array_equal(self.answers, other.answers)
+
+    def __hash__(self) -> int:
+        return hash((self.place.tobytes(), self.answers.tobytes()))
+
+    @property
+    def period(self) -> Integers:
+        """(P,) int64: the period of each pair in ``place``."""
+        return np.asarray(self.place // self.strata)
+
+    def of_stratum(self, stratum: int) -> Integers:
+        """Numbers of answers to one stratum, in the T periods with at least one answer to it: (T,) int64."""
+        return np.asarray(self.answers[self.place % self.strata == stratum])
+
+    def by_period(self) -> ByPeriod:
+        """Numbers of reports and devices in every period with a report.
+
+        A device sends its answers to all strata together. The number of devices is therefore the number of answers to
+        the stratum with the most answers. It is too low only if a device's reports were lost in part.
+        """
+        period, row = np.unique(self.period, return_inverse=True)
+        reports, devices = np.zeros(len(period), np.int64), np.zeros(len(period), np.int64)
+        np.add.at(reports, row, self.answers)
+        np.maximum.at(devices, row, self.answers)
+        return ByPeriod(period, reports, devices)
+
+
+class ByPeriod(NamedTuple):
+    """Reports and devices of T periods.
+
+    Attributes:
+        period: (T,) int64, rising.
+        reports: (T,) int64, number of counted reports.
+        devices: (T,) int64, lower bound of the number of devices.
+    """
+
+    period: Integers
+    reports: Integers
+    devices: Integers
+
+
+class TurnoutCounter:
+    """Counts records by period and stratum. The result is a :class:`Turnout`."""
+
+    def __init__(self, campaign: Campaign) -> None:
+        self._stratum = np.array([question.stratum for question in campaign.questions], np.int64)
+        self._total = Turnout.none(campaign)
+
+    def add(self, records: Columns) -> None:
+        """Add records. Their questions must be questions of the campaign."""
+        if records.size:
+            self._total = self._total.merge(self._of(records))
+
+    def _of(self, records: Columns) -> Turnout:
+        strata = self._total.strata
+        first, last = int(records.period.min()), int(records.period.max())
+        span = (last - first + 1) * strata
+        if span == 1:  # the common case: records of one period, and a campaign with one stratum
+            return Turnout(1, np.array([first]), np.array([records.size]))
+        place = (records.period - np.uint32(first)).astype(np.int64)
+        if strata > 1:
+            place = place * strata + self._stratum[records.question]
+        if span > max(_MAX_SPAN, records.size):
+            found, answers = np.unique(place, return_counts=True)
+        else:
+            counts = np.bincount(place, minlength=span)
+            found = np.flatnonzero(counts)
+            answers = counts[found]
+        return Turnout(strata, found + first * strata, answers.astype(np.int64))
+
+    def turnout(self) -> Turnout:
+        """The turnout of all added records."""
+        return self._total
+
+
+def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
+    """Make a turnout from N numbers of answers, in any order.
+
+    Args:
+        strata: number of strata of the campaign.
+        period, stratum: (N,) integers each, to which the numbers belong. A pair may repeat.
+        answers: (N,) integers, the numbers of answers. Numbers of the same period and stratum are added up.
+    """
+    return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
+
+
+def _summed(strata: int, place: Integers, answers: Integers) -> Turnout:
+    found, row = np.unique(place, return_inverse=True)
+    total = np.zeros(len(found), np.int64)
+    np.add.at(total, row, answers)
+    return Turnout(strata, found[total != 0], total[total != 0])
