@@ -55,7 +55,7 @@ bench: .venv/dev.stamp
 docs: .venv/dev.stamp
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_decisions.py
-	$(BIN)/python tests/architecture/rooms.py
+	$(BIN)/python tests/architecture/halls.py
 
 # The documentation as a site: open build/site/index.html. Any warning is a failure.
 site: .venv/dev.stamp

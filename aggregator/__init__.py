@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
     from aggregator.curator.curating import fit_records
-    from aggregator.design.power_analysis.plan import plan
     from aggregator.estimates.joining import join
     from aggregator.models.comparison import compare
     from aggregator.models.json_form import to_json
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from aggregator.operations.retry import retry as retry_quarantine
     from aggregator.operations.status import status
     from aggregator.page.report import report
+    from aggregator.planning.power_analysis.plan import plan
     from aggregator.publishing.roots import RootChange, change_root, gather_copies, resign
     from aggregator.publishing.schemas.schema_draft import draft_schema
     from aggregator.publishing.schemas.schema_file import load_schema
@@ -161,7 +161,7 @@ _HOMES = {
     "bin_records": ("aggregator.curator.pilots.binning", "bin_records"),
     "compare": ("aggregator.models.comparison", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
-    "design_records": ("aggregator.design.feature_selection.from_private_pilot", "design_records"),
+    "design_records": ("aggregator.planning.feature_selection.from_private_pilot", "design_records"),
     "draft_schema": ("aggregator.publishing.schemas.schema_draft", "draft_schema"),
     "fit_records": ("aggregator.curator.curating", "fit_records"),
     "export": ("aggregator.operations.export", "export"),
@@ -170,7 +170,7 @@ _HOMES = {
     "merge_files": ("aggregator.reports.gateway.merge", "merge_files"),
     "open_store": ("aggregator.operations.report_store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
-    "plan": ("aggregator.design.power_analysis.plan", "plan"),
+    "plan": ("aggregator.planning.power_analysis.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
     "project_records": ("aggregator.curator.pilots.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),

@@ -7,20 +7,26 @@ engine. Each device has one place in the series, so it answers one campaign at m
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from aggregator.design.feature_selection.from_answers import first_step, refine
-from aggregator.design.feature_selection.from_pilot import design
-from aggregator.design.feature_selection.shares import WHOLE
-from aggregator.design.feature_selection.signed_candidates import sign_candidates
-from aggregator.design.feature_selection.steps import EVALUATE, Fleet
 from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.operations.models import together
+from aggregator.planning.feature_selection.from_answers import Refined, first_step, refine
+from aggregator.planning.feature_selection.from_pilot import design
+from aggregator.planning.feature_selection.shares import WHOLE
+from aggregator.planning.feature_selection.signed_candidates import sign_candidates
+from aggregator.planning.feature_selection.steps import EVALUATE, Fleet
+from aggregator.publishing.ask_table import Ask
+from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.evaluations import EvaluationParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
@@ -28,21 +34,19 @@ from aggregator.publishing.series import SeriesShare
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
-from simulation.experiment import Signed, Trial, classify, count_files, make_evaluation_task, make_task, vector_file
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.design.feature_selection.from_answers import Refined
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.publishing.ask_table import Ask
-    from aggregator.publishing.campaigns import CampaignParameters
-    from protocol.schema import Schema
-    from simulation.experiment import SimulationConfig, Task
-    from simulation.splits import Split
+from protocol.schema import Schema
+from simulation.experiment import (
+    Signed,
+    SimulationConfig,
+    Task,
+    Trial,
+    classify,
+    count_files,
+    make_evaluation_task,
+    make_task,
+    vector_file,
+)
+from simulation.splits import Split
 
 ALL, PILOT, REFINE = "all", "pilot", "refine"
 MOST_STEPS = 30

@@ -7,8 +7,11 @@ no budget file, since an analyst may try as often as she likes: no result of a s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from aggregator.curator.choice import settled
 from aggregator.curator.composition import parse_delta
@@ -21,24 +24,17 @@ from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
 from aggregator.models.scoring import Model
 from aggregator.publishing.models import sign_statistics
+from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.sums.adjacency import CHANGE
+from simulation.design import Design
 from simulation.experiment import Trial
-from simulation.running import OfRecords, accuracies, run_prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
-    from aggregator.publishing.workspace import Workspace
-    from protocol.schema import Schema
-    from simulation.design import Design
-    from simulation.running import Randomness, RunTrial
-    from simulation.settings import Settings
-    from simulation.splits import Split
+from simulation.running import OfRecords, Randomness, RunTrial, accuracies, run_prepared
+from simulation.settings import Settings
+from simulation.splits import Split
 
 
 @dataclass(frozen=True, eq=False)

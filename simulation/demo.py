@@ -11,8 +11,9 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import numpy as np
@@ -35,9 +36,6 @@ from protocol.errors import StorageError
 from protocol.features import Numeric
 from protocol.schema import Label, Schema, build_schema
 from simulation.fleet import device_reports, write_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 BINS = 4
 TEST_SHARE = 0.25

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.common.tables import numbers_of
 from aggregator.models.reduction import DEFAULT_RIDGE, METHODS, fit_projection
@@ -13,9 +14,6 @@ from aggregator.publishing.schemas.schema_file import equal_width_edges
 from protocol.errors import InputError
 from protocol.features import Feature, Numeric
 from protocol.schema import Schema, build_schema
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 PILOT_SHARE = 0.1
 

@@ -8,47 +8,40 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
+from aggregator.models.foresight import Foresight
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import publish_campaign
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
-from aggregator.publishing.mechanisms.evaluation import evaluate
-from aggregator.publishing.mechanisms.ranking import rank
+from aggregator.publishing.mechanisms.evaluation import Accuracy, evaluate
+from aggregator.publishing.mechanisms.ranking import Ranking, rank
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
 from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, trailer
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
+from protocol.schema import Schema
 from simulation.fleet import device_reports, write_batches
+from simulation.splits import Split
 from simulation.vector import vector_reports
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.foresight import Foresight
-    from aggregator.publishing.campaigns import CampaignParameters
-    from aggregator.publishing.mechanisms.evaluation import Accuracy
-    from aggregator.publishing.mechanisms.ranking import Ranking
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
-    from simulation.splits import Split
-
-    Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 ENGINES = ("device", "vector")
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from edge_sdk import Device, Policy
 from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, write_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
 """The policy of simulated owners: limits on ε of 100000, else the default rules."""

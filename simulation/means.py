@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import atan, cos, pi, sin, sqrt, tan
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 CONFIDENCE = 0.95
 SMALLEST_SPREAD = 1e-12

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, unlike_schema
-from aggregator.design.power_analysis.families import best_of_families, only_family, reason_of
-from aggregator.publishing.ask_table import resolve
+from aggregator.planning.power_analysis.families import best_of_families, only_family, reason_of
+from aggregator.publishing.ask_table import Ask, resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.publishing.mechanisms.by_variance import choose
 from aggregator.publishing.mechanisms.choice import AUTO
@@ -18,13 +20,15 @@ from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.documents.campaign import DISCRETE
 from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
 from protocol.errors import InputError
+from protocol.schema import Schema
 from simulation.asking import Asking
 from simulation.curator import PreparedFit, fit_terms
 from simulation.design import PILOT_SHARE, Design, parse_reduction
+from simulation.experiment import Trial
 from simulation.federation.trials import PreparedFederation, check_federation
 from simulation.masked.trials import PreparedTotals, check_totals
 from simulation.masked.vertical import PreparedVertical, check_vertical
-from simulation.running import SIMULATED_NOW, run_simulation, summarise
+from simulation.running import SIMULATED_NOW, OfRecords, run_simulation, summarise
 from simulation.settings import (
     DEFAULT_MECHANISM,
     DEFAULT_TEST_SHARE,
@@ -33,20 +37,10 @@ from simulation.settings import (
     LEAST_PILOT,
     LOCAL,
     VERTICAL,
+    Settings,
     checked,
 )
 from simulation.splits import Division
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    import pandas as pd
-
-    from aggregator.publishing.ask_table import Ask
-    from protocol.schema import Schema
-    from simulation.experiment import Trial
-    from simulation.running import OfRecords
-    from simulation.settings import Settings
 
 
 class Prepared(NamedTuple):

@@ -8,38 +8,31 @@ from __future__ import annotations
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.models.foresight import foresee
-from aggregator.publishing.workspace import create_workspace
+from aggregator.publishing.campaigns import CampaignParameters
+from aggregator.publishing.workspace import Workspace, create_workspace
 from edge_sdk.entropy import system_entropy
 from protocol.epsilon import MICRO
-from simulation.asking import run_asking
-from simulation.experiment import SimulationConfig, make_task, run_trial, seeded_entropy
+from protocol.schema import Schema
+from simulation.asking import Asking, run_asking
+from simulation.design import Design
+from simulation.experiment import SimulationConfig, Trial, make_task, run_trial, seeded_entropy
 from simulation.means import mean_interval
-from simulation.splits import resample
+from simulation.settings import Settings
+from simulation.splits import Division, Split, resample
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+RunTrial = Callable[[Schema, Split, pd.DataFrame, int], Trial]
 
-    import pandas as pd
-
-    from aggregator.publishing.campaigns import CampaignParameters
-    from aggregator.publishing.workspace import Workspace
-    from protocol.schema import Schema
-    from simulation.asking import Asking
-    from simulation.design import Design
-    from simulation.experiment import Trial
-    from simulation.settings import Settings
-    from simulation.splits import Division, Split
-
-    RunTrial = Callable[[Schema, Split, pd.DataFrame, int], Trial]
 
 SIMULATED_NOW = 1_900_000_000
 """The time of seeded simulations. Signed documents state it, so it must be constant."""

@@ -70,7 +70,7 @@ class Settings(NamedTuple):
             ``auto``. With a curator the name of a method; None for ``sums``.
         answers: answers per device: ``one``, ``all``, ``auto``, or a number as text or integer.
         family: ``discrete``, ``gaussian`` or ``auto``: the family and mechanism of the largest expected accuracy on a
-            pilot (:func:`aggregator.design.power_analysis.families.best_of_families`), whose people take no further
+            pilot (:func:`aggregator.planning.power_analysis.families.best_of_families`), whose people take no further
             part. None for
             ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or ``auto`` for the
             choice of :func:`aggregator.curator.choice.settled`.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from aggregator.estimates.showing import as_range, as_share
 from protocol.documents.masked_terms import RECORD
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.settings import CENTRAL, DISTRIBUTED, FEDERATED, LOCAL, VERTICAL
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _NO_INTERVAL = "not known"
 

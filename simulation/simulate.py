@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -26,8 +28,9 @@ from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.sums.adjacency import ADJACENCIES
-from simulation.experiment import ENGINES
-from simulation.preparing import prepare
+from simulation.experiment import ENGINES, Trial
+from simulation.preparing import Prepared, prepare
+from simulation.running import OfRecords
 from simulation.settings import (
     ALIEN,
     CENTRAL,
@@ -41,16 +44,7 @@ from simulation.settings import (
     Settings,
 )
 from simulation.showing import accuracies_of, facts_of
-from simulation.sweep import SWEPT, check_plot, plot, points, run_sweep
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from simulation.experiment import Trial
-    from simulation.preparing import Prepared
-    from simulation.running import OfRecords
-    from simulation.sweep import Point
+from simulation.sweep import SWEPT, Point, check_plot, plot, points, run_sweep
 
 _PARAMETERS = {"rho": "ridge", "reduce": "reduction", "design": "asking"}
 """Option → name of its Python parameter, where the two differ."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import numpy as np
     import pandas as pd
 

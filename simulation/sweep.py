@@ -7,6 +7,7 @@ people, repetition by repetition. Their fleets begin with the same people if the
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,11 +15,10 @@ from aggregator.common.plots import Bars, Line, bar_chart, line_chart
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from simulation.preparing import Prepared
     from simulation.running import OfRecords
     from simulation.settings import Settings
+
 
 MOST_POINTS = 200
 MOST_LINES = 6

@@ -6,25 +6,21 @@ tried.result["accuracy"]
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from aggregator.common.notebooks import facts
 from aggregator.common.tables import MISSING_TOKENS, read_table
-from aggregator.publishing.ask_table import ask_of
+from aggregator.publishing.ask_table import Ask, ask_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol.errors import InputError
+from protocol.schema import Schema
+from simulation.experiment import Trial
 from simulation.preparing import prepare
 from simulation.settings import Settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    import pandas as pd
-
-    from aggregator.publishing.ask_table import Ask
-    from protocol.schema import Schema
-    from simulation.experiment import Trial
 
 
 class Simulated(NamedTuple):

@@ -6,28 +6,22 @@ private: the randomness comes from numpy and a seed, and ids are random numbers 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of
-from protocol.batches.report import ID_BYTES
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.batches.report import ID_BYTES, Layout
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
+from protocol.questions import Subject
+from protocol.schema import Schema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.batches.report import Layout
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-
-    Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 
 def vector_reports(

@@ -26,7 +26,7 @@ from aggregator.curator import budget_store
 from aggregator.curator.curating import fit_records
 from aggregator.curator.pilots.binning import bin_records
 from aggregator.curator.pilots.projecting import project_records
-from aggregator.design.feature_selection.from_private_pilot import design_records
+from aggregator.planning.feature_selection.from_private_pilot import design_records
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("half", deadline=None, derandomize=True, max_examples=50)

@@ -17,31 +17,24 @@ Source: docs/math.md, section 3; docs/decisions/0058.
 from __future__ import annotations
 
 from math import erfc, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.cards.binomial import upper_tail
 from aggregator.cards.manipulation import weights_of
 from aggregator.cards.set_bits import OneBitCount, law_p_value, one_bit_p_value, set_bits_law
+from aggregator.common.arrays import Floats, Integers
 from aggregator.common.periods import shown
 from aggregator.estimates.cells import cell_names, question_name
 from aggregator.estimates.debias import debias, support_counts
-from aggregator.reports.tally.profile import Stretches
-from protocol.mechanisms import FrequencyMechanism
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.reports.tally.profile import Profile
-    from aggregator.reports.tally.tally import Tally
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.statistics import Statistics
+from aggregator.reports.tally.profile import Profile, Stretches
+from aggregator.reports.tally.tally import Tally
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import FrequencyMechanism, Mechanism
 
 LEVEL = 0.006
 """Corrected p-value below which a test is an alarm."""

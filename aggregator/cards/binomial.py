@@ -7,14 +7,11 @@ Source: Loader, "Fast and accurate computation of binomial probabilities", 2000 
 from __future__ import annotations
 
 from math import ceil, lgamma, log, pi
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Floats = NDArray[np.float64]
+from aggregator.common.arrays import Floats
 
 _EXACT = 16
 _STIRLING = np.array(

@@ -7,33 +7,29 @@ Entries with one item per feature have at most :data:`MOST_FEATURES`, so that th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context, Decimal
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aggregator.cards.influence import IN_HALF_RANGES, INVENTED, influences, reach_of_reports
 from aggregator.cards.manipulation import manipulation
 from aggregator.cards.masked import masked_guarantee
 from aggregator.cards.nodes import node_guarantee
 from aggregator.cards.sheet import spending
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import MOST_FEATURES
 from aggregator.nodes.campaigns.sheet import node_sheet, usual_cost
 from aggregator.nodes.campaigns.words import IN_WORDS, cost_text, in_words
 from aggregator.publishing.models import model_card
 from protocol import canonical
+from protocol.documents.campaign import Campaign
 from protocol.documents.limits import privacy_loss
 from protocol.epsilon import format_micro
-from protocol.features import Grouped, Numeric
+from protocol.features import Feature, Grouped, Numeric
+from protocol.projection import Component
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.estimates.statistics import Statistics
-    from protocol.documents.campaign import Campaign
-    from protocol.features import Feature
-    from protocol.projection import Component
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 MOST_BYTES = 57 << 10
 """Size of the largest card in its canonical form; with the expected accuracy and recall a card has at most 64 KiB."""

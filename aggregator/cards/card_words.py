@@ -6,12 +6,10 @@ and texts are bounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from protocol.shown import sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 MOST_CHARACTERS = 400
 MOST_ITEMS = 64

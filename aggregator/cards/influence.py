@@ -21,31 +21,25 @@ model the answers are tried that are likely to move most: those with the largest
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.cards.manipulation import contribution, extreme_answers
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.reports import Reports, estimate, with_answers
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.published import fitted_parameters
 from protocol.mechanisms import INTEGERS
-from protocol.questions import CELL, MOMENT, MOMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
-    from protocol.questions import Question
-
-    Floats = NDArray[np.float64]
+from protocol.questions import CELL, MOMENT, MOMENTS, Question
 
 _GRID = 800
 _REACH = 8.0

@@ -23,9 +23,10 @@ question, since the fraction is quasi-convex in L. In a closed fleet it is no la
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,17 +35,11 @@ from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import debias, marginal, noise_law, support_counts, supports_by_set
 from aggregator.estimates.question_estimate import is_share, is_stretched
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-from protocol.mechanisms import BITS, INTEGERS
+from protocol.mechanisms import BITS, INTEGERS, Mechanism
 from protocol.mechanisms.numeric import SingleNumberMechanism
-from protocol.questions import CELL, CLASS, OUTCOME, PRESENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Question
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Question
 
 LIARS = (0.01, 0.05)
 """Shares of lying devices for which the sheet states bounds."""

@@ -9,19 +9,17 @@ Source: docs/math.md, section 6; docs/decisions/0079 and 0081.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.cards.sheet import Spending, spending
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, usual_cost
 from aggregator.nodes.masked.totals import largest_claim
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
 from protocol.masked.costs import cost
 from protocol.masked.terms import least_parties, masked_terms_of
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
-
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
 
 UNSEEN = (
     "whether the dealer keeps its secret: the dealer's secret and the messages together decrypt every party's sums",

@@ -23,20 +23,17 @@ Source: docs/math.md, section 5; docs/decisions/0078.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from aggregator.cards.sheet import Spending, spending
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, usual_cost
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import ranges, released_vectors, shares, terms_of
 from protocol.questions import CELL, CLASS, PRESENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.documents.campaign import Campaign
 
 FULLNESS = (1.0, 0.1, 0.01)
 """Honest nodes' mean number of records, as parts of the largest allowed number, where the reader states none."""

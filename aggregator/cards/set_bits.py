@@ -10,28 +10,20 @@ Source: docs/math.md, section 3; docs/decisions/0058.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from math import erfc, log, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.cards.binomial import upper_tail
 from aggregator.cards.manipulation import weights_of
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.joining.homogeneity import chi_square_tail
-from protocol.mechanisms import BITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, Mechanism
 
 LYING_SHARE = 0.01
 """λ, the share of lying answers that the weights of :func:`one_bit_p_value` are best for."""

@@ -6,26 +6,21 @@ whether an anonymous shuffler mixes the reports. Nothing is taken from reports. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.cards.manipulation import LIARS, Bound, manipulation
 from aggregator.cards.set_bits import LYING_SHARE, power
 from aggregator.cards.shuffling import Amplified, amplified
-from aggregator.publishing.privacy import periods, privacy_sheet
+from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet
 from protocol import allowance
 from protocol.document import DAY_SECONDS, read_payload
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, SINGLE
 from protocol.schema import refusing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.publishing.privacy import PrivacySheet
-    from protocol.documents.campaign import Campaign
 
 MOST_DEVICES = 10**15
 DELTA = 1e-6

@@ -16,17 +16,12 @@ Source: Feldman, McMillan, Talwar, "Hiding among the clones", FOCS 2021, Theorem
 from __future__ import annotations
 
 from math import ceil, exp, floor, inf, log, log1p, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.cards.binomial import log_probability, upper_tail
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 MOST_REPORTS = 10**9
 """Larger numbers of reports are treated as this one. That gives an upper bound, since ε falls with n."""

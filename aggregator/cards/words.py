@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.nodes.campaigns.sheet import is_refused
@@ -14,8 +15,6 @@ from protocol.masked.terms import masked_terms_of
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aggregator.cards.manipulation import Bound
     from aggregator.cards.masked import MaskedGuarantee
     from aggregator.cards.nodes import NodeGuarantee

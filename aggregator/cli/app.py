@@ -12,13 +12,15 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from aggregator.cli.output import RESULT_PRINTED, complain, print_json
 from aggregator.cli.streams import discard_output
@@ -27,11 +29,6 @@ from aggregator.cli.table import COMMANDS
 from aggregator.common.files import failure_of
 from protocol import VERSION
 from protocol.errors import HearsayError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from click.shell_completion import CompletionItem
 
 PLUGINS = "hearsay.commands"
 """Entry-point group of commands of other packages: name → click command."""

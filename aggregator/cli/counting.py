@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from aggregator.cli.output import print_facts, warn, working
+from aggregator.common.periods import Span
+from aggregator.reports.intake.executor import Executor
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
     from aggregator.nodes.summaries.robust import Rule
     from aggregator.operations.models import Together
     from aggregator.operations.report_store import Store
     from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.intake.executor import Executor
-    from protocol.documents.campaign import Campaign
 
 
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.cli.output import note
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.periods import shown
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.reports.fleet.roster import Roster
     from aggregator.reports.intake.enrolment import Enrolled
-    from protocol.documents.campaign import Campaign
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:

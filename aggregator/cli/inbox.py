@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import click
 
 from aggregator.cli.output import counted, note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 recursive_option = click.option("--recursive", is_flag=True, help="Read folders in folders too.")
 

@@ -7,9 +7,10 @@ the command then receives. This module opens no file. ``counting`` and ``enrolme
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -19,10 +20,8 @@ from aggregator.common.periods import Moment, Span, parse_span, parse_start
 from aggregator.publishing.lifetimes import MAX_DAYS
 from protocol.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-    Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _Read = TypeVar("_Read")
 

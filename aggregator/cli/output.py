@@ -5,24 +5,24 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from protocol.dates import expiry_warning
+from protocol.documents.campaign import Campaign
 from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from aggregator.publishing.signatures import Standing
-    from protocol.documents.campaign import Campaign
+
 
 RESULT_PRINTED: ContextVar[bool] = ContextVar("RESULT_PRINTED", default=False)
 """Whether this run has printed its JSON. A command that is refused after that prints no second object."""

@@ -7,17 +7,14 @@ Commands encrypt all new secrets (a workspace's keys, single keys, fleet lists) 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from aggregator.common.passphrases import VARIABLE, read_passphrase
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 def existing_passphrase(file: Path | None, what: str = "") -> Callable[[], bytes]:

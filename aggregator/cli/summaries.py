@@ -7,13 +7,10 @@ needs. The source of a command holds the same line, so the source is parsed and 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import click
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _DECORATORS = ("click.command", "click.group")
 _PLAIN = frozenset({"name", "epilog", "context_settings", "no_args_is_help", "invoke_without_command", "chain"})

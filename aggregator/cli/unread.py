@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -10,9 +11,8 @@ from aggregator.cli.output import counted, note, print_table
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aggregator.reports.intake.sources import Unreadable
+
 
 WHY_NOT = {
     "file_not_found": "there is no such file",

@@ -28,7 +28,7 @@ def missing_extra(what: str, extra: str) -> InputError:
 
 def install_command(extra: str) -> str:
     """A shell command that installs this software with one more ``extra``, from where it was installed before."""
-    tree = Path(__file__).parents[1]
+    tree = Path(__file__).parents[2]
     if (tree / "pyproject.toml").is_file():  # it runs from its source: installed as editable, or not at all
         return _pip("-e", f"{tree}[{extra}]")
     try:

@@ -13,14 +13,12 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 ORDINARY, PRIVATE = 0o666, 0o600
 """Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""

@@ -21,14 +21,12 @@ from __future__ import annotations
 import os
 import re
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.common.files import PRIVATE, sync_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 NONCE_BYTES = 16
 _LARGEST = (1 << 63) - 1

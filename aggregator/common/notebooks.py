@@ -6,13 +6,10 @@ replaces characters that can not be printed or change the direction of writing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from protocol.document import is_printable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MOST_ROWS = 60
 """Rows of a table that are shown. The number of the other rows is shown below."""

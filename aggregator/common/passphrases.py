@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from aggregator.common.files import read_file
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 VARIABLE = "HEARSAY_PASSPHRASE_FILE"
 MAX_PASSPHRASE_BYTES = 1024

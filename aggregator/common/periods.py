@@ -12,13 +12,11 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from protocol.document import DAY_SECONDS
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
 
 LAST_PERIOD = (1 << 32) - 1
 _LAST_SECOND = 253_402_300_799

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, isfinite, log10
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 WIDTH, HEIGHT = 760, 420
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 170, 44, 64

@@ -15,8 +15,9 @@ may come from someone else.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from nacl.exceptions import CryptoError
 from nacl.pwhash import argon2id
@@ -24,9 +25,6 @@ from nacl.secret import SecretBox
 
 from protocol import canonical
 from protocol.errors import DocumentError, InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FORMAT = 1
 MAX_PASSES = 16

@@ -14,33 +14,29 @@ import math
 import re
 import zlib
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date, time
 from difflib import get_close_matches
 from functools import partial
 from io import BytesIO, StringIO
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from xml.etree.ElementTree import ParseError
 from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from aggregator.common.extras import missing_extra
 from aggregator.common.files import read_regular, too_large
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import Numeric
+from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.values import as_number, is_missing
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
 
 MISSING_TOKENS = ("", "?")
 """Cells that stand for a missing value unless the caller says otherwise."""

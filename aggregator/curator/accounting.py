@@ -9,21 +9,17 @@ Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md,
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
-from protocol.questions import CLASS, MOMENT
+from protocol.questions import CLASS, MOMENT, Subject
 from protocol.sums.adjacency import SENSITIVITIES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from protocol.questions import Subject
-    from protocol.sums.vectors import Vector
+from protocol.sums.vectors import Vector
 
 
 class Cost(NamedTuple):

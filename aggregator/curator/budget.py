@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget_store import BudgetStore, create_file, damaged
@@ -29,10 +31,6 @@ from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
 
 DIGEST_BYTES = 32
 MAX_QUERY_CHARACTERS = 1000

@@ -14,10 +14,11 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.common.files import BUDGET_MARK, PRIVATE, check_output, storage_errors, write_output
 from aggregator.common.marks import (
@@ -35,10 +36,6 @@ from aggregator.common.marks import (
 from aggregator.common.sqlite_errors import Failures, sqlite_errors
 from protocol import canonical
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
 
 APPLICATION_ID = BUDGET_MARK
 VERSION = 2

@@ -12,26 +12,20 @@ Source: docs/decisions/0098.
 from __future__ import annotations
 
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.curator.fitting import fit, model_of
 from aggregator.curator.methods.table import DEFAULT
 from aggregator.curator.records import Records
-from aggregator.curator.terms import AUTO
+from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.models.population import assumed
 from aggregator.models.postprocess import DEFAULT as POSTERIOR
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.curator.terms import FitTerms
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from protocol.schema import Schema
 
 FLOORED = "floored"
 EFFECT = 0.5

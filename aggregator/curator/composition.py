@@ -18,14 +18,12 @@ from __future__ import annotations
 import re
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from aggregator.curator.accounting import Cost
 from protocol.epsilon import MICRO, ceiling
 from protocol.errors import InputError
 from protocol.values import as_number
-
-if TYPE_CHECKING:
-    from aggregator.curator.accounting import Cost
 
 MAX_MICRO = MICRO * MICRO
 """ε of a query and of a total is below this number of millionths."""

@@ -12,18 +12,26 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.cards.card import full_card
 from aggregator.common.tables import MISSING_TOKENS
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.choice import settled
+from aggregator.curator.composition import Left
 from aggregator.curator.data_digest import record_bytes
 from aggregator.curator.fitting import cost_of_fit, fit
 from aggregator.curator.methods.table import method_of
 from aggregator.curator.records import Records, read_records
+from aggregator.curator.terms import FitTerms
+from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import Curator
 from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.pilot import check_pilot
@@ -33,23 +41,11 @@ from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
+from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.sums.adjacency import ADD_REMOVE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.composition import Left
-    from aggregator.curator.terms import FitTerms
-    from aggregator.estimates.statistics import Statistics
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
 
 SEED_BYTES = 32
 REHEARSED = 100

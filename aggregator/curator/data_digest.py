@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -16,9 +17,8 @@ from protocol.errors import InputError
 from protocol.values import as_number, as_text, is_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
     import pandas as pd
+
 
 KEY_BYTES = 32
 _SET, _ROW, _PART = b"hearsay/1/curator-set", b"hearsay/1/curator-row", b"hearsay/1/curator-part"

@@ -10,9 +10,13 @@ the operating system for every fit, and never keeps it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from aggregator.curator.accounting import Cost
 from aggregator.curator.methods.table import method_of
+from aggregator.curator.records import Records
+from aggregator.curator.terms import FitTerms
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.discrete import fit as fit_discrete
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
@@ -21,14 +25,8 @@ from aggregator.models.scoring import Model
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.records import Records
-    from aggregator.curator.terms import FitTerms
-    from aggregator.estimates.statistics import Statistics
-    from protocol.schema import Schema
 
 TAG = b"hearsay/1/central"
 """Tag of the stream of a fit's randomness."""

@@ -19,27 +19,21 @@ Source: McSherry, Talwar (FOCS 2007); Smith (STOC 2011); docs/math.md, section 7
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from aggregator.curator.accounting import Cost, cost_of
 from aggregator.curator.noise.whole_numbers import below
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.noise.rational_bounds import exp_below
+from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.stream import Stream
-
-    Integers = NDArray[np.int64]
 
 MAX_EDGES = 1023
 _MARGIN = Fraction(1, 10**20)

@@ -6,25 +6,20 @@ the schema, so they are public and not fitted to the records.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.common.tables import numbers_of
 from aggregator.models.encoding import label_codes, observe
 from aggregator.models.pilot import outside
 from protocol.errors import InputError
 from protocol.features import Numeric
+from protocol.schema import Schema
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
-
-    Codes = NDArray[np.int64]
 
 
 class Records(NamedTuple):
@@ -42,9 +37,9 @@ class Records(NamedTuple):
     """
 
     schema: Schema
-    labels: Codes
-    codes: Codes
-    numbers: Codes
+    labels: Integers
+    codes: Integers
+    numbers: Integers
     clipped: dict[str, int]
     at_bounds: tuple[str, ...]
 
@@ -54,7 +49,7 @@ class Records(NamedTuple):
         return len(self.labels)
 
     @property
-    def columns(self) -> tuple[Codes, ...]:
+    def columns(self) -> tuple[Integers, ...]:
         """Per observed feature shape (n,) int64: scaled numbers of a numeric feature, value codes of a category."""
         numeric = self.schema.numeric
         return tuple(
@@ -62,7 +57,7 @@ class Records(NamedTuple):
             for index in range(len(self.schema.observed))
         )
 
-    def part(self, rows: NDArray[np.bool_] | Codes) -> Records:
+    def part(self, rows: NDArray[np.bool_] | Integers) -> Records:
         """The records of ``rows``: a mask of shape (n,) bool or indices of shape (m,) int64.
 
         ``clipped`` and ``at_bounds`` stay those of all records.

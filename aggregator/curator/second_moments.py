@@ -23,12 +23,14 @@ Noise: discrete Laplace for δ = 0. With δ > 0 discrete Gaussian noise, if the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from math import isqrt, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.curator.accounting import Cost, cost_of
 from aggregator.curator.noise.whole_numbers import discrete_gaussian
 from aggregator.models.reduction import Moments
@@ -37,18 +39,9 @@ from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.rational_bounds import log_above, root_above
+from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.sums.vectors import laplace_variance
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.stream import Stream
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
 

@@ -20,18 +20,14 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, log
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from aggregator.common.arrays import Floats, Integers
 from protocol.errors import InputError
 from protocol.noise.smooth_bound import FLOOR_BITS, SmoothSensitivity, inner_beta, smooth_bound
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Integers = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 _LARGEST_SUM = 1 << 61
 

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 from fractions import Fraction
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
-
-if TYPE_CHECKING:
-    from protocol.schema import Schema
 
 EQUAL, TWO_TO_ONE, WORTH = "equal", "2:1", "worth"
 DIVISIONS = (EQUAL, TWO_TO_ONE, WORTH)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, RIGHT
-
-if TYPE_CHECKING:
-    from protocol.questions import Subject
-    from protocol.schema import Schema
+from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, RIGHT, Subject
+from protocol.schema import Schema
 
 _POWERS = {1: "", 2: "²"}
 ABSENT, THERE = "absent", "present"

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.intervals import Interval
 from aggregator.estimates.pooling import Pool, pooled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import Vote
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
+from aggregator.estimates.question_estimate import Vote
+from aggregator.estimates.statistics import Statistics
 
 
 class ClassShares(NamedTuple):

@@ -16,28 +16,24 @@ Source: docs/math.md, section 1; docs/decisions/0057.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
+from aggregator.estimates.intervals import Interval
 from aggregator.estimates.pooling import Pool, VoteSums, pooled
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.ratios import ALONE, Others, Ratio, Variance, cell_variance, own_weight, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
+from protocol.schema import Schema
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Published = Mapping[Subject, Floats]
 
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.intervals import Interval
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Published = Mapping[Subject, Floats]
 
 PRIOR = "prior"
 """Kind of the subject of the class shares that are pooled from all questions."""

@@ -12,13 +12,16 @@ docs/how-to/extending.md lists the other parts of a family.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from protocol import SCALE
 from protocol.epsilon import exp_below
 from protocol.errors import InputError
@@ -31,13 +34,6 @@ from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism, SingleNumberMechanism
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 _UNIT = 1 << 128
 """Denominator of the rounded mean of ``she``."""

@@ -8,16 +8,11 @@ estimate, of noise and normal sampling together: κ = κ₀ (noise/(noise + samp
 from __future__ import annotations
 
 from math import erfc, exp, log, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 _LAPLACE = 3.0
 _LEAST_SHARE = 0.03

@@ -9,21 +9,17 @@ random choice of the asked devices. ``aggregator.estimates.recurrence`` defines 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law, noise_law, sign_size
 from protocol.errors import InputError
 from protocol.mechanisms import FrequencyMechanism, Mechanism
 from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 
 class Interval(NamedTuple):

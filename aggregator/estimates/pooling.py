@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law, Pairs
 from aggregator.estimates.intervals import Interval, score_interval
+from aggregator.estimates.question_estimate import Sample, Vote
 from aggregator.estimates.ratios import cell_variance, ratio_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import Sample, Vote
-
-    Floats = NDArray[np.float64]
 
 
 class Pool(NamedTuple):

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
+from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.intervals import Interval
-from protocol.questions import MOMENT, MOMENTS, SQUARE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.debias import Law, Pairs
-    from protocol.questions import Subject
-
-    Floats = NDArray[np.float64]
+from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 
 
 class Sample(NamedTuple):

@@ -24,21 +24,16 @@ Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.estimates.debias import Z95
+from aggregator.common.arrays import Floats
+from aggregator.estimates.debias import Z95, Law, Pairs
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.debias import Law, Pairs
-
-    Floats = NDArray[np.float64]
-    Mask = NDArray[np.bool_]
+Mask = NDArray[np.bool_]
 
 
 class Ratio(NamedTuple):

@@ -20,14 +20,13 @@ Source: docs/math.md, section 1; docs/decisions/0040.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from aggregator.reports.tally.tally import Tally
-    from aggregator.reports.tally.turnout import Turnout
-    from protocol.documents.campaign import Campaign
+from aggregator.reports.tally.tally import Tally
+from aggregator.reports.tally.turnout import Turnout
+from protocol.documents.campaign import Campaign
 
 ONCE, KNOWN, BOUND = "once", "known", "bound"
 

@@ -5,16 +5,19 @@ Source: docs/math.md, sections 1 and 2.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import inf
 from operator import add
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import (
+    Debiased,
     Law,
     debias,
     marginal,
@@ -37,28 +40,17 @@ from aggregator.estimates.question_estimate import (
 )
 from aggregator.estimates.recurrence import Recurrence, once
 from aggregator.estimates.source import Source
-from aggregator.estimates.spread import Estimated, spreads
+from aggregator.estimates.spread import Estimated, Spreads, spreads
 from aggregator.estimates.statistics import Statistics
+from aggregator.reports.tally.tally import Tally
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.mechanisms import SINGLE, FrequencyMechanism, Mechanism
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
-from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, RIGHT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.debias import Debiased
-    from aggregator.estimates.spread import Spreads
-    from aggregator.reports.tally.tally import Tally
-    from protocol.documents.campaign import Campaign
-    from protocol.questions import Question
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, RIGHT, Question
+from protocol.schema import Schema
 
 THREATS = (
     "Each answer is ε-locally private by itself, whoever reads it. The numbers are only as good as the devices: "

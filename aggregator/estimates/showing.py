@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import isfinite, isnan
 from typing import TYPE_CHECKING
 
 from aggregator.estimates.cells import cell_names, parameter_names, question_name
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from aggregator.estimates.conditional import Conditional, Published
     from aggregator.estimates.intervals import Interval
     from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.ratios import Ratio
-    from protocol.schema import Schema
+
 
 COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
 PARAMETER_COLUMNS = ("parameter", "raw", "published", "these devices", "population")

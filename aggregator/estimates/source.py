@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, PolicyError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from protocol.documents.campaign import Campaign
 
 _ADDED = ("nodes", "summaries", "unproven")
 """Keys of a source's card that are counts."""

@@ -17,22 +17,15 @@ Source: docs/math.md, section 2; docs/decisions/0041.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
-from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from aggregator.common.arrays import Floats
+from aggregator.estimates.question_estimate import QuestionEstimate
+from protocol.questions import MOMENT, MOMENTS, PRESENT, SQUARE, Subject
+from protocol.schema import Schema
 
 _LEAST = 1e-9
 _AT_ENDS = 0.1

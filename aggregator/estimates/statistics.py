@@ -9,6 +9,7 @@ into probabilities (``aggregator.models``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from math import isfinite
@@ -16,27 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.cells import cell_names, cells_of, parameter_names, question_name
-from aggregator.estimates.conditional import conditionals
+from aggregator.estimates.conditional import Conditional, Published, conditionals
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
-from aggregator.estimates.source import campaign_of
+from aggregator.estimates.source import Source, campaign_of
+from protocol.documents.campaign import Campaign, Fit
 from protocol.errors import InputError
+from protocol.questions import Subject
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import pandas as pd
-    from numpy.typing import NDArray
 
-    from aggregator.estimates.conditional import Conditional, Published
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.source import Source
-    from protocol.documents.campaign import Campaign, Fit
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
 
 JOINED_ID = b"hearsay joined statistics v1"
 

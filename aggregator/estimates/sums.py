@@ -9,14 +9,16 @@ Source: docs/math.md, sections 5 and 7; docs/decisions/0068, 0074.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
@@ -29,18 +31,9 @@ from protocol import canonical
 from protocol.documents.campaign import Fit
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
-from protocol.questions import CELL, CLASS, PRESENT
+from protocol.questions import CELL, CLASS, PRESENT, Subject
+from protocol.schema import Schema
 from protocol.sums.vectors import summed_subjects
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
 
 NOISY_ID = b"hearsay curator's noisy numbers v1"
 TABLES_ID = b"hearsay tables of another program v1"

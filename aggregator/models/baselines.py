@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from aggregator.models.discrete import parameters_of
-from aggregator.models.encoding import NO_NUMBER, label_codes, observe
+from aggregator.models.encoding import NO_NUMBER, EncodedFrame, label_codes, observe
 from aggregator.models.joint_tables import Tables
 from aggregator.models.scoring import Model
 from protocol import SCALE
-from protocol.documents.campaign import DISCRETE
+from protocol.documents.campaign import DISCRETE, Fit
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.models.encoding import EncodedFrame
-    from protocol.documents.campaign import Fit
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 
 def fit_plain(frame: pd.DataFrame, schema: Schema) -> Model:

@@ -21,6 +21,7 @@ Source: Zou, Donner, Statistics in Medicine 27 (2008), 1693–1702 (method of va
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isnan, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,16 +31,15 @@ import numpy as np
 from aggregator.estimates.cells import parameter_names
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.debias import Z95
+from aggregator.estimates.ratios import Ratio
+from aggregator.estimates.statistics import Statistics
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, Subject
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
-
-    from aggregator.estimates.ratios import Ratio
-    from aggregator.estimates.statistics import Statistics
     from aggregator.models.scoring import Model
-    from protocol.schema import Schema
+
 
 SIGNIFICANT = 0.05
 QUANTILES = (Z95, 2.5, 3.0, 3.6, 4.3, 5.2, 6.4, 8.0)

@@ -5,19 +5,14 @@ Source: docs/math.md, section 4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.joint_tables import Tables
 from aggregator.models.postprocess import DEFAULT, check_postprocess
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.joint_tables import Tables
-
-    Floats = NDArray[np.float64]
 
 
 class Parameters(NamedTuple):

@@ -6,27 +6,21 @@ rounding tie are scaled in one vectorised step.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import TIE, Feature, Numeric
-from protocol.schema import Label
+from protocol.projection import Projection
+from protocol.schema import Label, Schema
 from protocol.values import as_number, is_missing, parse_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from protocol.projection import Projection
-    from protocol.schema import Schema
-
-    Codes = NDArray[np.int64]
 
 MISSING = -1
 """Code of a missing value. Scoring leaves missing values out."""
@@ -81,8 +75,8 @@ class EncodedFrame(NamedTuple):
         numbers: shape (rows, features) int64: scaled numbers u; :data:`NO_NUMBER` for categories and missing numbers.
     """
 
-    codes: Codes
-    numbers: Codes
+    codes: Integers
+    numbers: Integers
 
 
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
@@ -156,7 +150,7 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
     return EncodedFrame(in_groups(observed, schema), np.hstack([numbers[:, kept], outputs]))
 
 
-def projected_numbers(projection: Projection, inputs: Codes) -> Codes:
+def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
     """Outputs of a projection, equal to :meth:`protocol.projection.Projection.apply` of each row.
 
     Args:
@@ -172,7 +166,7 @@ def projected_numbers(projection: Projection, inputs: Codes) -> Codes:
     return np.asarray(np.clip(outputs, *bounds), np.int64)
 
 
-def in_groups(codes: Codes, schema: Schema) -> Codes:
+def in_groups(codes: Integers, schema: Schema) -> Integers:
     """Codes of the observed features with the group of each code in place of the code, where a feature has groups.
 
     Args:
@@ -188,7 +182,7 @@ def in_groups(codes: Codes, schema: Schema) -> Codes:
     return found
 
 
-def feature_numbers(column: pd.Series, feature: Numeric) -> Codes:
+def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
     """The scaled number u of every cell of one column: an integer from −S (lower bound) to S (upper bound).
 
     Equal to :meth:`protocol.features.Numeric.scaled` of each cell.
@@ -221,7 +215,7 @@ def _are_floats(column: pd.Series) -> bool:
     return _is_plain(column, "f")
 
 
-def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
+def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
     """``scaled`` of floats: shape (rows,) float64 → (rows,) int64.
 
     Double precision decides most cells. Cells near a rounding tie are scaled exactly, by the device's rule.
@@ -240,7 +234,7 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Codes:
     return found
 
 
-def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Codes:
+def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Integers:
     """Shape (rows,) int64: the class code of every record.
 
     Args:
@@ -267,7 +261,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
     return codes
 
 
-def feature_codes(column: pd.Series, feature: Feature) -> Codes:
+def feature_codes(column: pd.Series, feature: Feature) -> Integers:
     """Codes of the cells of one column: shape (rows,) int64.
 
     A code is the index of the cell's value in the feature's list, or of its bin; :data:`MISSING` for other cells.
@@ -320,7 +314,7 @@ def _needs_digits(part: Label | Feature, large: NDArray[np.float64], bits: int) 
     return any(number >= 1 << bits or number <= -1 << bits for number in numbers if number is not None)
 
 
-def _bins(numbers: Codes, feature: Numeric) -> Codes:
+def _bins(numbers: Integers, feature: Numeric) -> Integers:
     """Bin codes: the number of edges ≤ each number; :data:`MISSING` for no number. (rows,) int64 → (rows,) int64."""
     found = np.searchsorted(np.array(feature.edges, np.int64), numbers, side="right")
     return np.where(numbers == NO_NUMBER, MISSING, found).astype(np.int64)
@@ -333,7 +327,7 @@ def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> N
         raise InputError("value_refused", f"{what} has a value that is not listed")
 
 
-def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Codes:
+def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Integers:
     """The protocol's rule applied to every cell, once per distinct cell; ``nothing`` if the rule returns None.
 
     Returns:

@@ -21,12 +21,16 @@ Source: docs/math.md, section 4; docs/decisions/0042 and 0095.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.postprocess import simplex_prior
 from aggregator.models.published import fitted_parameters
@@ -34,15 +38,8 @@ from aggregator.models.simulated_fleets import Fleet, cells_of_tables, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 from protocol.shown import quoted
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Term = Floats | NormalParameters
 
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
-    Term = Floats | NormalParameters
 
 FLEETS = 150
 RECORDS, FEWEST_RECORDS, WORK = 1500, 400, 100_000

@@ -11,12 +11,14 @@ Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_variances, moments
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.noisy_sums.floored import floored_normal
 from aggregator.models.noisy_sums.printed import printed_normal
 from aggregator.models.posterior.moments import Moments, shrunk
@@ -25,13 +27,6 @@ from protocol.documents.campaign import GAUSSIAN
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.questions import PRESENT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
 
 NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
 """Families with a normal distribution per number and class. The truncated one has the same parameters."""

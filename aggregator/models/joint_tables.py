@@ -5,20 +5,15 @@ Source: docs/math.md, section 4.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
+from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.statistics import Statistics
 from protocol.errors import InputError
 from protocol.questions import CELL
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
 
 HALF = 0.5
 """Number of reports that add-half smoothing adds to every cell, so that no probability is zero."""

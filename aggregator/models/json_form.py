@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from protocol import SCALE
+from protocol.documents.model import Model as ModelDocument
+from protocol.projection import Projection
 
 if TYPE_CHECKING:
     from aggregator.models.scoring import Model
-    from protocol.documents.model import Model as ModelDocument
-    from protocol.projection import Projection
+
 
 FORMAT = 1
 """Version of the object's layout."""

@@ -6,7 +6,8 @@ contains a cell.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -14,12 +15,8 @@ from aggregator.common.tables import MISSING_TOKENS, is_absent, numbers_of, shor
 from aggregator.models.encoding import label_codes
 from protocol.errors import InputError
 from protocol.features import Numeric
+from protocol.schema import Schema
 from protocol.values import as_number
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from protocol.schema import Schema
 
 
 class Outside(NamedTuple):

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, in_groups, label_codes, observe, recognise
 from protocol import SCALE
 from protocol.features import Categorical
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from protocol.schema import Schema
 
 ASSUMED_RECORDS = 4000
 """Number of invented records."""

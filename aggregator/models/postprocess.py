@@ -11,11 +11,14 @@ own (:mod:`aggregator.models.posterior.tables`), ``printed``, ``halves`` and ``f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.joint_tables import (
     HALF,
     Tables,
@@ -30,15 +33,6 @@ from aggregator.models.noisy_sums.printed import halves_tables, printed_tables
 from aggregator.models.posterior.tables import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
 
 
 class Postprocess(Protocol):

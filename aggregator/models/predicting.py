@@ -6,6 +6,8 @@ as a number. Scoring leaves cells with a missing value out.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
@@ -15,10 +17,8 @@ from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_s
 from aggregator.models.encoding import MISSING, label_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
     from aggregator.models.scoring import Model
+
 
 LINE, PREDICTED = "line", "predicted"
 

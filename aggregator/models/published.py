@@ -6,29 +6,22 @@ outside its interval (:mod:`aggregator.estimates.conditional`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.common.arrays import Floats
+from aggregator.estimates.conditional import PRIOR, Conditional, conditionals
 from aggregator.estimates.ratios import Ratio
 from aggregator.estimates.showing import NOT_DETERMINED, clipped_ranges
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE, Subject
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.conditional import Conditional
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
 
 MOST_FEATURES = 64
 """Number of features with an entry of their own in a model's card."""

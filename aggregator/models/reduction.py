@@ -7,27 +7,19 @@ visualization of big data", Multimedia Tools and Applications 76 (2017).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import NO_NUMBER, label_codes, observe
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.projection import MAX_COMPONENTS, MAX_SHIFT, Component, Projection
-from protocol.schema import build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from protocol.schema import Schema, build_schema
 
 METHODS = ("pca", "dca")
 DEFAULT_RIDGE = 1e-3

@@ -13,16 +13,20 @@ left out of the sum.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.common.tables import unlike_schema
-from aggregator.models.encoding import MISSING, check_columns, label_codes, recognise
+from aggregator.models.encoding import MISSING, EncodedFrame, check_columns, label_codes, recognise
 from aggregator.models.foresight import Foresight
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
@@ -30,17 +34,7 @@ from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.models.encoding import EncodedFrame
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from protocol.schema import Schema
 
 
 class Model:

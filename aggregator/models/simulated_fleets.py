@@ -26,14 +26,18 @@ Source: docs/math.md, section 4; docs/decisions/0095.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.joint_tables import joint_table, project_to_simplex
 from aggregator.models.posterior.tables import posterior_tables
@@ -41,16 +45,6 @@ from aggregator.models.postprocess import simplex_prior
 from protocol.epsilon import MICRO
 from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import missing_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
-    Indices = NDArray[np.int64]
 
 SIGNALS = np.array([0.02, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0])
 """Grid of the values of τ."""
@@ -239,7 +233,7 @@ class _State(NamedTuple):
     common: Floats
     apart: Floats
     tail: Floats
-    signal: Indices
+    signal: Integers
 
     @property
     def tau(self) -> Floats:
@@ -416,10 +410,10 @@ def _resized(seen: _Seen, state: _State, generator: np.random.Generator) -> _Sta
     """New τ of every feature: at the same e, then at the same τ·e. The law of τ is drawn first."""
     for group in range(seen.groups):
         log_law = _law(state.signal[..., group], generator)
-        here: Indices = state.signal[..., group]
+        here: Integers = state.signal[..., group]
         step = generator.integers(1, 4, here.shape) * generator.choice(np.array([-1, 1]), here.shape)
         possible = (here + step >= 0) & (here + step < len(SIGNALS))
-        new: Indices = np.clip(here + step, 0, len(SIGNALS) - 1)
+        new: Integers = np.clip(here + step, 0, len(SIGNALS) - 1)
         trial = state._replace(signal=_with(state.signal, group, new))
         gain = seen.likelihood(trial.u)[0] - seen.likelihood(state.u)[0]
         gain = gain + np.take_along_axis(log_law, new, 1) - np.take_along_axis(log_law, here, 1)

@@ -8,26 +8,23 @@ Source: docs/formats.md, section 5 (features, projection); docs/math.md, section
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from aggregator.common.arrays import Floats
 from aggregator.common.extras import missing_extra
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.projection import Projection
 from protocol.values import as_number, as_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from aggregator.models.scoring import Model
-    from protocol.projection import Projection
 
-    Floats = NDArray[np.float64]
 
 _BEYOND = 1 << 40
 """A number that is larger than every edge. It stands for a missing number."""

@@ -16,15 +16,22 @@ The commands call these functions, so both write the same bytes. Arguments of al
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import pandas as pd
+
+from aggregator.cards.masked import MaskedGuarantee
+from aggregator.cards.nodes import NodeGuarantee
+from aggregator.cards.sheet import GuaranteeSheet
 from aggregator.common.files import read_file
-from aggregator.design.power_analysis.families import Chosen, choose_family, reason_of
 from aggregator.models.postprocess import DEFAULT
+from aggregator.planning.power_analysis.families import Chosen, choose_family, reason_of
+from aggregator.planning.power_analysis.result import Plan
 from aggregator.publishing import endings
-from aggregator.publishing.ask_table import ask_of, resolve
+from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.campaigns import (
     CampaignParameters,
     campaign_subjects,
@@ -34,10 +41,11 @@ from aggregator.publishing.campaigns import (
     publish_campaign,
 )
 from aggregator.publishing.decisions.kept import keep
+from aggregator.publishing.decisions.record import Decision
 from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
 from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.mechanisms.by_variance import candidates, choose
-from aggregator.publishing.naming import document_bytes, opened
+from aggregator.publishing.mechanisms.by_variance import Candidate, candidates, choose
+from aggregator.publishing.naming import Document, document_bytes, opened
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
 from aggregator.publishing.schemas.schema_doubts import alike_in
@@ -45,26 +53,12 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.series import overlap_warning, series_share
 from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, verify_signed
 from aggregator.publishing.signed_campaign import SignedCampaign
+from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-
-    from aggregator.cards.masked import MaskedGuarantee
-    from aggregator.cards.nodes import NodeGuarantee
-    from aggregator.cards.sheet import GuaranteeSheet
-    from aggregator.design.power_analysis.result import Plan
-    from aggregator.publishing.ask_table import Ask
-    from aggregator.publishing.decisions.record import Decision
-    from aggregator.publishing.mechanisms.by_variance import Candidate
-    from aggregator.publishing.naming import Document
-    from aggregator.publishing.workspace import Workspace
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 
 class Planned(NamedTuple):
@@ -127,7 +121,7 @@ def plan_campaign(
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
         family: ``discrete``, ``gaussian``, or ``auto``
-        (:func:`aggregator.design.power_analysis.families.choose_family`).
+        (:func:`aggregator.planning.power_analysis.families.choose_family`).
         pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
             text, or None to assume an effect; the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
@@ -152,7 +146,7 @@ def plan_campaign(
             ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
             ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
             ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
-            :func:`aggregator.design.power_analysis.families.choose_family`. Other contents are checked when the
+            :func:`aggregator.planning.power_analysis.families.choose_family`. Other contents are checked when the
             campaign is signed.
     """
     if isinstance(schema, str | Path):

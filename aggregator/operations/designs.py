@@ -11,31 +11,27 @@ The commands call these functions. :mod:`aggregator.operations.campaigns` descri
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS, read_table
-from aggregator.design.feature_selection import from_answers, from_pilot, signed_candidates
-from aggregator.design.feature_selection.decided import of_design, of_refine
-from aggregator.design.feature_selection.steps import Fleet
 from aggregator.models.pilot import check_pilot
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, open_store
+from aggregator.planning.feature_selection import from_answers, from_pilot, signed_candidates
+from aggregator.planning.feature_selection.decided import of_design, of_refine
+from aggregator.planning.feature_selection.from_answers import Refined
+from aggregator.planning.feature_selection.from_pilot import Designed
+from aggregator.planning.feature_selection.steps import Fleet
 from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.naming import opened
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from aggregator.publishing.workspace import Workspace
 from protocol.epsilon import check_answer_micro, micro_epsilon
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import pandas as pd
-
-    from aggregator.design.feature_selection.from_answers import Refined
-    from aggregator.design.feature_selection.from_pilot import Designed
-    from aggregator.publishing.workspace import Workspace
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 MOST_DEVICES = 10**15
 """Largest size of a fleet."""
@@ -70,7 +66,7 @@ def design(
         InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
             the pilot can not be read (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
             :func:`check_pilot`);
-            ``pilot_too_small``, ``schema_invalid`` (:func:`aggregator.design.feature_selection.from_pilot.design`).
+            ``pilot_too_small``, ``schema_invalid`` (:func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon)
     file = _file(schema)
@@ -109,7 +105,8 @@ def refine(
     Raises:
         InputError: ``argument_invalid``: neither stores nor a schema, or both; a schema without the name of a series;
             ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
-            ``refine_invalid`` and the other reasons of :func:`aggregator.design.feature_selection.from_answers.refine`.
+            ``refine_invalid`` and the other reasons of
+            :func:`aggregator.planning.feature_selection.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """
@@ -145,7 +142,7 @@ def sign_candidates(
 
     Raises:
         InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model can not be made or
-            signed (:func:`aggregator.design.feature_selection.signed_candidates.sign_candidates`).
+            signed (:func:`aggregator.planning.feature_selection.signed_candidates.sign_candidates`).
     """
     if not step.candidates:
         return {}

@@ -19,12 +19,13 @@ store. Or it holds all records as they are stored, with repeats and conflicts.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aggregator.common.files import PRIVATE, check_output, open_output
 from aggregator.common.spreadsheets import to_cell
@@ -32,15 +33,11 @@ from aggregator.estimates.cells import question_name
 from aggregator.operations.report_store import Store, open_store
 from aggregator.reports.decoding.columns import Columns, big_endian
 from aggregator.reports.records import stored_records
+from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.reports.storage.manifest import Manifest
-    from protocol.documents.campaign import Campaign
 
 PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)

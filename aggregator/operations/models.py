@@ -10,20 +10,25 @@ and ``now``.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.cards.card import full_card
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
 from aggregator.estimates.joining import join
+from aggregator.estimates.joining.homogeneity import Homogeneity
 from aggregator.estimates.source import newest_campaign
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.masked.stores import kind_of, new_or_open, open_node_store
 from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
 from aggregator.nodes.summaries.intake import suffixes
 from aggregator.nodes.summaries.listing import check_list
 from aggregator.nodes.summaries.robust import parse_rule
+from aggregator.nodes.summaries.writing import Taken
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, create_store, open_store
 from aggregator.publishing.decisions.kept import kept_of
@@ -32,8 +37,12 @@ from aggregator.publishing.mechanisms.evaluation import Evaluation
 from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
 from aggregator.publishing.mechanisms.ranking import Ranking, rank
 from aggregator.publishing.models import SignedModel, publish_model
-from aggregator.publishing.naming import check_campaign, opened
+from aggregator.publishing.naming import Document, check_campaign, opened
+from aggregator.publishing.workspace import Workspace
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.finding import all_unreadable, gather
+from aggregator.reports.intake.transaction import IngestSummary
 from aggregator.reports.intake.urls import expand
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.reports.tally.scope import scope_of
@@ -41,19 +50,6 @@ from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Sequence
-
-    from aggregator.estimates.joining.homogeneity import Homogeneity
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.writing import Taken
-    from aggregator.publishing.naming import Document
-    from aggregator.publishing.workspace import Workspace
-    from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.transaction import IngestSummary
 
 
 def ingest(

@@ -15,6 +15,7 @@ the new parts; the next change of the store removes parts that a crash left behi
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,9 +27,12 @@ from aggregator.common.notebooks import facts
 from aggregator.common.periods import shown
 from aggregator.estimates.recurrence import at_most, known
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import published
 from aggregator.reports.answering_devices import Conflict, conflicts, squares_of_answers
-from aggregator.reports.intake.enrolment import check_enrolment
+from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
+from aggregator.reports.intake.executor import Executor
 from aggregator.reports.intake.remote import read_remotely
 from aggregator.reports.intake.tasks import job_of, on_store
 from aggregator.reports.intake.threads import read_with_threads
@@ -51,19 +55,13 @@ from aggregator.reports.storage.opening import read_campaign, read_documents, re
 from aggregator.reports.storage.quarantine import LIMIT_BYTES, Kept, Quarantine
 from aggregator.reports.tally.counting import count_partition, partitions
 from aggregator.reports.tally.scope import EVERYTHING, Scope
+from aggregator.reports.tally.tally import Tally, TallyReport
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import pandas as pd
 
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.executor import Executor
-    from aggregator.reports.tally.tally import Tally, TallyReport
-    from protocol.documents.campaign import Campaign
 
 STEP_SECONDS = 120.0
 MEMORY_BYTES = 1 << 30

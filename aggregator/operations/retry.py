@@ -12,31 +12,27 @@ records are added one by one. Source: docs/decisions/0027.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.spans import Rejected
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
-from aggregator.reports.intake.enrolment import check_enrolment
-from aggregator.reports.intake.reader import FORGOTTEN
+from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
+from aggregator.reports.intake.reader import FORGOTTEN, Reader
 from aggregator.reports.intake.sources import Source
 from aggregator.reports.intake.transaction import IngestTransaction
-from aggregator.reports.storage.input_index import identity, pack_places, tail, unpack_places
+from aggregator.reports.storage.input_index import Ingested, identity, pack_places, tail, unpack_places
 from aggregator.reports.storage.manifest import QUARANTINE
-from aggregator.reports.storage.quarantine import Quarantine
+from aggregator.reports.storage.quarantine import Kept, Quarantine
 from protocol.batches.batch import Header, trailer, write_batch
 from protocol.batches.report import ID_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from aggregator.operations.report_store import Store
-    from aggregator.reports.decoding.spans import Rejected
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.reader import Reader
-    from aggregator.reports.storage.input_index import Ingested
-    from aggregator.reports.storage.quarantine import Kept
+
 
 EARLY = "report_too_early"
 NO_RECORD = "it is no record of this campaign"

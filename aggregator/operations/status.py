@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from math import ceil, inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,21 +26,17 @@ from aggregator.common.notebooks import facts, table
 from aggregator.common.periods import begins
 from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import Z95
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.recurrence import at_most
 from aggregator.estimates.reports import estimate
-from aggregator.operations.report_store import open_store
+from aggregator.operations.report_store import Store, open_store
 from aggregator.reports.retention import forgotten_counts
+from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.counting import profile_partition
 from aggregator.reports.tally.scope import EVERYTHING
+from aggregator.reports.tally.turnout import ByPeriod
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.operations.report_store import Store
-    from aggregator.reports.storage.manifest import Manifest
-    from aggregator.reports.tally.turnout import ByPeriod
-
 
 LEAST_TARGET = 1e-6
 """Smallest target of a half width. It takes some 10¹² devices; with far smaller ones their number is no float."""

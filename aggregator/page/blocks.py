@@ -6,12 +6,10 @@ block passes :func:`clipped`. The template escapes markup.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from protocol.shown import sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 MOST_CHARACTERS = 600
 """Length of a text on the page. Longer texts are cut; the number of characters left out is shown."""

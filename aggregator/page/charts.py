@@ -6,14 +6,12 @@ The drawing is as wide as a phone's screen, so that its texts can be read there;
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.common.plots import Axis, svg_text
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _WIDTH = 360
 _LEFT, _NEAR, _RIGHT = 140, 6, 52

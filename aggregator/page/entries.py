@@ -7,16 +7,11 @@ one out of range is as if it were not there.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from aggregator.cards.card_words import in_words, sections
-from aggregator.models.foresight import MOST_CLASSES, Foresight
+from aggregator.models.foresight import MOST_CLASSES, Foresight, Recall
 from aggregator.page.blocks import MOST_CELL, clipped
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from aggregator.models.foresight import Recall
 
 _RANGE = re.compile(r"(-?[01](?:\.[0-9]{1,9})?) to (-?[01](?:\.[0-9]{1,9})?)")
 _NUMBER = re.compile(r"-?[0-9]{1,6}(?:\.[0-9]{1,9})?")

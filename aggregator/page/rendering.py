@@ -7,6 +7,7 @@ most the sum of these numbers, and the heading with the style sheet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,16 +15,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from markupsafe import Markup
 
 from aggregator.common.extras import missing_extra
-from aggregator.page.blocks import Chart, Paragraph, Table, clipped
+from aggregator.page.blocks import Block, Chart, Paragraph, Section, Table, clipped
 from aggregator.page.sections import results
 from protocol import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from jinja2 import Environment
 
-    from aggregator.page.blocks import Block, Section
 
 PAGE_BYTES = 500_000
 """Every page is smaller."""

@@ -7,39 +7,34 @@ The command of the same name calls :func:`report`:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.cards.card import full_card
 from aggregator.common.files import write_output
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
 from aggregator.nodes.summaries.envelope_store import EnvelopeStore
+from aggregator.nodes.summaries.status import NodeStatus
 from aggregator.nodes.summaries.status import status as node_status
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store
+from aggregator.operations.status import Status
 from aggregator.operations.status import status as store_status
 from aggregator.page import subject as subjects
-from aggregator.page.blocks import Paragraph
+from aggregator.page.blocks import Paragraph, Section
 from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
+from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
 from aggregator.publishing.decisions.kept import kept_of
-from aggregator.publishing.schemas.schema_file import load_schema
+from aggregator.publishing.decisions.record import Decision
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from aggregator.publishing.workspace import Workspace
 from protocol.dates import date
 from protocol.errors import InputError
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.status import NodeStatus
-    from aggregator.operations.status import Status
-    from aggregator.page.blocks import Section
-    from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
-    from aggregator.publishing.decisions.record import Decision
-    from aggregator.publishing.schemas.schema_file import SchemaFile
-    from aggregator.publishing.workspace import Workspace
 
 UNVERIFIED = Paragraph(
     "UNVERIFIED: no signature was checked. This page repeats what the files say, whoever wrote them.", "warning"

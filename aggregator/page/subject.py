@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.common.files import read_file
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.masked.stores import open_node_store
 from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
 from aggregator.operations.models import count, evaluate, together
 from aggregator.operations.report_store import Store, open_store
+from aggregator.publishing.mechanisms.evaluation import Evaluation
+from aggregator.publishing.mechanisms.ranking import Ranking
 from aggregator.publishing.naming import check_campaign, document_bytes, opened
-from protocol.documents.campaign import EVALUATION, parse_campaign
+from aggregator.publishing.workspace import Workspace
+from protocol.documents.campaign import EVALUATION, Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.documents.model import UNDERSTOOD, parse_model
+from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError, PolicyError
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.publishing.mechanisms.evaluation import Evaluation
-    from aggregator.publishing.mechanisms.ranking import Ranking
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.model import Model as ModelDocument
-
-    Given = Store | EnvelopeStore | str | Path
-    AnyStore = Store | EnvelopeStore
+Given = Store | EnvelopeStore | str | Path
+AnyStore = Store | EnvelopeStore
 
 
 class StoreSubject(NamedTuple):

@@ -19,22 +19,17 @@ Source: docs/decisions/0062.
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.errors import InputError
-from protocol.features import Categorical
+from protocol.features import Categorical, Feature
+from protocol.projection import Component
+from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.values import as_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from protocol.features import Feature
-    from protocol.projection import Component
-    from protocol.schema import Schema
 
 MOST_SHARE = 10**6
 _KEYS = {"groups", "bins", "share"}

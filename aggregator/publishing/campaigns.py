@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import lcm
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
-from aggregator.publishing.ask_table import Ask, resolve
+from aggregator.publishing.ask_table import Ask, Asked, resolve
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.mechanisms.choice import form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.privacy import epsilon_warning
-from aggregator.publishing.series import begin_of
+from aggregator.publishing.series import SeriesShare, begin_of
+from aggregator.publishing.workspace import Workspace
 from protocol.document import DAY_SECONDS, is_printable
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, millionths
 from protocol.errors import InputError
 from protocol.features import Categorical
-from protocol.questions import CLASS, MOMENTS, build_questions, discrete_subjects, gaussian_subjects
+from protocol.mechanisms import Mechanism
+from protocol.questions import CLASS, MOMENTS, Subject, build_questions, discrete_subjects, gaussian_subjects
+from protocol.schema import Schema
 from protocol.shown import is_seen, quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.publishing.ask_table import Asked
-    from aggregator.publishing.series import SeriesShare
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.pilots import PilotCost
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Subject
-    from protocol.schema import Schema
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 

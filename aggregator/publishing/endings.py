@@ -5,13 +5,16 @@ Run by the analyst and, from a timer, by the operator. Source: docs/formats.md, 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.naming import find_document
 from aggregator.publishing.roots import RootChange, change_root, pending_path
+from aggregator.publishing.workspace import Workspace
 from protocol import canonical
 from protocol.dates import WARNED_SECONDS, expiry_warning
 from protocol.document import DAY_SECONDS, Header, read_payload
@@ -19,12 +22,6 @@ from protocol.documents import campaign
 from protocol.documents.envelope import SIGNERS, read_envelope
 from protocol.errors import InputError
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    from aggregator.publishing.workspace import Workspace
 
 _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 """A document expires more than a day after it was issued."""

@@ -8,32 +8,28 @@ device. Source: docs/math.md, section 3 (outcome, right).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.lifetimes import header_for
-from aggregator.publishing.series import begin_of
-from protocol.document import DAY_SECONDS, is_text
+from aggregator.publishing.series import SeriesShare, begin_of
+from protocol.document import DAY_SECONDS, Header, is_text
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import UNDERSTOOD, parse_model
 from protocol.documents.named_models import MAX_MODELS
 from protocol.epsilon import check_answer_micro
 from protocol.errors import DocumentError, InputError, StorageError
+from protocol.features import Feature
 from protocol.mechanisms import from_micro
 from protocol.questions import build_questions, outcome_subjects, right_subjects
-from protocol.schema import build_schema
+from protocol.schema import Schema, build_schema
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.publishing.series import SeriesShare
     from aggregator.publishing.workspace import Workspace
-    from protocol.document import Header
-    from protocol.features import Feature
-    from protocol.schema import Schema
 
 
 class EvaluationParameters(NamedTuple):

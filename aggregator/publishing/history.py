@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.common.files import read_file
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HISTORY_FORMAT = 1
 MAX_HISTORY_BYTES = 64 << 20

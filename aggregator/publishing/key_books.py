@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from aggregator.common.files import read_file
+from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.masked.fields import largest_file
 from protocol.masked.keys import ROLE, read_key_book
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from protocol.documents.campaign import Campaign
 
 
 def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:

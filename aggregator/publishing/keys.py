@@ -12,21 +12,17 @@ A key file is a canonical msgpack map. :func:`write_key` lets only its owner rea
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.common.files import PRIVATE, read_file, write_output
-from aggregator.common.sealing import STANDARD, check_sealed, open_secret, seal_secret
+from aggregator.common.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
 from protocol import canonical
 from protocol.documents import trust
 from protocol.documents.envelope import KEY_BYTES, SigningKey, keyid
 from protocol.errors import DocumentError, InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-    from pathlib import Path
-
-    from aggregator.common.sealing import Cost
 
 CLEAR, ENCRYPTED = 1, 2
 PUBLIC_WORD = "hearsay-key-1"

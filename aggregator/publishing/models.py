@@ -5,13 +5,16 @@ Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.estimates.source import campaign_of, joined_card, newest_origin
+from aggregator.estimates.source import Origin, campaign_of, joined_card, newest_origin
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
@@ -20,6 +23,8 @@ from aggregator.models.published import interval_card
 from aggregator.models.scoring import Model as Classifier
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.naming import save_document
+from aggregator.publishing.signatures import Standing
+from aggregator.publishing.workspace import Workspace
 from protocol import VERSION
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import EVALUATION
@@ -33,16 +38,6 @@ from protocol.documents.model import (
     build_payload,
 )
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.source import Origin
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.publishing.signatures import Standing
-    from aggregator.publishing.workspace import Workspace
 
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 

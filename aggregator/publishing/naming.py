@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggregator.common.files import read_file, write_output
+from aggregator.publishing.history import Published
 from aggregator.publishing.signatures import signed_campaign
 from aggregator.publishing.workspace import EXTENSIONS, Workspace, open_workspace
 from protocol.document import read_payload
@@ -26,10 +26,8 @@ from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import InputError, StorageError
 from protocol.words import to_words
 
-if TYPE_CHECKING:
-    from aggregator.publishing.history import Published
+Document = bytes | str | Path
 
-    Document = bytes | str | Path
 
 LEAST_DIGITS = 8
 _HEXADECIMAL = frozenset("0123456789abcdef")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING, Any, NamedTuple
+from fractions import Fraction
+from typing import Any, NamedTuple
 
 from protocol import allowance, mechanisms
 from protocol.document import DAY_SECONDS
+from protocol.documents.campaign import Campaign
 from protocol.documents.limits import privacy_loss
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject
-from protocol.schema import refusing
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
+from protocol.schema import Schema, refusing
 
 _REASON = "invalid_campaign"
 HIGH_EPSILON_MICRO = 20 * MICRO

@@ -9,11 +9,13 @@ two different roots of one number as an attack (``equivocation``).
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.common.files import read_file, write_output
-from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.history import Published, latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
 from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import (
@@ -33,20 +35,16 @@ from protocol.documents.envelope import (
     MAX_SIGNATURES,
     SIGNERS,
     SIZE_LIMITS,
+    Envelope,
     SigningKey,
     keyid,
     read_envelope,
 )
+from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from aggregator.publishing.history import Published
     from aggregator.publishing.workspace import Workspace
-    from protocol.documents.envelope import Envelope
-    from protocol.documents.trust import Role, Root
 
 
 class NextRoot(NamedTuple):

@@ -6,6 +6,7 @@ Run by the analyst. Source: docs/formats.md, section 2 (series); docs/decisions/
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,9 +19,8 @@ from protocol.errors import InputError
 from protocol.shown import is_seen, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from aggregator.publishing.workspace import Workspace
+
 
 _NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20}|/[0-9]{1,20})?")
 _EXAMPLE = "a share is two parts of the devices, from and to, with a colon: 0:0.25, or 1/3:2/3"

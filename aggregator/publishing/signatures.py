@@ -9,10 +9,11 @@ An envelope holds at least one signature (docs/formats.md, section 5). A documen
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from protocol import canonical
-from protocol.document import check_understood, read_payload
+from protocol.document import Header, check_understood, read_payload
 from protocol.documents import campaign, model, trust
 from protocol.documents.envelope import (
     KEYID_BYTES,
@@ -22,21 +23,16 @@ from protocol.documents.envelope import (
     SIGNERS,
     SIZE_LIMITS,
     Envelope,
+    SigningKey,
     keyid,
     pae,
     read_envelope,
     verified_by,
     write_envelope,
 )
+from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError, InputError
 from protocol.nodes import node_list
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from protocol.document import Header
-    from protocol.documents.envelope import SigningKey
-    from protocol.documents.trust import Role, Root
 
 UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
 """Key id and signature in a document that nobody has signed."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.common.notebooks import facts
+from aggregator.publishing.mechanisms.by_variance import Candidate
 from aggregator.publishing.naming import save_document
+from aggregator.publishing.signatures import Standing
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
-
-if TYPE_CHECKING:
-    from aggregator.publishing.mechanisms.by_variance import Candidate
-    from aggregator.publishing.signatures import Standing
-    from protocol.documents.campaign import Campaign
 
 
 class SignedCampaign(NamedTuple):

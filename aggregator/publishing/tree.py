@@ -14,27 +14,21 @@ between therefore finds complete documents. Writing again from an unchanged work
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote
 
 from aggregator.common.files import read_file, storage_errors, write_output
-from aggregator.publishing.endings import ending_of
-from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.endings import Ending, ending_of
+from aggregator.publishing.history import Published, latest_of_each
 from aggregator.publishing.key_books import campaign_of, check_book_not_newer
+from aggregator.publishing.workspace import Workspace
 from protocol.document import read_payload
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.publishing.endings import Ending
-    from aggregator.publishing.history import Published
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
 
 FOLDERS = {
     "campaign": ("campaigns", ".hsc"),

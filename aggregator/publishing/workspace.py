@@ -20,10 +20,11 @@ import fcntl
 import os
 import secrets
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
 from aggregator.common.notebooks import facts, table
@@ -49,9 +50,6 @@ from protocol.documents.envelope import (
 )
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.nodes import node_list
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ROOT_LIFETIME_SECONDS = 3650 * DAY_SECONDS
 EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}

@@ -7,29 +7,24 @@ written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.common.periods import shown
+from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.fleet.ids import IdMaker
-from aggregator.reports.fleet.roster import distinct_secrets
+from aggregator.reports.fleet.roster import Roster, distinct_secrets
 from aggregator.reports.records import stored_records
 from aggregator.reports.retention import forgotten_counts
+from aggregator.reports.storage.manifest import Manifest
+from aggregator.reports.tally.scope import Scope
+from protocol.documents.campaign import Campaign
 from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.columns import Columns
-    from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.storage.manifest import Manifest
-    from aggregator.reports.tally.scope import Scope
-    from protocol.documents.campaign import Campaign
 
 _RECORD_BYTES = 64
 """Memory for one report, with room for sorting."""

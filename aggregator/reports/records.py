@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
 from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.counting import load, partitions, settle_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator.reports.storage.manifest import Manifest
-    from aggregator.reports.tally.scope import Scope
-    from protocol.documents.campaign import Campaign
+from aggregator.reports.tally.scope import Scope
+from protocol.documents.campaign import Campaign
 
 
 def stored_records(

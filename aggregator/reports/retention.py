@@ -12,7 +12,8 @@ Zeros are left out.
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,23 +22,17 @@ import pyarrow.parquet as pq
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.input_index import read_side_file
 from aggregator.reports.storage.locking import make_folder, write_durably
-from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, SideFile
+from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, Manifest, SideFile
 from aggregator.reports.storage.part_writer import PartWriter
 from aggregator.reports.storage.parts import Stored
-from aggregator.reports.tally.counting import Counted, load, partitions, settle_partition
+from aggregator.reports.tally.counting import Counted, Deduplicated, load, partitions, settle_partition
 from aggregator.reports.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
 from aggregator.reports.tally.profile import profile_of_counts
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, row_bytes
 from aggregator.reports.tally.turnout import Turnout, turnout_of
+from protocol.documents.campaign import Campaign
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.reports.storage.manifest import Manifest
-    from aggregator.reports.tally.counting import Deduplicated
-    from protocol.documents.campaign import Campaign
 
 
 class Removal(NamedTuple):

@@ -8,20 +8,16 @@ from __future__ import annotations
 import hmac
 import http.server
 import re
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 from aggregator.publishing.tree import FOLDERS
-from aggregator.serving.uploads import RequestBody, open_regular
+from aggregator.serving.uploads import RequestBody, Uploads, open_regular
 from protocol.digest import sha256
 from protocol.documents.envelope import SIZE_LIMITS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from aggregator.serving.uploads import Uploads
 
 MOST_SECONDS = 60.0
 """Longest life of a connection, in seconds, even if data still arrives."""

@@ -15,18 +15,15 @@ import http.server
 import socket
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggregator.serving.handler import MOST_SECONDS, REPORTS, Handler, Site
 from aggregator.serving.uploads import Limits, Uploads
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MOST_CONNECTIONS = 32
 RETRY_SECONDS = 10

@@ -12,16 +12,14 @@ import re
 import stat
 import threading
 import time
+from collections.abc import Callable
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING, NamedTuple
+from io import BufferedIOBase
+from pathlib import Path
+from typing import IO, NamedTuple
 
 from aggregator.common.files import PRIVATE, failure_of, open_output
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from io import BufferedIOBase
-    from pathlib import Path
 
 LEAST_COST = 4096
 """Least number of bytes that a file counts as, because many small files fill a disk too."""

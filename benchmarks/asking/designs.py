@@ -18,22 +18,24 @@ repeated splits of one data set.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from math import sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from aggregator.design.feature_selection.steps import Fleet
+from aggregator.planning.feature_selection.steps import Fleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import MADE, drawn_trial, made_up
-from benchmarks.models.estimators import LABEL, TEST_SHARE, load
+from benchmarks.models.estimators import LABEL, TEST_SHARE, Data, load
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.epsilon import micro_epsilon
@@ -41,12 +43,6 @@ from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
 from simulation.experiment import SimulationConfig, seeded_entropy
 from simulation.running import SIMULATED_NOW
 from simulation.splits import Division
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from benchmarks.models.estimators import Data
 
 BIG = ("adult", "connect-4")
 DATA = ("mushroom", "chess", "votes", "car", "australian", "pima", "adult", "connect-4")

@@ -7,22 +7,26 @@ files, which ``asking.py`` runs without ``--drawn``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from math import exp
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aggregator.design.feature_selection.race import Heard
-from aggregator.design.feature_selection.steps import (
+from aggregator.common.arrays import Integers
+from aggregator.estimates.reports import estimate
+from aggregator.models.joint_tables import Tables
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.planning.feature_selection.race import Heard
+from aggregator.planning.feature_selection.shares import Asked
+from aggregator.planning.feature_selection.steps import (
     EVALUATE,
     Evaluated,
     Fleet,
+    Step,
     conclusion,
     next_evaluation,
     next_round,
 )
-from aggregator.estimates.reports import estimate
-from aggregator.models.posterior.tables import posterior_tables
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.counts import count_law
 from aggregator.reports.tally.tally import Tally
@@ -31,17 +35,6 @@ from protocol.documents.campaign import parse_campaign
 from protocol.epsilon import MICRO
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.design.feature_selection.shares import Asked
-    from aggregator.design.feature_selection.steps import Step
-    from aggregator.models.joint_tables import Tables
-
-    Integers = NDArray[np.int64]
 
 
 class DrawnFleet:

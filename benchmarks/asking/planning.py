@@ -17,24 +17,29 @@ Wine and breast-cancer come from scikit-learn. Other data sets are read from the
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Iterator, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.common.tables import read_table, typed
-from aggregator.design.power_analysis.designs import Design
-from aggregator.design.power_analysis.precision import precisions
-from aggregator.design.power_analysis.race import race
-from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
-from aggregator.design.power_analysis.search import Scope, pruned_designs
-from aggregator.design.power_analysis.study import Study
 from aggregator.estimates.debias import debias
 from aggregator.estimates.question_estimate import is_stretched
 from aggregator.models.population import Population, assumed
 from aggregator.models.postprocess import DEFAULT
+from aggregator.planning.power_analysis.designs import Design
+from aggregator.planning.power_analysis.precision import precisions
+from aggregator.planning.power_analysis.race import race
+from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.planning.power_analysis.search import Scope, pruned_designs
+from aggregator.planning.power_analysis.study import Study
 from aggregator.publishing.mechanisms.choice import forms
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of
@@ -45,18 +50,7 @@ from benchmarks.shared.reference import FOLDER
 from protocol import mechanisms
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import INTEGERS, SINGLE
-from protocol.schema import Label, build_schema
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from protocol.schema import Label, Schema, build_schema
 
 EPSILONS = (0.5, 1.0, 4.0)
 DEVICES = (500, 5_000, 50_000)

@@ -17,6 +17,7 @@ published constants (for ``bun-steinke``, which has none, Cauchy noise), ``add-o
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -24,7 +25,7 @@ import time
 from fractions import Fraction
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,9 +41,6 @@ from benchmarks.shared.reference import NOT_HERE, Case, available, central_cases
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES
-
-if TYPE_CHECKING:
-    import argparse
 
 METHODS = {
     "sums": "sums",

@@ -22,12 +22,15 @@ import csv
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from math import log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from unittest.mock import patch
+
+import pandas as pd
 
 from aggregator.common.plots import Line, line_chart
 from aggregator.curator.accounting import divide
@@ -55,14 +58,8 @@ from protocol import SCALE
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.questions import MOMENT, PRESENT, Subject
+from protocol.schema import Schema
 from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES, SENSITIVITIES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pandas as pd
-
-    from protocol.schema import Schema
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from aggregator.design.feature_selection.codings import Cut, Way
-from aggregator.design.feature_selection.forward_selection import Part, fleet_scores
-from aggregator.design.feature_selection.from_private_pilot import PARTS, DesignTerms, choose
 from aggregator.models.population import Population
+from aggregator.planning.feature_selection.codings import Cut, Way
+from aggregator.planning.feature_selection.forward_selection import Part, fleet_scores
+from aggregator.planning.feature_selection.from_private_pilot import PARTS, DesignTerms, choose
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available, categorical_data
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 DATA = "mushroom"
 DEVICES = 100_000

@@ -13,7 +13,7 @@ project's choice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,6 @@ from aggregator.common.tables import typed
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CATEGORICAL, NUMERIC = "categorical", "numeric"
 ROWS = 10_000

@@ -18,15 +18,18 @@ from functools import partial
 from itertools import accumulate
 from math import exp
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from collections.abc import Callable
+
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
+from aggregator.common.arrays import Integers
 from aggregator.curator.noise.calibrating import NAMES, law
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
@@ -37,13 +40,6 @@ from aggregator.curator.smooth_sensitivity import (
 )
 from protocol.noise.rounding import rounded
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
 
 BETA = Fraction(1, 60)
 TINY = Fraction(1, 100_000)

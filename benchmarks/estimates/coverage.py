@@ -15,31 +15,25 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Iterator
 from math import erf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.conditional import PRIOR, conditionals, joint_scatters, own_cells_weight, table_variance
 from aggregator.estimates.debias import Z95
 from aggregator.estimates.pooling import pooled
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.recurrence import answers_by_stratum, known
 from aggregator.estimates.reports import estimate
 from aggregator.reports.tally.tally import Tally
 from benchmarks.estimates.drawn_campaigns import CLASSES, NUMBERS, Drawn, Setting, draw, setting
 from benchmarks.shared.harness import arguments, machine
-from protocol.questions import CELL, CLASS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from protocol.questions import Subject
-
-    Floats = NDArray[np.float64]
+from protocol.questions import CELL, CLASS, Subject
 
 FREQUENCY = ("direct", "oue", "sue", "the", "she")
 NUMERIC = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")

@@ -8,33 +8,28 @@ draws are exact. No value of a single device is simulated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import lower_mean, sign_size
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import SCALE
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.features import Categorical, Numeric
-from protocol.mechanisms import SINGLE
+from protocol.mechanisms import SINGLE, Mechanism
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
-from protocol.questions import CELL, CLASS, SQUARE
+from protocol.questions import CELL, CLASS, SQUARE, Question
 from protocol.schema import Label, build_schema
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Counts = NDArray[np.int64]
 
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Question
-
-    Floats = NDArray[np.float64]
-    Counts = NDArray[np.int64]
 
 START = 1_790_000_000
 CLASSES = np.array([0.7, 0.22, 0.04, 0.04])

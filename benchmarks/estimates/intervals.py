@@ -13,10 +13,11 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.estimates.debias import Law, debias
 from aggregator.estimates.intervals import score_interval
@@ -25,12 +26,8 @@ from protocol import SCALE, mechanisms
 from protocol.mechanisms import FrequencyMechanism
 from protocol.mechanisms.numeric import NumericMechanism
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+Answered = NDArray[np.bool_]
 
-    from numpy.typing import NDArray
-
-    Answered = NDArray[np.bool_]
 
 DEVICES, PERIODS = 500, 31
 QUESTIONS = 601

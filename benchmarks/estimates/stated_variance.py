@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import sys
 from itertools import product
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import sign_size
 from aggregator.estimates.reports import estimate
 from aggregator.reports.tally.tally import Tally
@@ -24,19 +24,11 @@ from benchmarks.estimates.coverage import FREQUENCY, NUMERIC, shares_of
 from benchmarks.estimates.drawn_campaigns import CLASSES, NUMBERS, Setting, clipped_laws, setting
 from benchmarks.shared.harness import arguments, machine
 from protocol import SCALE
-from protocol.mechanisms import SINGLE
+from protocol.mechanisms import SINGLE, Mechanism
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
-from protocol.questions import CELL, CLASS, SQUARE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Question
-
-    Floats = NDArray[np.float64]
+from protocol.questions import CELL, CLASS, SQUARE, Question
 
 N = 10**8
 _MOST_BITS = 8

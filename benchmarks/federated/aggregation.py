@@ -34,7 +34,7 @@ from aggregator.nodes.summaries.envelope_store import make_envelope_store
 from aggregator.nodes.summaries.federation import federated
 from aggregator.nodes.summaries.store import NodeStore
 from aggregator.nodes.summaries.totals import Totals
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import pae, read_envelope, verified_by
 from protocol.features import Categorical, Numeric
 from protocol.nodes.node_list import parse_node_list
@@ -46,7 +46,6 @@ from protocol.schema import Label, build_schema
 if TYPE_CHECKING:
     from support.publisher import SigningKey
 
-    from protocol.documents.campaign import Campaign
 
 REPEATS = 5
 SCHEMA = build_schema(

@@ -21,16 +21,20 @@ plain addition of honest nodes. ``hidden`` is beyond the target.
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.common.plots import Bars, bar_chart
 from aggregator.nodes.summaries import robust_estimate
 from aggregator.nodes.summaries.robust import parse_rule
@@ -39,19 +43,12 @@ from benchmarks.federated.data import NAMES, PERIOD, Data
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
+from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import ranges, released_vectors
 from simulation.federation.vector import released, statistics_of
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Iterator
+Found = dict[str, Any]
 
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-
-    Integers = NDArray[np.int64]
-    Found = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "benchmarks" / "results" / "federated-byzantine.csv"

@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from aggregator.curator.fitting import model_of
 from aggregator.curator.records import Records
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
 from aggregator.nodes.campaigns.campaigns import NodeParameters
+from aggregator.nodes.summaries.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
 from protocol.document import Header
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit, build_payload, parse_campaign
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, Fit, build_payload, parse_campaign
+from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
-from protocol.schema import build_schema
+from protocol.schema import Schema, build_schema
 from simulation.federation.vector import deal, exact_sums, released, statistics_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.masked_terms import MaskedTerms
-    from protocol.schema import Schema
-
-    Integers = NDArray[np.int64]
 
 NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")
 LEFT_OUT = {"accelerometer": ("pctid",)}

@@ -25,14 +25,17 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.common.plots import Line, line_chart
 from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
@@ -43,22 +46,15 @@ from benchmarks.shared.harness import machine
 from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol import SCALE
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.nodes.terms import released_vectors, shares
 from protocol.questions import CLASS, MOMENT, SQUARE
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.federation.vector import deal, discrete_laplace, released, statistics_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Found = dict[str, Any]
 
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-
-    Integers = NDArray[np.int64]
-    Found = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"

@@ -21,10 +21,12 @@ import tempfile
 import time
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from collections.abc import Iterator
 
 from support.publisher import NOW, Publisher
 
@@ -33,9 +35,6 @@ from edge_sdk import Node, Policy
 from edge_sdk.node.records import csv_records, sqlite_records
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FEW = 10_000
 VALUES = [f"value {number}" for number in range(10)]

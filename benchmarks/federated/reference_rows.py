@@ -17,23 +17,19 @@ records rightly as the reference's must at ε = 10: 41.
 
 from __future__ import annotations
 
+import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from benchmarks.federated.data import NAMES, Data, noisy_statistics
+from benchmarks.federated.data import NAMES, Data, Split, noisy_statistics
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, available, federated_cases
 from simulation.federation.vector import statistics_of
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from benchmarks.federated.data import Split
 
 TOLERANCE, STANDARD_ERRORS = 0.02, 3
 TARGETS = (("adult", "0.1", 1000, 0.72), ("votes", "0.1", 1, 0.78))

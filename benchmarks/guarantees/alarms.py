@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.cards.alarms import Alarms, alarms
 from aggregator.cards.set_bits import LYING_SHARE, power
@@ -38,10 +39,8 @@ from protocol.mechanisms import BITS
 from protocol.schema import Label, build_schema
 from simulation.vector import vector_reports
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Rows = NDArray[np.uint8]
 
-    Rows = NDArray[np.uint8]
 
 LIARS = LYING_SHARE
 FALSE_ALARMS = 0.01

@@ -16,12 +16,14 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.cards.manipulation import LIARS, manipulation
+from aggregator.cards.manipulation import LIARS, Bound, manipulation
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.decoding.decode import decode_batches
@@ -33,18 +35,12 @@ from protocol.batches.report import FIXED_BYTES
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical, Numeric
-from protocol.mechanisms import BITS, INTEGERS, ValueMechanism
+from protocol.mechanisms import BITS, INTEGERS, Mechanism, ValueMechanism
 from protocol.schema import Label, build_schema
 from simulation.vector import vector_reports
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Rows = NDArray[np.uint8]
 
-    from aggregator.cards.manipulation import Bound
-    from aggregator.estimates.statistics import Statistics
-    from protocol.mechanisms import Mechanism
-
-    Rows = NDArray[np.uint8]
 
 KINDS, FLEETS = ("random", "target", "gain"), ("closed", "open")
 VALUES = build_schema(

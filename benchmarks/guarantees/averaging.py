@@ -10,17 +10,14 @@ the counts y of the answers; the bound is e^E/(e^E + k − 1) (docs/decisions/00
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from math import exp, factorial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggregator.common.plots import Line, line_chart
 from benchmarks.shared.harness import Row, arguments, show
 from protocol import mechanisms
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PER_PERIOD = (250_000, 500_000, 1_000_000, 2_000_000)
 LIFETIMES = range(0, 8 * MICRO + 1, 250_000)

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.masking import Masking, masked_terms
-from benchmarks.federated.data import PERIOD, Split
+from benchmarks.federated.data import PERIOD, Data, Split
+from protocol.documents.campaign import Campaign
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import micro_epsilon
 from simulation.masked.terms import made_up_dealer
 from simulation.masked.vector import numbers_of_setup, statistics_of, totals
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from benchmarks.federated.data import Data
-    from protocol.documents.campaign import Campaign
-
-    Integers = NDArray[np.int64]
 
 FOLDS = 10
 

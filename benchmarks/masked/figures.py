@@ -24,10 +24,11 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -37,7 +38,7 @@ from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
 from aggregator.models.encoding import EncodedFrame
 from benchmarks.central.figures import Job, measured, read_rows
-from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
+from benchmarks.federated.data import FLOOR_MICRO, Data, Split, noisy_statistics
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
 from benchmarks.shared.harness import machine
@@ -51,12 +52,8 @@ from protocol.sums.adjacency import ADD_REMOVE
 from simulation.federation.vector import exact_sums
 from simulation.masked.vertical import draw_tables, predict
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+Found = dict[str, Any]
 
-    from benchmarks.federated.data import Split
-
-    Found = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"

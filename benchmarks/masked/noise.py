@@ -13,23 +13,18 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggregator.common.plots import Line, line_chart
 from aggregator.nodes.campaigns.numbering import first_numbers
 from benchmarks.shared.harness import Row, arguments, show
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO
-from protocol.masked.noise import party_noise
+from protocol.masked.noise import PartyNoise, party_noise
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from protocol.masked.noise import PartyNoise
 
 OUT = Path(__file__).parents[2] / "docs" / "plots" / "masked-noise.svg"
 PARTIES = (10, 30, 100, 300, 1000, 3000, 10_000)

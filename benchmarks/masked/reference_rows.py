@@ -25,7 +25,6 @@ from __future__ import annotations
 import sys
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,14 +33,11 @@ from benchmarks.federated.figures import rival
 from benchmarks.federated.reference_rows import Found
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, available, distributed_cases
+from benchmarks.shared.reference import NOT_HERE, Case, available, distributed_cases
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.masked.costs import moved
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.masked.vector import noise_of_total, numbers_of_setup
-
-if TYPE_CHECKING:
-    from benchmarks.shared.reference import Case
 
 COUNTS = 7
 """Counts of car that a record is in: the class, and one value of six features."""

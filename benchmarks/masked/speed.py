@@ -20,10 +20,11 @@ from fractions import Fraction
 from functools import partial
 from math import isqrt
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "shared"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from collections.abc import Callable
 
 from harness import Row, arguments, show
 
@@ -33,9 +34,6 @@ from protocol.masked.fields import write_numbers
 from protocol.masked.noise import PartyNoise
 from protocol.masked.slots import Slots
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 COUNTS = 300
 HONEST = (1, 2, 10, 1000)

@@ -14,11 +14,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "shared"))
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from collections.abc import Callable
 
 from harness import Row, arguments, interleaved_seconds, show
 from support.masked import DEALER, MODULUS, NODES, TERMS, masked_payload
@@ -40,9 +41,6 @@ from protocol.masked.slots import Slots
 from protocol.masked.terms import ciphertexts_of
 from protocol.nodes.terms import released_vectors
 from protocol.schema import Label, build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REPEATS = 5
 SQUARE = MODULUS**2

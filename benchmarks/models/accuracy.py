@@ -12,15 +12,17 @@ dimension reduction) and the rows without privacy, on the vector engine only.
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.models.baselines import fit_plain, fit_plain_gaussian
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
@@ -39,11 +41,6 @@ from protocol.epsilon import micro_epsilon
 from simulation.design import Design
 from simulation.running import run_simulation, summarise
 from simulation.splits import Division
-
-if TYPE_CHECKING:
-    import argparse
-
-    import pandas as pd
 
 TOLERANCE = 0.02
 STANDARD_ERRORS = 3

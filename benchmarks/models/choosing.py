@@ -33,21 +33,23 @@ import argparse
 import csv
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from aggregator.common.plots import Line, line_chart
 from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
-from aggregator.design.power_analysis.designs import Design
-from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
-from aggregator.design.power_analysis.targets import rising
 from aggregator.models.baselines import plain_model
 from aggregator.models.population import Population
 from aggregator.models.postprocess import DEFAULT
+from aggregator.models.scoring import Model
+from aggregator.planning.power_analysis.designs import Design
+from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
@@ -56,18 +58,13 @@ from benchmarks.masked.figures import part, spread
 from benchmarks.shared.harness import machine
 from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
-from protocol.documents.campaign import DISCRETE
+from protocol.documents.campaign import DISCRETE, Campaign
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.sums.adjacency import CHANGE
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Found = dict[str, Any]
 
-    from aggregator.models.scoring import Model
-    from protocol.documents.campaign import Campaign
-
-    Integers = np.ndarray[Any, np.dtype[np.int64]]
-    Found = dict[str, Any]
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"

@@ -21,24 +21,29 @@ than one point worse, beyond two standard errors. Standard errors are of repeate
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from aggregator.design.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.population import Population
 from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
+from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
@@ -49,17 +54,6 @@ from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
 from protocol.schema import Label, Schema, build_schema
-
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Codes = NDArray[np.int64]
-    Floats = NDArray[np.float64]
 
 LABEL = "label"
 HELD_OUT = "breast-cancer"
@@ -91,8 +85,8 @@ NOW = 1_780_000_000
 class Data(NamedTuple):
     """Records as codes (people, features) int64, class codes (people,) int64, and the schema."""
 
-    codes: Codes
-    labels: Codes
+    codes: Integers
+    labels: Integers
     schema: Schema
 
 
@@ -142,7 +136,7 @@ def campaign_of(schema: Schema, epsilon: str) -> Campaign:
     )
 
 
-def tally_of(campaign: Campaign, codes: Codes, labels: Codes, rng: np.random.Generator) -> Tally:
+def tally_of(campaign: Campaign, codes: Integers, labels: Integers, rng: np.random.Generator) -> Tally:
     """Counts of one answer per person, drawn per question from the mechanism's law."""
     classes = len(campaign.schema.label.classes)
     asked = rng.integers(0, len(campaign.questions), len(labels))
@@ -159,7 +153,7 @@ def tally_of(campaign: Campaign, codes: Codes, labels: Codes, rng: np.random.Gen
     return Tally(campaign.id, tuple(n), tuple(counts))
 
 
-def right(log_prior: Floats, tables: Sequence[Floats], codes: Codes, labels: Codes) -> float:
+def right(log_prior: Floats, tables: Sequence[Floats], codes: Integers, labels: Integers) -> float:
     """Share of right predictions, in points."""
     score = np.tile(log_prior, (len(labels), 1))
     for feature, table in enumerate(tables):
@@ -185,7 +179,7 @@ def trial(
     return found
 
 
-def alone(share: Floats, labels: Codes) -> float:
+def alone(share: Floats, labels: Integers) -> float:
     """Accuracy of always predicting the class of the largest estimated share, in points; the mean over tied classes.
 
     ``share``: shape (k,) float64. Without the mean, the first of several tied classes would have an advantage: it is

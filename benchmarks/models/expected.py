@@ -17,33 +17,25 @@ the truth; fleets in which it is said whether the model beats the largest class,
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from aggregator.design.power_analysis.plan import plan
-from aggregator.design.power_analysis.rehearsal import fitted, laws_of, shares_of_questions
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.reports import estimate
-from aggregator.models.foresight import foresee
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.population import Population
+from aggregator.planning.power_analysis.plan import plan
+from aggregator.planning.power_analysis.rehearsal import fitted, laws_of, shares_of_questions
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
 from aggregator.reports.tally.tally import Tally
 from benchmarks.shared.harness import arguments, machine
 from protocol.documents.campaign import Campaign, parse_campaign
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.foresight import Foresight
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 TESTED = 40_000
 ANSWERING = 300_000

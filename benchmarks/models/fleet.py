@@ -13,12 +13,15 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
 from aggregator.models.discrete import fit
 from aggregator.models.encoding import EncodedFrame
@@ -26,21 +29,13 @@ from aggregator.models.postprocess import POSTPROCESSES
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.workspace import create_workspace
-from benchmarks.models.estimators import LABEL, NOW, TEST_SHARE, load, right
+from benchmarks.models.estimators import LABEL, NOW, TEST_SHARE, Data, load, right
 from benchmarks.shared.harness import arguments, machine
 from protocol.batches.batch import Header, trailer
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import micro_epsilon
 from simulation.vector import vector_reports
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from benchmarks.models.estimators import Data
 
 CHUNK = 1_000_000
 """Devices per report file."""

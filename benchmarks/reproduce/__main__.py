@@ -19,18 +19,14 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-from benchmarks.reproduce.jobs import Size
+from benchmarks.reproduce.jobs import Part, Size
 from benchmarks.reproduce.running import complete_rows, found_rows, read_rows, seconds_of
 from benchmarks.shared.harness import machine
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from benchmarks.reproduce.jobs import Part
 
 PARTS = {
     "discrete": "benchmarks.reproduce.discrete",

@@ -19,12 +19,15 @@ Two post-processings make models of the same answers: ``posterior``, the product
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Floats
 from aggregator.common.plots import Line, line_chart
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_gaussian_model, plain_model
@@ -33,28 +36,16 @@ from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
-from benchmarks.reproduce.jobs import Job, csv_text
+from benchmarks.reproduce.jobs import Job, Row, Size, csv_text
 from benchmarks.shared.fleets import campaign_of, tally_of
 from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import BINS, REDUCTIONS, numeric_cases, numeric_data
+from benchmarks.shared.reference import BINS, REDUCTIONS, Case, numeric_cases, numeric_data
 from protocol import SCALE
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon
+from protocol.schema import Schema
 from simulation.design import Design
 from simulation.splits import Division
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from benchmarks.reproduce.jobs import Row, Size
-    from benchmarks.shared.reference import Case
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
 
 DATA = ("australian", "pima")
 FITS = ("train", "pilot")

@@ -16,18 +16,20 @@ on which Naive Bayes without privacy is at least as good as on the source's spli
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.estimates.debias import debias
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_model
 from aggregator.models.discrete import fit
+from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
 from benchmarks.reproduce.discrete_files import ALL, NOT_BELOW, ONE, PER_CLASS, POSTPROCESSES, PRIVATE_NOT, files
-from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.jobs import Job, Size
 from benchmarks.reproduce.released import (
     DATA,
     DROPPED,
@@ -35,23 +37,14 @@ from benchmarks.reproduce.released import (
     MECHANISMS,
     RANDOM,
     RELEASED,
+    Sample,
     released_answers,
     sample,
 )
 from benchmarks.shared.fleets import campaign_of, counts_of, tally_of
 from protocol.epsilon import micro_epsilon
-from protocol.mechanisms import from_micro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from aggregator.models.population import Population
-    from benchmarks.reproduce.jobs import Size
-    from benchmarks.reproduce.released import Sample
-    from protocol.mechanisms import Mechanism
-    from protocol.schema import Schema
+from protocol.mechanisms import Mechanism, from_micro
+from protocol.schema import Schema
 
 __all__ = ["files", "jobs"]
 TOTALS = ("0.25", "0.5", "1", "2", "3", "5", "10")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.common.plots import Line, line_chart
-from benchmarks.reproduce.jobs import csv_text
+from benchmarks.reproduce.jobs import Row, Size, csv_text
 from benchmarks.reproduce.released import DATA, FIFTH, MECHANISMS, RANDOM, RELEASED, published, released_answers, sample
 from benchmarks.shared import reference
 from benchmarks.shared.panels import panels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.reproduce.jobs import Row, Size
 
 POSTPROCESSES = ("posterior", "paper")
 PRIVATE_NOT = ("none", "majority")

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import sqrt
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from benchmarks.reproduce.__main__ import PARTS
 from benchmarks.reproduce.continuous import APPROACHES, DISCRETISED, GAUSSIAN, LABEL_NOT_PRIVATE, NONE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from benchmarks.reproduce.jobs import Row
+from benchmarks.reproduce.jobs import Row
 
 RESULTS = Path(__file__).parents[1] / "results"
 SOURCE_DATA = ("car", "chess", "mushroom", "connect-4")

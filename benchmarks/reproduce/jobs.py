@@ -12,14 +12,12 @@ the complete rows: file name → text. Names that end in ``.svg`` are plots, the
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from io import StringIO
 from math import sqrt
 from statistics import fmean, stdev
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 Row = dict[str, str]
 """One row of a CSV: column → text."""

@@ -8,7 +8,7 @@ same 80 %, the limit of each curve.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,13 +16,8 @@ from aggregator.common.plots import Line, line_chart
 from aggregator.models.discrete import fit
 from benchmarks.models.estimators import load, right
 from benchmarks.models.fleet import divided, growing_fleet, without_privacy
-from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.shared.panels import panels
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.reproduce.jobs import Row, Size
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 EPSILON = "1"

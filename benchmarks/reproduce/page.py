@@ -14,13 +14,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from benchmarks.reproduce.figures import FIGURES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/reproduction.md", "docs/explanation/which-mechanism.md")

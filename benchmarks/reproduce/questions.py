@@ -13,7 +13,7 @@ The designs are those of ``benchmarks.asking.designs``: ``all`` and ``refine`` o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,15 +22,10 @@ from aggregator.models.baselines import fit_plain
 from benchmarks.asking.designs import drawn, frame_of, through_files
 from benchmarks.models.estimators import TEST_SHARE, load
 from benchmarks.models.fleet import without_privacy
-from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import published, released_answers
 from benchmarks.shared.panels import panels
 from simulation.asking import ALL, PILOT, REFINE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.reproduce.jobs import Row, Size
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 EPSILONS = ("0.25", "0.5", "1", "2", "5")

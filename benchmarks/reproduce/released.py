@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.models.population import Population
 from benchmarks.shared import reference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 MECHANISMS = ("direct", "sue", "oue", "she", "the")

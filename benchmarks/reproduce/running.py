@@ -8,21 +8,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.reproduce.jobs import MEASURED
+from benchmarks.reproduce.jobs import MEASURED, Job, Row
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from benchmarks.reproduce.jobs import Job, Row
-
-    Key = tuple[str, ...]
+Key = tuple[str, ...]
 
 
 def read_rows(file: Path) -> list[Row]:

@@ -6,7 +6,7 @@ total. Variance: q(1 − q)/(p − q)² per answer, of the count of a value that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -16,18 +16,13 @@ from aggregator.models.discrete import fit
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters
 from benchmarks.reproduce.discrete import accuracy
-from benchmarks.reproduce.jobs import Job
+from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import FIFTH, sample
 from benchmarks.shared.fleets import campaign_of, tally_of
 from benchmarks.shared.panels import panels
 from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from benchmarks.reproduce.jobs import Row, Size
 
 DATA = ("car", "chess", "mushroom")
 THETAS = [f"{step / 20:.2f}" for step in range(1, 20)]

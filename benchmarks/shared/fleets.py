@@ -7,28 +7,22 @@ answers are drawn at once where they have a known distribution, so that a trial 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.design.power_analysis.rehearsal import shares_of_questions
+from aggregator.common.arrays import Integers
+from aggregator.models.population import Population
+from aggregator.planning.power_analysis.rehearsal import shares_of_questions
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import Campaign, parse_campaign
-from protocol.mechanisms import INTEGERS, SINGLE
+from protocol.mechanisms import INTEGERS, SINGLE, Mechanism
 from protocol.mechanisms.direct import Direct
 from protocol.mechanisms.unary import UnaryMechanism
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.models.population import Population
-    from protocol.mechanisms import Mechanism
-    from protocol.schema import Schema
-
-    Integers = NDArray[np.int64]
+from protocol.schema import Schema
 
 NOW = 1_780_000_000
 """The time of campaigns, in seconds since 1970; it is in their bytes, so it is constant."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,13 +16,11 @@ from protocol.batches.report import FIXED_BYTES
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from numpy.typing import NDArray
 from support.publisher import NOW
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import Mechanism
 
 
 def records(campaign: Campaign, count: int, seed: int = 0) -> NDArray[np.uint8]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from aggregator.common.plots import HEIGHT, WIDTH
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def panels(charts: Sequence[str], columns: int) -> str:

@@ -19,7 +19,7 @@ import time
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.operations.report_store import create_store
 from aggregator.reports.cluster.cluster import open_cluster
@@ -30,8 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-if TYPE_CHECKING:
-    from aggregator.reports.cluster.cluster import Cluster
+from aggregator.reports.cluster.cluster import Cluster
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.txt"
 TITLE = "From files to a tally on a cluster"

@@ -10,7 +10,6 @@ import sys
 import time
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import NOW
 from support.reports import made, mixed
 
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 BASELINE = "SHA-256, np.frombuffer, np.bincount"
 

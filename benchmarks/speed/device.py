@@ -16,7 +16,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,12 +33,11 @@ from protocol.stream import SEED_BYTES
 from simulation.fleet import device_reports
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from collections.abc import Callable
+
 from support.publisher import DAY, NOW, Publisher
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 ANSWERS = [("direct", 8), ("oue", 32), ("sue", 32), ("the", 32), ("she", 8)]
 HOUR = 3600

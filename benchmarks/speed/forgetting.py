@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,15 +20,13 @@ from benchmarks.shared import made_batches
 from benchmarks.shared.harness import Row, arguments, interleaved_seconds, show
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from collections.abc import Callable
+
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
 from aggregator.operations.report_store import create_store, open_store
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 TITLE = "Forgetting all periods but the last"
 FILE_REPORTS = 1_000_000

@@ -9,20 +9,15 @@ runs take turns with those of the figure. One-core figures are processor time, s
 
 from __future__ import annotations
 
+import argparse
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from benchmarks.shared.harness import arguments, show
+from benchmarks.shared.harness import Row, arguments, show
 from benchmarks.speed.decoding import decoding
 from benchmarks.speed.peers import peers
 from benchmarks.speed.storing import storing
-
-if TYPE_CHECKING:
-    import argparse
-
-    from benchmarks.shared.harness import Row
 
 RESULTS = Path(__file__).parents[1] / "results" / "ingest.txt"
 TITLE = "From files of reports to counts"

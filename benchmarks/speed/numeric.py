@@ -8,8 +8,8 @@ on a device, so the baseline is mostly numpy's overhead per call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,9 +22,6 @@ from protocol.documents.model import DiscreteModel, GaussianModel, Normal
 from protocol.features import Numeric
 from protocol.projection import Component, Projection
 from protocol.schema import Label, Schema, build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 INPUTS, COMPONENTS = 784, 10
 FEATURES, CLASSES = 30, 3

@@ -15,7 +15,6 @@ import time
 import venv
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,13 +25,12 @@ from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+from collections.abc import Iterator
+
 from support.publisher import NOW
 from support.reports import mixed
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 PACKAGES = ("multi-freq-ldpy", "pure-ldp", "ldp-toolbox", "scipy", "scikit-learn", "statsmodels")
 WORKER = Path(__file__).with_name("peers_worker.py")

@@ -7,24 +7,20 @@ report that is in the file twice counts twice. The benchmarks use this to measur
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.reports.decoding.matrix import count_adjacent, matrices, other_prefix
+from aggregator.reports.decoding.mapped import Source
+from aggregator.reports.decoding.matrix import Matrix, count_adjacent, matrices, other_prefix
 from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
 from aggregator.reports.tally.sums import Sums
 from protocol.batches.batch import Batch, Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
+from protocol.documents.campaign import Campaign
 from protocol.mechanisms import INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aggregator.reports.decoding.mapped import Source
-    from aggregator.reports.decoding.matrix import Matrix
-    from protocol.documents.campaign import Campaign
 
 
 class Counted(NamedTuple):

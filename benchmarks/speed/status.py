@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +23,10 @@ from benchmarks.shared.made_batches import NOW, batch, records
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import CAMPAIGN_KEY
 
-from aggregator.operations.report_store import create_store
+from aggregator.operations.report_store import Store, create_store
 from aggregator.operations.status import status
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
-
-if TYPE_CHECKING:
-    from aggregator.operations.report_store import Store
 
 PERIODS = 20
 ORDERS = ("one period", "in order", "at random")

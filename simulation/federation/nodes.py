@@ -8,26 +8,23 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.summaries.robust import Rule
 from aggregator.nodes.summaries.store import NodeStore
+from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
+from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import GLOBAL
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 from simulation.experiment import records_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from simulation.running import Randomness
+from simulation.running import Randomness
 
 PER_FILE = 100
 """Number of nodes whose summaries are in one file."""

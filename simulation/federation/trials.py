@@ -2,42 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
+import pandas as pd
+
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
 from aggregator.nodes.summaries.robust import parse_rule
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
+from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+from simulation.design import Design
 from simulation.experiment import Trial
 from simulation.federation import nodes as real
 from simulation.federation import vector
-from simulation.running import OfRecords, accuracies, randomness_of, run_prepared, simulated_workspace
+from simulation.running import (
+    OfRecords,
+    Randomness,
+    RunTrial,
+    accuracies,
+    randomness_of,
+    run_prepared,
+    simulated_workspace,
+)
+from simulation.settings import Settings
+from simulation.splits import Split
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
-    from simulation.design import Design
-    from simulation.running import Randomness, RunTrial
-    from simulation.settings import Settings
-    from simulation.splits import Split
-
-    Sign = Callable[[Workspace, Schema, Settings, int, int, int], bytes]
-    Gather = Callable[[Workspace, bytes, Campaign, pd.DataFrame, Settings, Randomness], Statistics]
+Sign = Callable[[Workspace, Schema, Settings, int, int, int], bytes]
+Gather = Callable[[Workspace, bytes, Campaign, pd.DataFrame, Settings, Randomness], Statistics]
 
 
 class PreparedFederation(OfRecords):

@@ -6,33 +6,24 @@ randomness is numpy's and has a seed, so nothing here is private; it is for simu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 
-from aggregator.models.encoding import NO_NUMBER
+from aggregator.common.arrays import Integers
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from aggregator.nodes.summaries.federation import federated
+from aggregator.nodes.summaries.robust import Rule
 from aggregator.nodes.summaries.robust_estimate import robust_statistics
 from aggregator.nodes.summaries.totals import Total, column_sums
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
 from protocol.nodes.summary import Summary
 from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
-from protocol.questions import CELL, CLASS, PRESENT, SQUARE
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Subject
 from protocol.sums.vectors import rate
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.encoding import EncodedFrame
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.questions import Subject
-
-    Integers = NDArray[np.int64]
 
 
 def deal(records: int, nodes: int, rng: np.random.Generator) -> Integers:

@@ -7,33 +7,28 @@ judges every message, asks the dealer for exactly the set of accepted ones, and 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.masked.store import MaskedStore
 from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
+from protocol.documents.campaign import Campaign
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.experiment import records_of, seeded_entropy
 from simulation.federation.nodes import PER_FILE
 from simulation.masked.terms import made_up_modulus
-from simulation.running import SIMULATED_NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    import numpy as np
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from simulation.running import Randomness
+from simulation.running import SIMULATED_NOW, Randomness
 
 
 @contextmanager

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Integers
 from aggregator.nodes.dealer.vertical import ProductOpener, class_weights
 from edge_sdk.masked.vertical import VerticalParty
 from protocol.masked.products import product_keys
-from protocol.schema import build_schema
+from protocol.masked.vertical import VerticalTerms
+from protocol.schema import Schema, build_schema
 from protocol.stream import SEED_BYTES
 from simulation.experiment import records_of
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from protocol.masked.vertical import VerticalTerms
-    from protocol.schema import Schema
-    from simulation.running import Randomness
-
-    Integers = NDArray[np.int64]
+from simulation.running import Randomness
 
 
 class Parties(NamedTuple):

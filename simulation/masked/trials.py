@@ -6,43 +6,37 @@ The campaign is a signed masked campaign. The engine ``device`` runs real partie
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import label_codes, observe
 from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
 from aggregator.nodes.campaigns.masking import masked_terms
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
+from aggregator.nodes.dealer.dealer import Dealer
+from aggregator.publishing.workspace import Workspace
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, PICO, micro_epsilon
 from protocol.masked.costs import cost
 from protocol.masked.terms import ciphertexts_of, masked_terms_of
 from protocol.nodes.terms import released_vectors
+from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
+from simulation.design import Design
+from simulation.experiment import Trial
 from simulation.federation.trials import nodes_of, run_campaigns
 from simulation.federation.vector import deal, exact_sums
 from simulation.masked import parties, vector
 from simulation.masked.terms import masking_of
-from simulation.running import OfRecords, accuracies, randomness_of, simulated_workspace
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.dealer.dealer import Dealer
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
-    from simulation.design import Design
-    from simulation.experiment import Trial
-    from simulation.running import Randomness
-    from simulation.settings import Settings
+from simulation.running import OfRecords, Randomness, accuracies, randomness_of, simulated_workspace
+from simulation.settings import Settings
 
 FEW_POWERS = 300
 """Up to this number of powers a trial of the engine ``device`` is not announced as slow."""

@@ -11,32 +11,25 @@ Source: docs/math.md, section 6.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.nodes.summaries.federation import divided, noisy_sum
 from aggregator.nodes.summaries.federation import statistics_of as of_nodes
 from aggregator.nodes.summaries.totals import Total
+from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
 from protocol.masked.costs import delta_share, honest_parties, rates
 from protocol.masked.terms import masked_terms_of
 from protocol.nodes.terms import released_vectors
 from protocol.sums.vectors import laplace_variance
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from protocol.documents.campaign import Campaign
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 
 @lru_cache(maxsize=16)

@@ -11,38 +11,31 @@ same numbers by numpy. Equal tables give equal predictions.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Integers
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, label_codes, observe, recognise
 from aggregator.nodes.dealer.vertical import class_weights
+from aggregator.publishing.workspace import Workspace
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.masked.vertical import VerticalTerms
 from protocol.questions import discrete_subjects
+from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE
+from simulation.design import Design
 from simulation.experiment import Trial
 from simulation.federation.vector import discrete_laplace, exact_sums
 from simulation.masked import product_parties
-from simulation.running import OfRecords, accuracies, run_prepared
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.publishing.workspace import Workspace
-    from protocol.schema import Schema
-    from simulation.design import Design
-    from simulation.running import Randomness, RunTrial
-    from simulation.settings import Settings
-    from simulation.splits import Split
-
-    Integers = NDArray[np.int64]
+from simulation.running import OfRecords, Randomness, RunTrial, accuracies, run_prepared
+from simulation.settings import Settings
+from simulation.splits import Split
 
 SLOW_QUERIES = 200
 """Above this number of test records the engine ``device`` is announced as slow."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 import numpy as np
+import pandas as pd
 
 from aggregator.cli.enrolment import campaign_of
 from aggregator.cli.options import (
@@ -21,25 +23,17 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_facts, print_json, progress, warn
 from aggregator.common.files import check_output, open_output, read_file
-from aggregator.common.periods import of_campaign, shown, shown_range
+from aggregator.common.periods import Moment, of_campaign, shown, shown_range
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from protocol.document import DAY_SECONDS
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 from simulation.experiment import predictor, vector_batch
 from simulation.splits import resample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from aggregator.common.periods import Moment
-    from protocol.documents.campaign import Campaign
 
 MOST_DEVICES = 1_000_000
 MOST_DAYS = 3_660

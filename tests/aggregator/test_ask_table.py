@@ -6,7 +6,7 @@ import pytest
 from support.commands import mushrooms
 from support.publisher import NOW
 
-from aggregator.design.feature_selection.schema_text import ask_text
+from aggregator.planning.feature_selection.schema_text import ask_text
 from aggregator.publishing.ask_table import AskedFeature, ask_of, resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.schemas.schema_file import parse_schema_text

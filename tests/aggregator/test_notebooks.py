@@ -14,12 +14,12 @@ from support.reports import batch, opened, report
 
 from aggregator import create_workspace, make_campaign
 from aggregator.common import notebooks, sealing
-from aggregator.design.feature_selection.codings import Cut, Way
-from aggregator.design.feature_selection.forward_selection import Candidate
-from aggregator.design.feature_selection.from_pilot import Designed, Judged
 from aggregator.models.predicting import predict_file
 from aggregator.models.scoring import Model
 from aggregator.operations.status import status
+from aggregator.planning.feature_selection.codings import Cut, Way
+from aggregator.planning.feature_selection.forward_selection import Candidate
+from aggregator.planning.feature_selection.from_pilot import Designed, Judged
 from aggregator.publishing import keys
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.reports.intake.sources import Unreadable

@@ -68,8 +68,8 @@ def test_a_fleet_too_small_to_choose_asks_about_all(data):
 
 
 def test_a_pilot_chooses_and_its_people_do_not_answer(data, monkeypatch):
-    monkeypatch.setattr("aggregator.design.feature_selection.forward_selection.MOST_FEATURES", 2)
-    monkeypatch.setattr("aggregator.design.feature_selection.forward_selection.FOLDS", 2)
+    monkeypatch.setattr("aggregator.planning.feature_selection.forward_selection.MOST_FEATURES", 2)
+    monkeypatch.setattr("aggregator.planning.feature_selection.forward_selection.FOLDS", 2)
     crowds = []
     of = asking.Crowd.of.__func__
     monkeypatch.setattr(

@@ -13,10 +13,10 @@ from support.commands import invoke, run
 
 import aggregator
 from aggregator.cli.reports.refine import _signed
-from aggregator.design.feature_selection.shares import WHOLE
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import open_store
+from aggregator.planning.feature_selection.shares import WHOLE
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
 
 import click
 
 from aggregator.cli.curator.opening import open_budget
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when, working
+from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-    from pathlib import Path
-
-    from aggregator.curator.budget import BudgetState, Query
 
 
 @click.group()

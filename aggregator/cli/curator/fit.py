@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -36,12 +37,10 @@ from aggregator.curator.terms import (
 from aggregator.models.postprocess import POSTPROCESSES
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.curator.curating import FittedModel
-    from protocol.schema import Schema
 
 
 @click.command(epilog=glossary(methods=CENTRAL_METHODS, post_processings=POSTPROCESSINGS))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.cli.output import warn
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.curator.budget import BudgetFile
+from aggregator.curator.budget import BudgetFile
 
 _OTHERS = 0o077
 

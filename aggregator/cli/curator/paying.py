@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from fractions import Fraction
 from functools import wraps
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
 from aggregator.cli.options import PATH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from fractions import Fraction
-    from pathlib import Path
 
 
 class Payment(NamedTuple):

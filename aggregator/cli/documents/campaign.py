@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,16 +29,13 @@ from aggregator.cli.options import (
 from aggregator.cli.output import note, print_table, say, signed_facts, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
+from aggregator.publishing.mechanisms.by_variance import Candidate
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.publishing.mechanisms.by_variance import Candidate
     from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
 
 
 @click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
@@ -140,8 +139,8 @@ def campaign(
       hearsay campaign schema.toml --workspace work --epsilon 1 --mechanism oue --ask odor,gill-size -o c2.hsc
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
-    from aggregator.design.power_analysis.result import COLUMNS
     from aggregator.operations.campaigns import plan_campaign, sign_campaign
+    from aggregator.planning.power_analysis.result import COLUMNS
     from aggregator.publishing.workspace import open_workspace
 
     check_output(output, force=force)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.cards.card_words import sections
 from aggregator.cli.masked import describe as masked
@@ -14,26 +16,18 @@ from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
+from aggregator.reports.decoding.mapped import Source
 from protocol.batches import batch
-from protocol.document import read_payload
+from protocol.document import Header, read_payload
 from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import keyid
+from protocol.documents.envelope import Envelope, keyid
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
 from protocol.nodes import node_list
+from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.words import to_words
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.reports.decoding.mapped import Source
-    from protocol.document import Header
-    from protocol.documents.envelope import Envelope
-    from protocol.schema import Schema
-
 
 MAX_FILE_BYTES = 1 << 30
 """The largest file that ``show`` and ``verify`` read."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,15 +12,12 @@ from aggregator.cli.options import PATH, force_option, json_option, missing_opti
 from aggregator.cli.output import note, print_facts, print_json, print_table, warn, working
 from aggregator.common.files import check_outputs, write_output
 from aggregator.publishing.ask_table import listed
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.epsilon import micro_epsilon
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.design.feature_selection.from_pilot import Judged
-    from aggregator.publishing.schemas.schema_file import SchemaFile
+    from aggregator.planning.feature_selection.from_pilot import Judged
 
 
 @click.command()
@@ -72,10 +71,10 @@ def design(
       hearsay design patients.csv --schema public.toml --epsilon 1 --devices 100000 -o asked.toml \\
           --private-epsilon 0.5 --budget ward.hsb
     """  # noqa: D301
-    from aggregator.design.feature_selection.from_pilot import as_json as design_json
-    from aggregator.design.feature_selection.from_pilot import percent, shown_path
-    from aggregator.design.feature_selection.schema_text import schema_text
     from aggregator.operations.designs import design as make_design
+    from aggregator.planning.feature_selection.from_pilot import as_json as design_json
+    from aggregator.planning.feature_selection.from_pilot import percent, shown_path
+    from aggregator.planning.feature_selection.schema_text import schema_text
     from aggregator.publishing.schemas.schema_file import load_schema
 
     if (private_epsilon is None) != (budget is None):
@@ -128,9 +127,9 @@ def _privately(
     """
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
-    from aggregator.design.feature_selection.from_pilot import percent
-    from aggregator.design.feature_selection.from_private_pilot import DesignTerms, design_records
-    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.planning.feature_selection.from_pilot import percent
+    from aggregator.planning.feature_selection.from_private_pilot import DesignTerms, design_records
+    from aggregator.planning.feature_selection.schema_text import schema_text
 
     epsilon_micro, *fleet = wanted
     with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
+from aggregator.cards.words import SheetWords
 from aggregator.cli.documents.describe import MAX_FILE_BYTES
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.cards.words import SheetWords
 
 
 @click.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -12,9 +13,6 @@ from aggregator.cli.output import say, when
 from aggregator.cli.passphrase import new_passphrase
 from protocol.document import DAY_SECONDS
 from protocol.documents.trust import ROLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -11,9 +11,6 @@ from aggregator.cli.output import say
 from aggregator.cli.passphrase import existing_passphrase, new_passphrase
 from protocol.documents.envelope import KEY_BYTES
 from protocol.documents.trust import ROLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.group()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,9 +20,7 @@ from aggregator.cli.output import note, print_facts, print_json, print_table, pr
 from aggregator.common.files import check_output, write_output
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.design.power_analysis.result import Plan
+    from aggregator.planning.power_analysis.result import Plan
 
 
 @click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
@@ -92,8 +91,8 @@ def plan(
       hearsay plan schema.toml --epsilon 1 --pilot pilot.csv --target-accuracy 0.85
       hearsay plan schema.toml --epsilon 1 --devices 2000 --target-width 0.1 --solve days
     """  # noqa: D301
-    from aggregator.design.power_analysis.plan import plan as make_plan
     from aggregator.models.postprocess import DEFAULT
+    from aggregator.planning.power_analysis.plan import plan as make_plan
 
     if plot_file is not None:
         check_output(plot_file, force=force)
@@ -137,7 +136,7 @@ def plan(
 
 
 def _print(found: Plan, *, statistics: bool) -> None:
-    from aggregator.design.power_analysis.result import COLUMNS
+    from aggregator.planning.power_analysis.result import COLUMNS
 
     print_facts(found.facts())
     click.echo()

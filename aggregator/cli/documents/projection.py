@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from aggregator.cli.curator.opening import open_budget
-from aggregator.cli.curator.paying import private_options
+from aggregator.cli.curator.paying import Payment, private_options
 from aggregator.cli.options import (
     PATH,
     equal_frequency_option,
@@ -19,15 +21,12 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, working
 from aggregator.common.files import check_outputs, write_output
+from protocol.documents.pilots import PilotCost
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from aggregator.cli.curator.paying import Payment
     from aggregator.models.pilot import Outside
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
+
 
 DEFAULT_BINS = 4
 _SHOWN = (

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,13 +27,9 @@ from aggregator.cli.options import (
 from aggregator.cli.output import note, say, warn, warn_of_draft, when
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
-from aggregator.common.periods import shown
+from aggregator.common.periods import Span, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.foresight import Foresight
     from aggregator.publishing.workspace import Workspace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,9 +15,8 @@ from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.publishing.endings import Renewed
+
 
 _ROLES = ("root", "nodes", "campaign")
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
-from aggregator.cli.curator.paying import private_options
+from aggregator.cli.curator.paying import Payment, private_options
 from aggregator.cli.options import (
     PATH,
     equal_frequency_option,
@@ -19,11 +20,6 @@ from aggregator.cli.options import (
 from aggregator.cli.output import counted, note, say, warn, working
 from aggregator.common.files import check_outputs, write_output
 from protocol.epsilon import format_micro
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.cli.curator.paying import Payment
 
 
 @click.command()
@@ -154,7 +150,7 @@ def _private(
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
     from aggregator.curator.pilots.binning import BinTerms, bin_records
-    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.planning.feature_selection.schema_text import schema_text
     from aggregator.publishing.schemas.schema_file import load_schema
 
     if payment.delta:

@@ -7,16 +7,14 @@ import signal
 import sys
 import time
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
 from aggregator.cli.options import PATH, json_option, read_size
 from aggregator.cli.output import printable, say, warn
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SIZE: dict[str, Any] = {"callback": read_size, "show_default": True, "metavar": "SIZE"}
 MAX_TOKEN_BYTES = 4096

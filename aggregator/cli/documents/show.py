@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -11,9 +11,6 @@ from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_pairs, print_table, warn
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -11,14 +12,9 @@ from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.options import PATH, force_option, json_option, passphrase_option
 from aggregator.cli.output import note, say, warn, when
 from aggregator.cli.passphrase import existing_passphrase
-from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, read_envelope, role_of
+from protocol.document import Header
+from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from protocol.document import Header
-    from protocol.documents.envelope import Envelope
 
 
 @click.command()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
 from aggregator.cli.output import say, warn
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,19 +14,17 @@ from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.options import PATH, json_option, life_option, passphrase_option, workspace_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
 from aggregator.cli.passphrase import existing_passphrase
+from aggregator.publishing.history import Published
+from aggregator.publishing.roots import NextRoot, RootChange
+from aggregator.publishing.signatures import Standing
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, keyid, role_of
 from protocol.documents.trust import ROLES
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from aggregator.publishing.history import Published
-    from aggregator.publishing.roots import NextRoot, RootChange
-    from aggregator.publishing.signatures import Standing
     from aggregator.publishing.workspace import Workspace
+
 
 SOON_SECONDS = 90 * DAY_SECONDS
 ELSEWHERE = "elsewhere"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import click
 
@@ -13,21 +14,15 @@ from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.nodes.summaries import print_node_sheet, verify_summaries
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_json, print_table, say, warn, when
+from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.publishing.privacy import PrivacySheet, rounded_up
+from aggregator.publishing.signatures import Standing
 from protocol.batches import batch
-from protocol.document import read_payload
+from protocol.document import Header, read_payload
 from protocol.documents import campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
-from protocol.epsilon import format_micro
+from protocol.epsilon import PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.nodes.campaigns.sheet import NodeSheet
-    from aggregator.publishing.signatures import Standing
-    from protocol.document import Header
-    from protocol.epsilon import PrivacyLoss
 
 
 @click.command()

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.output import note, print_facts, print_json, print_table
+from aggregator.common.periods import Span
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
 
 _DIGITS = 8
 

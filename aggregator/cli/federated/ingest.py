@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aggregator.cli.inbox import report_files
@@ -9,8 +10,6 @@ from aggregator.cli.output import note, print_facts, print_json, progress
 from aggregator.cli.unread import print_unread, say_unread
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.nodes.summaries.writing import Taken
 
 

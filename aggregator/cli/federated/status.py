@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +13,9 @@ from aggregator.nodes.campaigns.words import in_words
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.nodes.masked.store import MaskedStore
     from aggregator.nodes.summaries.status import NodeStatus, PeriodCount
+
 
 _PERIODS = 31
 _NAMES = 4

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -10,9 +10,6 @@ from aggregator.cli.options import PATH, json_option, store_option
 from aggregator.cli.output import print_json, say, working
 from aggregator.common.files import read_file
 from aggregator.common.periods import shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.output import counted
 from aggregator.nodes.campaigns.dealer_file import parse_public_file
 from protocol.documents import campaign, trust
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError
-from protocol.masked.keys import parse_key_book, read_key_book
-from protocol.masked.message import read_message
-from protocol.masked.release import MAX_REQUEST_BYTES, parse_release, parse_request, read_release
+from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
+from protocol.masked.message import Message, read_message
+from protocol.masked.release import MAX_REQUEST_BYTES, Release, Request, parse_release, parse_request, read_release
 from protocol.nodes.summary_files import read_summaries
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from protocol.documents.campaign import Campaign
-    from protocol.masked.keys import KeyBook
-    from protocol.masked.message import Message
-    from protocol.masked.release import Release, Request
 
 MAX_ROWS = 1000
 """Most messages, damaged byte ranges and parties of a book that are listed for one file. All of them are counted."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,11 +24,9 @@ from aggregator.common.files import check_outputs, write_output
 from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from aggregator.nodes.dealer.dealer import Released, Served
     from aggregator.nodes.dealer.issuing import Issued
+
 
 FOLDER = click.argument("folder", metavar="DEALER", type=PATH)
 CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,8 +15,6 @@ from aggregator.common.periods import shown
 from protocol.errors import HearsayError, InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.nodes.masked.store import MaskedStore
 
 

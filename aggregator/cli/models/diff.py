@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -16,14 +17,13 @@ from aggregator.cli.options import (
     signer_options,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, warn
+from aggregator.common.periods import Span
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
     from aggregator.models.comparison import Change
     from aggregator.models.scoring import Model
+
 
 COLUMNS = ("parameter", "old", "new", "change", "95 % interval of raw change", "p")
 SHOWN = 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -10,8 +11,6 @@ from aggregator.cli.options import PATH, force_option, json_option, missing_opti
 from aggregator.cli.output import note, print_facts, print_json, warn, working
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.models.predicting import Predictions
     from aggregator.models.scoring import Model
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -24,14 +26,9 @@ from aggregator.cli.options import (
 from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
+from aggregator.nodes.campaigns.masking import Masking
 from aggregator.nodes.campaigns.words import noise_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from aggregator.nodes.campaigns.masking import Masking
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 
 def _masked_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 from aggregator.cli.output import counted, lasting
+from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.nodes.campaigns.words import cost_text, in_words, noise_text
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import format_micro
+from protocol.nodes.node_list import NodeList
 from protocol.sums.adjacency import ADD_REMOVE
-
-if TYPE_CHECKING:
-    from aggregator.nodes.campaigns.sheet import NodeSheet
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
 
 NAMES = {
     "nodes": "node list",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,11 +24,9 @@ from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from aggregator.nodes.campaigns.lists import SignedList
     from aggregator.publishing.workspace import Workspace
+
 
 KEYS = click.argument("keys", metavar="KEY.pub...", type=PATH, nargs=-1, required=True)
 LIST = click.argument("name", metavar="LIST")

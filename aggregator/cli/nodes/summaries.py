@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import click
 
 from aggregator.cli.output import counted, print_facts, print_json, print_table
+from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.nodes.campaigns.words import IN_WORDS, cost_text
 from protocol.documents import campaign, trust
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.nodes import node_list
-from protocol.nodes.summary import judge_summary, read_summary
+from protocol.nodes.node_list import NodeList
+from protocol.nodes.summary import Summary, judge_summary, read_summary
 from protocol.nodes.summary_files import read_summaries
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator.nodes.campaigns.sheet import NodeSheet
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
-    from protocol.nodes.summary import Summary
 
 MAX_ROWS = 1000
 """Most summaries and damaged byte ranges that are listed for one file. All of them are counted."""

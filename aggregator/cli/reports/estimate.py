@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -17,12 +18,10 @@ from aggregator.cli.options import (
     several_stores_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table
+from aggregator.common.periods import Span
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
     from aggregator.estimates.statistics import Statistics
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -28,17 +29,16 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
 from aggregator.cli.passphrase import existing_passphrase
+from aggregator.common.periods import Span
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
     from aggregator.publishing.mechanisms.ranking import Ranking
-    from protocol.documents.campaign import Campaign
+
 
 _MOST_DIGITS = 9
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.options import force_option, json_option, memory_option, output_option, periods_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, working
-from aggregator.common.periods import shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
+from aggregator.common.periods import Span, shown
 
 
 @click.command()

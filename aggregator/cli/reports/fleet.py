@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -21,13 +21,8 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
 from aggregator.cli.passphrase import existing_passphrase, new_passphrase
-from aggregator.common.periods import of_campaign, shown, shown_range
+from aggregator.common.periods import Span, of_campaign, shown, shown_range
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Span
 
 MAX_NAMES_BYTES = 256 << 20
 

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from aggregator.cli.options import json_option, memory_option, read_start, store_option
 from aggregator.cli.output import print_facts, print_json, working
-from aggregator.common.periods import shown
+from aggregator.common.periods import Moment, shown
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Moment
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,12 +14,10 @@ from aggregator.cli.inbox import recursive_option, report_files
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, read_start, signer_options
 from aggregator.cli.output import counted, note, print_facts, print_json, progress
 from aggregator.cli.unread import print_unread, say_unread
+from aggregator.common.periods import Moment
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.common.periods import Moment
     from aggregator.reports.intake.transaction import IngestSummary
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -18,9 +18,6 @@ from aggregator.cli.options import (
 )
 from aggregator.cli.output import print_facts, print_json, progress
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 
 from aggregator.cli.enrolment import enrolled_ids
 from aggregator.cli.options import enrolment_options, json_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
+from aggregator.reports.decoding.spans import Rejected
+from aggregator.reports.storage.quarantine import Kept
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from aggregator.reports.decoding.spans import Rejected
-    from aggregator.reports.storage.quarantine import Kept
-    from protocol.documents.campaign import Campaign
 
 _NAME_DIGITS = 8
 _ROW_BYTES = 16

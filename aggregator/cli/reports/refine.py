@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from pathlib import PurePath
+from collections.abc import Sequence
+from pathlib import Path, PurePath
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,12 @@ from aggregator.cli.output import note, print_facts, print_json, print_table
 from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output, write_output
 from aggregator.publishing.ask_table import listed
+from protocol.documents.pilots import PilotCost
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.design.feature_selection.from_answers import Refined
     from aggregator.operations.report_store import Store
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
+    from aggregator.planning.feature_selection.from_answers import Refined
 
 
 @click.command()
@@ -118,7 +116,7 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
         stated: all features that the series' campaigns state.
         pilots: private results of pilots that these features hold.
     """
-    from aggregator.design.feature_selection.schema_text import schema_text
+    from aggregator.planning.feature_selection.schema_text import schema_text
     from aggregator.publishing.decisions.record import decision_text
     from aggregator.publishing.schemas.schema_file import SchemaFile, toml_array, toml_text
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, output_option, signer_options
 from aggregator.cli.output import say, warn, working
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -12,10 +13,9 @@ from aggregator.cli.output import note, print_facts, print_json, print_table, wa
 from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from aggregator.cards.alarms import Alarms
     from aggregator.operations.status import DayCount, Status
+
 
 _BAR = 30
 _DAYS = 31

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
 from math import ceil
 from typing import TYPE_CHECKING, ClassVar
 
-from aggregator.curator.terms import check_terms, terms_id
+from aggregator.curator.accounting import Cost
+from aggregator.curator.terms import FitTerms, check_terms, terms_id
 from aggregator.estimates.source import Origin
-from aggregator.estimates.sums import Curator, of_sums
+from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from protocol.errors import InputError
+from protocol.questions import Subject
+from protocol.schema import Schema
+from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
 from protocol.sums.vectors import summed_subjects
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from aggregator.curator.accounting import Cost
     from aggregator.curator.records import Records
-    from aggregator.curator.terms import FitTerms
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.estimates.sums import NoisySum
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-    from protocol.stream import Stream
+
 
 PURPOSE = "a model from a curator's records"
 

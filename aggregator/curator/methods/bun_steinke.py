@@ -10,23 +10,15 @@ Source: Bun, Steinke, "Average-Case Averages: Private Algorithms for Smooth Sens
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aggregator.common.arrays import Integers
+from aggregator.curator.accounting import Budget
 from aggregator.curator.methods.per_class import Moments
 from aggregator.curator.methods.smooth import noisy_mean
 from aggregator.curator.methods.smooth_trimmed import SmoothTrimmed
 from aggregator.curator.smooth_sensitivity import BoundedValues
+from aggregator.curator.terms import FitTerms
 from protocol import SCALE
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Budget
-    from aggregator.curator.terms import FitTerms
-    from protocol.stream import Stream
-
-    Numbers = NDArray[np.int64]
+from protocol.stream import Stream
 
 
 class BunSteinke(SmoothTrimmed):
@@ -35,7 +27,7 @@ class BunSteinke(SmoothTrimmed):
     name = "bun-steinke"
     noises = ("student-t", "laplace-log-normal")
 
-    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy trimmed means of u and ⌊u²/S⌋, with noise for their smooth sensitivities."""
         trim = self.trim(len(values), terms)
         numbers = BoundedValues(values, -SCALE, SCALE)

@@ -11,23 +11,16 @@ number changes it by at most Δ = 2S·√(n − 1)/n, which is reached if all ot
 from __future__ import annotations
 
 from math import isqrt, sqrt
-from typing import TYPE_CHECKING
 
+from aggregator.common.arrays import Integers
+from aggregator.curator.accounting import Budget
 from aggregator.curator.methods.global_var import GRID, sum_and_spread
 from aggregator.curator.methods.per_class import Moments, PerClass
+from aggregator.curator.terms import FitTerms
 from protocol import SCALE
 from protocol.questions import MOMENT, SQUARE, Subject
+from protocol.stream import Stream
 from protocol.sums.vectors import Vector, with_noise
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Budget
-    from aggregator.curator.terms import FitTerms
-    from protocol.stream import Stream
-
-    Numbers = NDArray[np.int64]
 
 _WIDTH = 2 * SCALE
 
@@ -37,7 +30,7 @@ class GlobalDeviation(PerClass):
 
     name = "global-std"
 
-    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance; a standard deviation that noise made negative counts as 0."""
         del terms
         n = len(values)
@@ -53,7 +46,7 @@ class GlobalDeviation(PerClass):
         )
 
 
-def vectors(values: Numbers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
+def vectors(values: Integers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
     """The exact sum and the standard deviation on its grid, with sensitivities and ε. Never to leave the curator.
 
     Args:

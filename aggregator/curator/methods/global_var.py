@@ -12,22 +12,14 @@ Source: Vaidya, Shafiq, Basu, Hong (2013), with the variance in place of the sta
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from aggregator.common.arrays import Integers
+from aggregator.curator.accounting import Budget
 from aggregator.curator.methods.per_class import Moments, PerClass
+from aggregator.curator.terms import FitTerms
 from protocol import SCALE
 from protocol.questions import MOMENT, SQUARE, Subject
+from protocol.stream import Stream
 from protocol.sums.vectors import Vector, with_noise
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Budget
-    from aggregator.curator.terms import FitTerms
-    from protocol.stream import Stream
-
-    Numbers = NDArray[np.int64]
 
 GRID = 1 << 20
 """G: number of grid steps of a variance's (or standard deviation's) sensitivity."""
@@ -39,7 +31,7 @@ class GlobalVariance(PerClass):
 
     name = "global-var"
 
-    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance with noise for the global sensitivities."""
         del terms
         n = len(values)
@@ -54,7 +46,7 @@ class GlobalVariance(PerClass):
         )
 
 
-def vectors(values: Numbers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
+def vectors(values: Integers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Vector]:
     """The exact sum and the variance on its grid, each with its sensitivity and ε. Never to leave the curator.
 
     Args:
@@ -69,7 +61,7 @@ def vectors(values: Numbers, budgets: tuple[Budget, Budget]) -> tuple[Vector, Ve
     )
 
 
-def sum_and_spread(values: Numbers) -> tuple[int, int]:
+def sum_and_spread(values: Integers) -> tuple[int, int]:
     """Σu and V = nΣu² − (Σu)², exactly; ``values``: shape (n,) int64 in [−S, S]."""
     total = int(values.sum())
     return total, len(values) * int((values * values).sum()) - total**2

@@ -12,36 +12,28 @@ Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.m
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from fractions import Fraction
 from math import inf, isinf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.curator.accounting import Budget, cost_of
+from aggregator.common.arrays import Integers
+from aggregator.curator.accounting import Budget, Cost, cost_of
 from aggregator.curator.methods.base import Method, statistics_of, subjects_of
 from aggregator.curator.methods.sums import exact_sums, shares
+from aggregator.curator.records import Records
+from aggregator.curator.terms import FitTerms
+from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE, Subject
-from protocol.schema import may_be_missing
+from protocol.schema import Schema, may_be_missing
+from protocol.stream import Stream
 from protocol.sums.adjacency import CHANGE_FEATURES
 from protocol.sums.vectors import Vector, with_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.records import Records
-    from aggregator.curator.terms import FitTerms
-    from aggregator.estimates.statistics import Statistics
-    from protocol.schema import Schema
-    from protocol.stream import Stream
-
-    Numbers = NDArray[np.int64]
 
 LEAST = 2
 """Smallest class of which a mean and a variance are released."""
@@ -148,7 +140,7 @@ class PerClass(Method):
         }
 
     @abstractmethod
-    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy moments of one number in one class.
 
         Args:
@@ -175,7 +167,7 @@ def _table(records: Records, subject: Subject, share: int, stream: Stream) -> No
     return NoisySum(subject, np.array(noisy.values, np.float64), np.full(subject.size, noisy.variance), noisy.values)
 
 
-def _presence(feature: int, sizes: Numbers) -> NoisySum:
+def _presence(feature: int, sizes: Integers) -> NoisySum:
     """The sizes of the classes as numbers of records that have the number: the fit divides moments by them.
 
     ``sizes``: shape (k,) int64.
@@ -186,7 +178,7 @@ def _presence(feature: int, sizes: Numbers) -> NoisySum:
     return NoisySum(subject, estimate, np.zeros(subject.size), counts, is_repeated=True)
 
 
-def _as_sums(feature: int, found: list[Moments], sizes: Numbers) -> tuple[NoisySum, NoisySum]:
+def _as_sums(feature: int, found: list[Moments], sizes: Integers) -> tuple[NoisySum, NoisySum]:
     """Means times the sizes of the classes: what the common form of statistics holds. ``sizes``: shape (k,) int64."""
     classes = len(sizes)
     table = np.array([one[:4] for one in found], np.float64)

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-from aggregator.curator.accounting import Cost, cost_of
+from aggregator.common.arrays import Integers
+from aggregator.curator.accounting import Budget, Cost, cost_of
 from aggregator.curator.methods.per_class import Moments, PerClass
 from aggregator.curator.noise.calibrating import NAMES, calibrate, law
 from aggregator.curator.noise.releasing import release
@@ -28,21 +29,13 @@ from aggregator.curator.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
+from aggregator.curator.terms import FitTerms
 from protocol import SCALE
 from protocol.errors import InputError
+from protocol.noise.calibration import Calibration
 from protocol.questions import MOMENT
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Budget
-    from aggregator.curator.terms import FitTerms
-    from protocol.noise.calibration import Calibration
-    from protocol.schema import Schema
-    from protocol.stream import Stream
-
-    Numbers = NDArray[np.int64]
+from protocol.schema import Schema
+from protocol.stream import Stream
 
 GRID = 1 << 30
 """Number of steps of the public grid in a global sensitivity."""
@@ -103,7 +96,7 @@ class Smooth(PerClass):
             sum(rhos, Fraction(0)) if len(rhos) == len(found) else None,
         )
 
-    def moments(self, values: Numbers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance with noise for the smooth sensitivities."""
         data = BoundedValues(values, -SCALE, SCALE)
         first = noisy_mean(data, self.trim(data.n, terms), budgets[0], terms, stream)

@@ -8,13 +8,9 @@ Source: Bun, Steinke (2019) for trimmed means; Zafarani, Clifton (2020); docs/sm
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aggregator.curator.methods.smooth import Smooth
+from aggregator.curator.terms import FitTerms
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from aggregator.curator.terms import FitTerms
 
 
 class SmoothTrimmed(Smooth):

@@ -9,30 +9,23 @@ Source: docs/math.md, section 7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
-from aggregator.curator.accounting import cost_of, divide
+from aggregator.curator.accounting import Cost, cost_of, divide
 from aggregator.curator.methods.base import Method, statistics_of, subjects_of
+from aggregator.curator.records import Records
+from aggregator.curator.terms import FitTerms
+from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum
 from aggregator.models.encoding import NO_NUMBER
 from protocol import SCALE
-from protocol.questions import CELL, CLASS, MOMENT, PRESENT
+from protocol.questions import CELL, CLASS, MOMENT, PRESENT, Subject
+from protocol.schema import Schema
+from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, SENSITIVITIES
-from protocol.sums.vectors import Vector, with_noise
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.records import Records
-    from aggregator.curator.terms import FitTerms
-    from aggregator.estimates.statistics import Statistics
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-    from protocol.stream import Stream
-    from protocol.sums.vectors import Noisy
+from protocol.sums.vectors import Noisy, Vector, with_noise
 
 
 class Sums(Method):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
+from aggregator.curator.methods.base import Method
 from aggregator.curator.methods.bun_steinke import BunSteinke
 from aggregator.curator.methods.global_std import GlobalDeviation
 from aggregator.curator.methods.global_var import GlobalVariance
@@ -11,11 +12,6 @@ from aggregator.curator.methods.smooth import Smooth
 from aggregator.curator.methods.smooth_trimmed import SmoothTrimmed
 from aggregator.curator.methods.sums import Sums
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aggregator.curator.methods.base import Method
 
 METHODS: Mapping[str, Method] = {
     method.name: method

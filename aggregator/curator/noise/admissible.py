@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import cosh, exp, inf, log, pi, sin, sinh, sqrt
-from typing import TYPE_CHECKING
 
 from protocol.errors import InputError
 from protocol.noise.law import Law, PureLaw, left_for_shift
 from protocol.noise.lazy import LazyReal, Signed
 from protocol.noise.power_tails import power_tail_magnitude
 from protocol.noise.rational_bounds import exp_above, log_above, root_above
-
-if TYPE_CHECKING:
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 LARGEST = 64
 """Largest numerator of γ. Larger powers make the sampler slow."""

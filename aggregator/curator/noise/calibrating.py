@@ -9,21 +9,16 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from math import sqrt
-from typing import TYPE_CHECKING
 
 from aggregator.curator.noise.admissible import Admissible, Cauchy
 from aggregator.curator.noise.gaussian import Gaussian
 from aggregator.curator.noise.laplace import RealLaplace
 from aggregator.curator.noise.laplace_log_normal import LaplaceLogNormal
 from protocol.errors import InputError
-from protocol.noise.calibration import calibrated, check_budget, proven
-from protocol.noise.law import PureLaw
+from protocol.noise.calibration import Calibration, calibrated, check_budget, proven
+from protocol.noise.law import Law, PureLaw
 from protocol.noise.rational_bounds import round_up
 from protocol.noise.student import StudentT
-
-if TYPE_CHECKING:
-    from protocol.noise.calibration import Calibration
-    from protocol.noise.law import Law
 
 NAMES = ("cauchy", "gamma4", "student-t", "laplace", "gaussian", "laplace-log-normal")
 """Names of noises. Besides ``gamma4``, ``gamma3``, ``gamma5/2`` and all other fractions γ > 1 are names."""

@@ -7,14 +7,10 @@ Differential Privacy", 2020, Algorithm 1 (the coin of probability e^−x).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from protocol.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 
 def exponential(stream: Stream) -> LazyReal:

@@ -5,18 +5,14 @@ Source: Nissim, Raskhodnikova, Smith, STOC 2007 (the published constants). docs/
 
 from __future__ import annotations
 
+from fractions import Fraction
 from math import expm1, log
-from typing import TYPE_CHECKING
 
 from aggregator.curator.noise.exponentials import exponential
 from protocol.noise.law import Law, left_for_shift, needs_delta
 from protocol.noise.lazy import LazyReal, Signed
 from protocol.noise.rational_bounds import exp_above, exp_below, log_above
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 
 class RealLaplace(Law):

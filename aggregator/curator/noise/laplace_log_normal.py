@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import ceil, exp, floor, log, sqrt
-from typing import TYPE_CHECKING
 
 from aggregator.curator.noise.exponentials import exponential, normal_magnitude
 from protocol.noise.law import Law, left_for_shift, needs_delta
 from protocol.noise.lazy import LazyReal, Signed
 from protocol.noise.rational_bounds import exp_above, exp_below, log_above, root_above
-
-if TYPE_CHECKING:
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 
 class LaplaceLogNormal(Law):

@@ -6,17 +6,13 @@ without any loss. No floating-point number takes part.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from fractions import Fraction
 
 from protocol.errors import InputError
+from protocol.noise.calibration import Calibration
 from protocol.noise.rounding import rounded
-
-if TYPE_CHECKING:
-    from fractions import Fraction
-
-    from protocol.noise.calibration import Calibration
-    from protocol.noise.smooth_bound import SmoothSensitivity
-    from protocol.stream import Stream
+from protocol.noise.smooth_bound import SmoothSensitivity
+from protocol.stream import Stream
 
 
 def release(

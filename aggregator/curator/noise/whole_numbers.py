@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING
 
 from aggregator.curator.noise.exponentials import exp_coin
 from protocol.mechanisms.noise import discrete_laplace
-
-if TYPE_CHECKING:
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 
 def below(stream: Stream, bound: int) -> int:

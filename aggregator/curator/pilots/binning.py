@@ -7,33 +7,26 @@ Values, classes and bounds of the schema are public and stay. Of ε each number 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS
-from aggregator.curator.accounting import cost_of
+from aggregator.curator.accounting import Cost, cost_of
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.curating import SEED_BYTES
 from aggregator.curator.data_digest import record_bytes
 from aggregator.curator.quantiles import check_edges, private_edges
-from aggregator.curator.records import read_records
+from aggregator.curator.records import Records, read_records
 from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.pilot import read_pilot
 from aggregator.models.reduction import numeric_inputs
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.errors import InputError
-from protocol.features import Numeric
-from protocol.schema import build_schema
+from protocol.features import Feature, Numeric
+from protocol.schema import Schema, build_schema
 from protocol.stream import Stream
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
-    import pandas as pd
-
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.records import Records
-    from aggregator.publishing.schemas.schema_file import SchemaFile
-    from protocol.features import Feature
-    from protocol.schema import Schema
 
 TAG = b"hearsay/1/central-bins"
 

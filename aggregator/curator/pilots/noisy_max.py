@@ -14,15 +14,11 @@ Xiao, Zhang (2021) for the equality of both; docs/math.md, section 7.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from fractions import Fraction
 
 from aggregator.curator.noise.whole_numbers import below, coin_of_exponential
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from fractions import Fraction
-
-    from protocol.stream import Stream
+from protocol.stream import Stream
 
 
 def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:

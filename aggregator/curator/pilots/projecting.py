@@ -10,25 +10,30 @@ exact, so none of these is computed.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Floats
 from aggregator.common.files import write_output
 from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.composition import checked, decimal_text
 from aggregator.curator.curating import SEED_BYTES, made_up_records
 from aggregator.curator.data_digest import record_bytes
 from aggregator.curator.quantiles import check_edges, edges_cost, private_edges
-from aggregator.curator.records import read_records
-from aggregator.curator.second_moments import MomentTerms, noise_of, release
+from aggregator.curator.records import Records, read_records
+from aggregator.curator.second_moments import MomentTerms, NoisyMoments, noise_of, release
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
 from aggregator.models.pilot import read_pilot
 from aggregator.models.reduction import (
     DEFAULT_RIDGE,
+    Directions,
     bounds_of_inputs,
     check_bins,
     check_directions,
@@ -38,25 +43,12 @@ from aggregator.models.reduction import (
     with_projection,
 )
 from aggregator.publishing.schemas.projection_file import projection_text
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.stream import Stream
 from protocol.sums.adjacency import CHANGE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.records import Records
-    from aggregator.curator.second_moments import NoisyMoments
-    from aggregator.models.reduction import Directions
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
 
 TAG = b"hearsay/1/central-projection"
 MOMENTS, INPUTS = "moments", "inputs"

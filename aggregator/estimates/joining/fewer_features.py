@@ -5,6 +5,7 @@ The other questions keep their part in the estimated shares of the classes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from aggregator.estimates.question_estimate import QuestionEstimate
     from aggregator.estimates.statistics import Statistics
 

@@ -29,25 +29,19 @@ Source: docs/decisions/0053.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import erfc, exp, lgamma, log, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.cells import cell_names, question_name
 from aggregator.estimates.heavy_tails import two_sided_tail
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
+from aggregator.estimates.question_estimate import QuestionEstimate
+from protocol.schema import Schema
 
 LEVEL = 0.05
 """Level of the test: largest probability of rejecting sources of one population."""

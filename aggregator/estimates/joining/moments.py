@@ -6,17 +6,13 @@ classes. Where two sources differ in the form, estimates of several numbers are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aggregator.estimates.intervals import Interval
+from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.statistics import Statistics
 from protocol.questions import MOMENT, MOMENTS, Subject
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
 
 
 def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:

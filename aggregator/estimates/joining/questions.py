@@ -6,24 +6,18 @@ scatter and the concentration c.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isclose, isfinite, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
 from aggregator.estimates.intervals import Interval, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Right, Weighted, relative_spread
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 
 def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:

@@ -13,25 +13,22 @@ Source: docs/decisions/0053, 0063.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.estimates.joining.homogeneity import Homogeneity, homogeneity
 from aggregator.estimates.joining.moments import of_one_form
 from aggregator.estimates.joining.questions import joined_question
+from aggregator.estimates.question_estimate import QuestionEstimate, Sample
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.asked import restricted
+from protocol.documents.campaign import Campaign, Fit
 from protocol.errors import InputError
+from protocol.questions import Subject
+from protocol.schema import Schema
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from aggregator.estimates.question_estimate import QuestionEstimate, Sample
-    from protocol.documents.campaign import Campaign, Fit
-    from protocol.questions import Subject
-    from protocol.schema import Schema
 
 
 class Joined(NamedTuple):

@@ -14,23 +14,16 @@ Source: docs/math.md, section 5; docs/decisions/0075, which has the measurements
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_noise, moments
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.joint_tables import HALF, Tables, joint_table, normalised
 from protocol.questions import PRESENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-
-    Floats = NDArray[np.float64]
 
 CELLS, CLASSES, VARIANCES = 0.2, 0.5, 0.5
 """Floors of cells, shares of the classes and variances, in standard deviations of their noise."""

@@ -13,23 +13,15 @@ Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.spread import moments
-from aggregator.models.joint_tables import HALF, Tables, estimate_of, joint_table, normalised
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.joint_tables import HALF, JointTable, Tables, estimate_of, joint_table, normalised
 from protocol.questions import CLASS, PRESENT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.joint_tables import JointTable
-
-    Floats = NDArray[np.float64]
 
 LEAST_CLASS = 1.0
 """Smallest number of records of a class."""

@@ -18,16 +18,12 @@ Source: docs/math.md, section 4; docs/decisions/0056.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.models.posterior.noisy_gamma import evidence_weights, posterior
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
 
 BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
 """Variances τ² of the classes' means, in units of the pooled variance; equally likely."""

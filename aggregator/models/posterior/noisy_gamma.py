@@ -20,14 +20,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import lgamma, log, pi
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from aggregator.common.arrays import Floats
 
 REACH = 32.0
 """Largest |z| of the table."""

@@ -30,24 +30,17 @@ Source: docs/math.md, section 4; docs/decisions/0056.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log2, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
-from aggregator.models.joint_tables import Tables, joint_table, simplex_table
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.joint_tables import JointTable, Tables, joint_table, simplex_table
 from aggregator.models.posterior.noisy_gamma import evidence_weights, posterior
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.joint_tables import JointTable
-
-    Floats = NDArray[np.float64]
 
 SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 """Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""

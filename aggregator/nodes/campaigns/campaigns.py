@@ -7,14 +7,15 @@ any one record is among them. Source: docs/math.md, section 5; docs/formats.md, 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.models.postprocess import check_postprocess
 from aggregator.nodes.campaigns.lists import current_list
-from aggregator.nodes.campaigns.masking import masked_terms, masked_warnings
+from aggregator.nodes.campaigns.masking import Masking, masked_terms, masked_warnings
 from aggregator.nodes.campaigns.sheet import node_warnings
-from aggregator.publishing.ask_table import ask_of, resolve
+from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
 from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
 from aggregator.publishing.decisions.kept import keep
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
@@ -24,24 +25,18 @@ from aggregator.publishing.schemas.projection_file import load_pilots, load_proj
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.signed_campaign import SignedCampaign
+from aggregator.publishing.workspace import Workspace
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.masked_terms import MaskedTerms
 from protocol.documents.node_terms import GLOBAL, MAX_RECORDS, NodeTerms
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.nodes.campaigns.masking import Masking
-    from aggregator.publishing.ask_table import Ask, Asked
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.masked_terms import MaskedTerms
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
 
 POSTPROCESS = "floored"
 """Post-processing of a campaign that names no other: it takes the known size of the noise into account."""

@@ -9,20 +9,16 @@ section 11.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from nacl import bindings
 from nacl.exceptions import CryptoError
 
 from aggregator.common.files import read_file
-from protocol.documents.envelope import KEY_BYTES, SIGNATURE_BYTES, keyid
+from protocol.documents.envelope import KEY_BYTES, SIGNATURE_BYTES, SigningKey, keyid
 from protocol.documents.masked_terms import MODULUS_BYTES, unfit_modulus
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from protocol.documents.envelope import SigningKey
 
 FORMAT = 1
 MAX_PUBLIC_BYTES = 4096

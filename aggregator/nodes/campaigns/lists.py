@@ -8,8 +8,9 @@ Source: docs/formats.md, section 5 (list of nodes).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nacl import bindings
 
@@ -17,17 +18,13 @@ from aggregator.common.files import read_file, write_output
 from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
 from aggregator.publishing.lifetimes import header_for, seconds_of
 from aggregator.publishing.naming import opened
+from aggregator.publishing.signatures import Standing
+from aggregator.publishing.workspace import Workspace
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import InputError
 from protocol.nodes.node_list import MAX_NODES, NodeList, build_node_list, parse_node_list
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from aggregator.publishing.signatures import Standing
-    from aggregator.publishing.workspace import Workspace
 
 ROLE = "nodes"
 """Role of node lists in envelopes and in the history of a workspace."""

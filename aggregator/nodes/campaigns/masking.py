@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, read_dealer
+from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import (
     DILUTED,
     DIVIDED,
@@ -23,18 +25,12 @@ from protocol.documents.masked_terms import (
     MaskedTerms,
     least_slot_bits,
 )
-from protocol.documents.node_terms import GLOBAL
+from protocol.documents.node_terms import GLOBAL, NodeTerms
 from protocol.epsilon import MICRO, pico_delta
 from protocol.errors import InputError
 from protocol.masked.terms import least_parties
+from protocol.schema import Schema
 from protocol.sums.vectors import summed_subjects
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.node_terms import NodeTerms
-    from protocol.schema import Schema
 
 _DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,18})?(e-[0-9]{1,2})?", re.ASCII)
 

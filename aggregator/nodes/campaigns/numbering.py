@@ -16,10 +16,7 @@ the number of parties, and the total has too little noise (docs/math.md, section
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 ROOM = 2
 """Most parties with one number."""

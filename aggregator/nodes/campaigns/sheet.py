@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from fractions import Fraction
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.nodes.campaigns.masking import masked_warnings
 from aggregator.nodes.campaigns.numbering import first_numbers
@@ -25,18 +25,15 @@ from aggregator.publishing.privacy import (
     subject_text,
 )
 from protocol import SCALE, allowance
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.masked.noise import noise_of
 from protocol.masked.terms import delta_of
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
-from protocol.questions import MOMENT
+from protocol.questions import MOMENT, Subject
 from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
-
-if TYPE_CHECKING:
-    from protocol.documents.campaign import Campaign
-    from protocol.questions import Subject
 
 _MOST_NOISES = 1000
 """Most parties whose noise is computed for a sheet."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from protocol.documents.masked_terms import PARTY
+from protocol.documents.campaign import Campaign
+from protocol.documents.masked_terms import PARTY, MaskedTerms
 from protocol.epsilon import format_micro
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from aggregator.nodes.campaigns.sheet import NodeSheet
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.masked_terms import MaskedTerms
+
 
 IN_WORDS = {
     ADD_REMOVE: "one record more or less",

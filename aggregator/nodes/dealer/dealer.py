@@ -19,11 +19,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from aggregator.common.files import read_file
 from aggregator.common.passphrases import passphrase_from
+from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.dealer.folder import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, create_folder, open_secret, read_public
 from aggregator.nodes.dealer.issuing import (
     Documents,
@@ -37,17 +40,11 @@ from aggregator.nodes.dealer.issuing import (
 from aggregator.nodes.dealer.journal import Journal
 from aggregator.nodes.dealer.place import check_place, machine_mark
 from aggregator.nodes.dealer.releasing import Released, not_set_up, parsed_campaign, release_set
+from aggregator.nodes.dealer.rows import BookRow, CampaignRow, ReleaseRow
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, SigningKey
 from protocol.errors import InputError, StorageError
 from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-
-    from aggregator.nodes.campaigns.dealer_file import DealerPublic
-    from aggregator.nodes.dealer.rows import BookRow, CampaignRow, ReleaseRow
-    from protocol.documents.campaign import Campaign
 
 __all__ = ["JOURNAL_FILE", "KEY_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
 

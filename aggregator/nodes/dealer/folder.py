@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from aggregator.common.files import storage_errors, sync_folder, write_output
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, public_bytes, read_dealer
@@ -15,10 +16,6 @@ from aggregator.nodes.dealer.secret_keys import new_modulus
 from aggregator.publishing.keys import key_file, read_key, write_key
 from protocol.documents.envelope import KEY_BYTES, SigningKey
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 ROLE = "dealer"
 KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.pub", "journal.sqlite"

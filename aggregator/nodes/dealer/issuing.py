@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.numbering import renumbered
-from aggregator.nodes.dealer.journal import damaged
+from aggregator.nodes.dealer.journal import Journal, damaged
 from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow
 from aggregator.nodes.dealer.secret_keys import party_secret
 from aggregator.publishing.signatures import signed_campaign, signed_list
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.envelope import read_envelope
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.envelope import SigningKey, read_envelope
 from protocol.errors import DocumentError, InputError
 from protocol.masked.keys import ROLE, PartyKey, build_key_book, seal_key
 from protocol.masked.terms import masked_terms_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from aggregator.nodes.campaigns.dealer_file import DealerPublic
-    from aggregator.nodes.dealer.journal import Journal
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.envelope import SigningKey
-    from protocol.nodes.node_list import NodeList
-
+from protocol.nodes.node_list import NodeList
 
 _KEPT_SERIALS = 2**24
 """Serial numbers that are free behind the first one after an adoption, and before the last u32."""

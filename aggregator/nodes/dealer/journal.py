@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from aggregator.common.files import DEALER_MARK, PRIVATE, write_output
 from aggregator.common.marks import (
@@ -36,11 +38,6 @@ from aggregator.common.sqlite_errors import Failures, sqlite_errors
 from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from protocol import canonical
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 VERSION = 3
 """Version 1 had no table of the mark, and version 2 named one mark file that was renamed. Both become version 3."""

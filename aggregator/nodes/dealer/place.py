@@ -7,17 +7,14 @@ is apart from workspaces and stores is what software can check. That the machine
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aggregator.reports.storage.manifest import FILE_NAME as STORE_FILE
 from aggregator.reports.storage.manifest import SUMMARIES_FILE
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 _MACHINE_TAG = b"hearsay/1/dealer-machine"

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from aggregator.nodes.dealer.journal import Journal
 from aggregator.nodes.dealer.rows import CampaignRow, ReleaseRow
 from aggregator.nodes.dealer.secret_keys import sum_of_secrets
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import KEYID_BYTES, SigningKey, read_envelope
 from protocol.errors import InputError, PolicyError
 from protocol.masked.cipher import release_elements
-from protocol.masked.release import build_release
+from protocol.masked.release import Request, build_release
 from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
-
-if TYPE_CHECKING:
-    from aggregator.nodes.dealer.journal import Journal
-    from protocol.masked.release import Request
 
 
 class Released(NamedTuple):

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from hashlib import shake_256
-from typing import TYPE_CHECKING
 
 from aggregator.common.extras import missing_extra
 from protocol import canonical
 from protocol.masked.cipher import SECRET_BYTES
 from protocol.masked.groups import MODULUS_BITS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _TAG = "hearsay dealer key 1"
 _EXPONENT = 65_537

@@ -20,14 +20,12 @@ section 6, has the cost in ε.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import DocumentError
 from protocol.masked.products import opened_product
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def class_weights(counts: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

@@ -5,22 +5,19 @@ The checks and their order are those of :func:`protocol.masked.message.judge_mes
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgpack
 
 from aggregator.nodes.summaries.database import Row
 from aggregator.nodes.summaries.judging import Judge
+from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError
 from protocol.masked import message as messages
+from protocol.masked.keys import KeyBook
 from protocol.masked.message import judge_message, read_message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.documents.campaign import Campaign
-    from protocol.masked.keys import KeyBook
-    from protocol.nodes.node_list import NodeList
+from protocol.nodes.node_list import NodeList
 
 _STALE_REASON = "stale_key"
 

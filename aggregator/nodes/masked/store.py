@@ -14,34 +14,29 @@ and count nowhere.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.masked.judging import Kept, MessageJudge, message_in
 from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics
 from aggregator.nodes.summaries.database import Database
 from aggregator.nodes.summaries.envelope_store import EnvelopeStore, Heard
 from aggregator.nodes.summaries.federation import Federation
 from aggregator.nodes.summaries.listing import needed, read_list
+from aggregator.nodes.summaries.robust import Rule
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol import canonical
+from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.masked.cipher import Unmasking
-from protocol.masked.keys import read_key_book
-from protocol.masked.release import build_request, parse_request, read_release
+from protocol.masked.keys import KeyBook, read_key_book
+from protocol.masked.release import Release, build_request, parse_request, read_release
 from protocol.masked.slots import Slots
 from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
 from protocol.nodes.terms import released_vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.masked.keys import KeyBook
-    from protocol.masked.release import Release
 
 _KEYS, _REQUEST, _RELEASE, _TOTAL = "keys", "request", "release", "total"
 _MOST_ITEMS = 1 << 20

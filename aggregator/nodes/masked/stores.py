@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Sequence
 
 from aggregator.nodes.masked.store import MaskedStore
 from aggregator.nodes.summaries.envelope_store import (
@@ -14,12 +15,7 @@ from aggregator.nodes.summaries.envelope_store import (
 )
 from aggregator.nodes.summaries.store import NodeStore
 from aggregator.reports.storage.opening import read_campaign
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 
 def kind_of(campaign: Campaign) -> type[NodeStore | MaskedStore]:

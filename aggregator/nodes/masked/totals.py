@@ -11,27 +11,24 @@ Source: docs/math.md, section 6; docs/decisions/0083.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.summaries.federation import divided as by_vector
 from aggregator.nodes.summaries.federation import noisy_sum, statistics_of
 from aggregator.nodes.summaries.totals import Total
+from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DILUTED, RECORD
 from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import PolicyError
+from protocol.masked.keys import KeyBook
 from protocol.masked.noise import noise_of
 from protocol.masked.terms import least_parties, masked_terms_of, ranges_of
 from protocol.nodes.terms import released_vectors
 from protocol.questions import MOMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.estimates.statistics import Statistics
-    from protocol.documents.campaign import Campaign
-    from protocol.masked.keys import KeyBook
 
 ESTIMATOR = "decrypted sums of the parties' encrypted sums, each with the weight one"
 THREATS = (

@@ -16,22 +16,19 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.common.sqlite_errors import Failures, sqlite_errors
 from aggregator.nodes.summaries.row_sums import RowSum, changed, row_digest
 from aggregator.reports.storage.manifest import SUMMARIES_FILE, damaged
 from protocol.errors import StorageError
 from protocol.nodes.summary_files import Entry, kept
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
 
 APPLICATION_ID = 0x4873796E
 """``application_id`` of the file, "Hsyn"."""

@@ -15,14 +15,18 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from aggregator.common.files import open_output, storage_errors, sync_folder
-from aggregator.nodes.summaries.database import CONFLICT_REASON, Database
+from aggregator.estimates.statistics import Statistics
+from aggregator.nodes.summaries.database import CONFLICT_REASON, Database, Refused, Row
 from aggregator.nodes.summaries.intake import content_of
+from aggregator.nodes.summaries.judging import Judge
 from aggregator.nodes.summaries.listing import needed, newer_list, read_list
+from aggregator.nodes.summaries.robust import Rule
 from aggregator.nodes.summaries.writing import NOT_LISTED_REASON, Taken, Writer
 from aggregator.reports.intake.finding import all_unreadable
 from aggregator.reports.intake.sources import Unreadable
@@ -30,17 +34,9 @@ from aggregator.reports.intake.urls import check_folder, expand
 from aggregator.reports.storage.manifest import SUMMARIES_FILE
 from aggregator.reports.storage.opening import read_campaign
 from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.database import Refused, Row
-    from aggregator.nodes.summaries.judging import Judge
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
+from protocol.nodes.node_list import NodeList
 
 
 class Heard(NamedTuple):

@@ -12,33 +12,26 @@ Source: docs/math.md, section 5; docs/decisions/0074.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.source import Source
+from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum, of_sums
 from aggregator.nodes.summaries.status import adjacency_of
+from aggregator.nodes.summaries.totals import Total
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
-from protocol.questions import MOMENT
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.totals import Total
-    from protocol.documents.campaign import Campaign
-    from protocol.questions import Subject
-
-    Floats = NDArray[np.float64]
+from protocol.questions import MOMENT, Subject
 
 ESTIMATOR = "sums of the nodes' noisy sums, each with the weight one"
 INTERVALS = (

@@ -7,22 +7,16 @@ holds the bias of the rule for rare values, whose counts are skewed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.cells import question_name
-from aggregator.estimates.question_estimate import is_share
-from aggregator.nodes.summaries.robust import combine
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-
-    Floats = NDArray[np.float64]
+from aggregator.estimates.question_estimate import QuestionEstimate, is_share
+from aggregator.estimates.statistics import Statistics
+from aggregator.nodes.summaries.robust import Rule, combine
 
 REPEATS = 100
 _WORK = 2_000_000

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.reports.intake.sources import Unreadable, read_source
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MAX_FILE_BYTES = 1 << 30
 _MOST_GROWTH = 64

@@ -7,23 +7,19 @@ checked before any number, so only a listed node decides which numbers are read.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import msgpack
 import numpy as np
 
 from aggregator.nodes.summaries.database import Refused, Row
+from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError
 from protocol.nodes import summary as summaries
+from protocol.nodes.node_list import NodeList
 from protocol.nodes.summary import Summary, judge_summary, read_summary
-from protocol.nodes.summary_files import read_summaries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
-    from protocol.nodes.summary_files import Piece
+from protocol.nodes.summary_files import Piece, read_summaries
 
 
 class Judge(ABC):

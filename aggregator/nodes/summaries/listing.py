@@ -5,22 +5,17 @@ The newest list that a store was given decides which nodes count, also for summa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.common.files import read_file
 from aggregator.publishing.naming import opened
 from aggregator.publishing.signatures import signed_list
+from aggregator.publishing.workspace import Workspace
 from protocol.document import check_understood
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError
-from protocol.nodes.node_list import UNDERSTOOD, parse_node_list
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
+from protocol.nodes.node_list import UNDERSTOOD, NodeList, parse_node_list
 
 
 def read_list(raw: bytes, campaign: Campaign) -> NodeList:

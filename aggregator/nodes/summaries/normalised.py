@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats
 from aggregator.nodes.summaries.federation import noise_variances
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import released_vectors
 from protocol.questions import CLASS, MOMENT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-
-    Floats = NDArray[np.float64]
 
 _LEAST = 1e-9
 """Smallest floor, where a large ε leaves no noise."""

@@ -18,19 +18,14 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.debias import Z95
 from aggregator.nodes.summaries.totals import column_sums
 from protocol.errors import InputError, PolicyError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 TRIMMED, MEDIAN, KRUM = "trimmed-mean", "median", "krum"
 FEWEST = 6

@@ -12,31 +12,24 @@ number is stated. So a few nodes with another ε or an odd period leave nobody e
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.summaries.federation import Federation, divided, federated, noisy_sum, statistics_of
 from aggregator.nodes.summaries.honest_loss import expected_loss
 from aggregator.nodes.summaries.normalised import normalised
-from aggregator.nodes.summaries.robust import KRUM, check_rule, combine, krum_choice
+from aggregator.nodes.summaries.robust import KRUM, Rule, check_rule, combine, krum_choice
 from aggregator.nodes.summaries.totals import Totals
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
+from protocol.nodes.summary import Summary
 from protocol.nodes.terms import released_vectors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.summary import Summary
-
-    Integers = NDArray[np.int64]
 
 _LARGEST = 1 << 62
 INTERVALS = "no interval under a robust rule: what lying nodes did is not known"

@@ -8,17 +8,14 @@ file can compute sums.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgpack
 
 from aggregator.reports.storage.manifest import damaged
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from protocol.errors import StorageError
+from protocol.errors import StorageError
 
 _BITS = 256
 

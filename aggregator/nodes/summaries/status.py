@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aggregator.nodes.summaries.database import CONFLICT_REASON
 from aggregator.nodes.summaries.writing import NOT_LISTED_REASON
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.nodes.terms import SMOOTH, terms_of
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
-
     from aggregator.nodes.summaries.envelope_store import EnvelopeStore
-    from protocol.documents.campaign import Campaign
 
 
 def adjacency_of(campaign: Campaign) -> str:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.summaries.envelope_store import EnvelopeStore, Heard
 from aggregator.nodes.summaries.federation import Federation, federated
 from aggregator.nodes.summaries.judging import SummaryJudge, summary_in
 from aggregator.nodes.summaries.listing import needed, read_list
+from aggregator.nodes.summaries.robust import Rule
 from aggregator.nodes.summaries.robust_estimate import robust_statistics
 from aggregator.nodes.summaries.totals import Totals
 from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
-    from protocol.documents.campaign import Campaign
-    from protocol.nodes.summary import Summary
+from protocol.nodes.summary import Summary
 
 
 class NodeStore(EnvelopeStore):

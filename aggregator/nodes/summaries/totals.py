@@ -8,24 +8,21 @@ byte for byte. A node counts once per period, and every summary has the weight o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from protocol import canonical
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.nodes.terms import released_vectors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
     from protocol.nodes.summary import Summary
 
-    Integers = NDArray[np.int64]
 
 TOTAL_ID = b"hearsay total of nodes' summaries v1"
 _HALF = 32

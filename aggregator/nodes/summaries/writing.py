@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.nodes.summaries.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Refused
+from aggregator.nodes.summaries.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aggregator.nodes.summaries.database import Database, Row
     from aggregator.nodes.summaries.judging import Judge
     from aggregator.reports.intake.sources import Unreadable
+
 
 _TRANSACTION_BYTES, _TRANSACTION_ROWS = 16 << 20, 1000
 """Numbers of bytes, and of envelopes or files, of which any ends a transaction."""

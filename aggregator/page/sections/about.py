@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.cards.card_words import REST
-from aggregator.page.blocks import Section, facts, paragraph
+from aggregator.page.blocks import Block, Section, facts, paragraph
 from aggregator.page.entries import rows_of, text_of
 from protocol.dates import date
+from protocol.document import Header
+from protocol.documents.campaign import Campaign
+from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from aggregator.page.blocks import Block
     from aggregator.page.subject import ModelSubject, StoreSubject
-    from protocol.document import Header
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
+
 
 ANCHOR = "about"
 HEADING = "What this is"

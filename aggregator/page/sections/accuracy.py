@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aggregator.estimates.showing import as_range, as_share
-from aggregator.models.foresight import NEVER
-from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, facts, items, paragraph, table
+from aggregator.models.foresight import NEVER, Foresight
+from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import foresight, rows_of
 from aggregator.publishing.mechanisms import evaluation, ranking
 from aggregator.publishing.mechanisms.evaluation import Evaluation
+from aggregator.publishing.mechanisms.ranking import Ranking
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.models.foresight import Foresight
-    from aggregator.page.blocks import Block
     from aggregator.page.subject import Measured
-    from aggregator.publishing.mechanisms.ranking import Ranking
+
 
 ANCHOR = "accuracy"
 HEADING = "How often the model is right"

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import ceil, exp
-from typing import TYPE_CHECKING
 
 from aggregator.cards.card_words import in_words
 from aggregator.cards.manipulation import weights_of
+from aggregator.cards.words import SheetWords
 from aggregator.nodes.campaigns.sheet import node_sheet
-from aggregator.page.blocks import Section, facts, paragraph, table
+from aggregator.page.blocks import Block, Section, facts, paragraph, table
 from aggregator.page.entries import mapping, rows_of
-from aggregator.publishing.privacy import privacy_sheet, rounded_up
+from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, rounded_up
 from protocol.document import read_payload
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import format_micro
 from protocol.features import Grouped
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.cards.words import SheetWords
-    from aggregator.page.blocks import Block
-    from aggregator.publishing.privacy import PrivacySheet
-    from protocol.documents.campaign import Campaign
 
 ANCHOR = "asked"
 HEADING = "What was asked, and at which cost"

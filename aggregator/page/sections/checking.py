@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from aggregator.page.blocks import Commands, Section, clipped, facts, paragraph
+from protocol.document import Header
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from aggregator.page.subject import ModelSubject, StoreSubject
-    from protocol.document import Header
+
 
 ANCHOR = "verify"
 HEADING = "How to verify this page"

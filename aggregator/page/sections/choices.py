@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from aggregator.cards.card_words import in_words
-from aggregator.page.blocks import Section, facts, paragraph, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from aggregator.page.blocks import Block
+from aggregator.page.blocks import Block, Section, facts, paragraph, table
 
 ANCHOR = "choices"
 HEADING = "What design and refine decided, and why"

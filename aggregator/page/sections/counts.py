@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aggregator.common.periods import shown
 from aggregator.nodes.campaigns.words import in_words
 from aggregator.nodes.masked.store import MaskedStore
+from aggregator.nodes.summaries.status import NodeStatus
 from aggregator.operations.status import Status, date_of
-from aggregator.page.blocks import Chart, Section, facts, paragraph, table
+from aggregator.page.blocks import Block, Chart, Section, facts, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import mapping, rows_of
 from aggregator.page.reasons import meaning
 from protocol.epsilon import format_micro
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.nodes.summaries.status import NodeStatus
-    from aggregator.page.blocks import Block
     from aggregator.page.subject import AnyStore
+
 
 ANCHOR = "reports"
 HEADING = "Reports: how many came, and why others were dropped"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from aggregator.page.blocks import MOST_CELL, Chart, Section, clipped, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import influence_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ANCHOR = "influence"
 HEADING = "Which features matter"

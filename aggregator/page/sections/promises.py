@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from aggregator.cards import words as in_words
+from aggregator.cards.alarms import Alarms
 from aggregator.cards.manipulation import LIARS
 from aggregator.cards.masked import masked_guarantee
 from aggregator.cards.nodes import node_guarantee
 from aggregator.cards.sheet import guarantee_sheet
+from aggregator.cards.words import SheetWords
 from aggregator.nodes.campaigns.sheet import warning_of
 from aggregator.nodes.summaries.status import NodeStatus
 from aggregator.operations.status import Status
-from aggregator.page.blocks import Section, facts, items, paragraph, table
+from aggregator.page.blocks import Block, Section, facts, items, paragraph, table
 from aggregator.page.entries import rows_of
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import read_envelope
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.cards.alarms import Alarms
-    from aggregator.cards.words import SheetWords
-    from aggregator.page.blocks import Block
-    from protocol.documents.campaign import Campaign
 
 ANCHOR = "guarantee"
 HEADING = "What is guaranteed, and what is not"

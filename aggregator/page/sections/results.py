@@ -5,6 +5,7 @@ The features of most influence come first. What does not fit on a page is named.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import exp, isnan, sqrt
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,27 +14,22 @@ import numpy as np
 
 from aggregator.cards.card_words import in_words
 from aggregator.estimates.cells import cells_of
-from aggregator.estimates.conditional import PRIOR, conditionals
+from aggregator.estimates.conditional import PRIOR, Conditional, Published, conditionals
 from aggregator.estimates.showing import NOT_DETERMINED, PARAMETER_COLUMNS, parameter_rows
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import published
-from aggregator.page.blocks import MOST_CELL, Chart, Section, Table, clipped, paragraph, table
+from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, Table, clipped, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import interval, mapping
 from protocol.documents.model import DiscreteModel, Normal
-from protocol.features import Numeric
-from protocol.questions import MOMENT, MOMENTS, SQUARE
+from protocol.features import Feature, Grouped, Numeric
+from protocol.projection import Component
+from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
+from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.estimates.conditional import Conditional, Published
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.page.blocks import Block
     from aggregator.page.subject import ModelSubject
-    from protocol.features import Feature, Grouped
-    from protocol.projection import Component
-    from protocol.questions import Subject
-    from protocol.schema import Schema
+
 
 ANCHOR = "results"
 HEADING = "Classes and features, with 95 % intervals"

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from aggregator.common.files import read_file, storage_errors, write_output
-from aggregator.publishing.decisions.record import bounded, decision_text, parse_decision
+from aggregator.estimates.source import Source
+from aggregator.publishing.decisions.record import Decision, bounded, decision_text, parse_decision
 from protocol.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.estimates.source import Source
-    from aggregator.publishing.decisions.record import Decision
 
 FOLDER = "decisions"
 _MOST_FILE_BYTES = 1 << 17

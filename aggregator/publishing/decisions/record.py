@@ -21,16 +21,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from protocol import canonical
 from protocol.document import is_printable
 from protocol.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+Decision = Mapping[str, Any]
 
-    Decision = Mapping[str, Any]
 
 MOST_BYTES = 16 << 10
 """Size of the largest record, in bytes of its canonical form."""

@@ -6,23 +6,17 @@ quantile); Zou and Donner, Statistics in Medicine 27 (2008), 1693-1702 (a differ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from math import erf, hypot, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats
 from aggregator.estimates.intervals import Interval, score_interval
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.question_estimate import Right
-
-    Floats = NDArray[np.float64]
+from aggregator.estimates.question_estimate import Right
 
 LEVEL = 0.95
 """Probability with which all intervals of one call hold together."""

@@ -6,7 +6,7 @@ device. v is the largest variance of one answer about a number x in [−1, 1], o
 4, the squared range of x. All candidates estimate the same moments of the same numbers.
 
 Candidates of the discrete family are not in the comparison: variances of cells and of moments do not show which model
-is right more often. :mod:`aggregator.design.power_analysis.families` ranks both families by their expected accuracy.
+is right more often. :mod:`aggregator.planning.power_analysis.families` ranks both families by their expected accuracy.
 Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from aggregator.publishing.mechanisms.choice import AUTO, form_of, forms, moment_mechanism
 from protocol import SCALE
@@ -22,9 +22,7 @@ from protocol.documents.campaign import GAUSSIAN
 from protocol.errors import InputError
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import ALL_AT_ONCE, gaussian_subjects
-
-if TYPE_CHECKING:
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 _RANGE_SQUARED = 4
 APPROACHES = {"laplace": (1, 3)}

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from protocol import mechanisms
 from protocol.errors import InputError
-from protocol.mechanisms import FrequencyMechanism
+from protocol.mechanisms import FrequencyMechanism, Mechanism
 from protocol.mechanisms.numeric import NumericMechanism
-from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SINGLE_NUMBER
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from fractions import Fraction
-
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Subject
+from protocol.questions import ALL_AT_ONCE, MOMENT, MOMENTS, ONE_PER_CLASS, SINGLE_NUMBER, Subject
 
 AUTO = "auto"
 CANDIDATES = ("direct", "oue")

@@ -6,20 +6,17 @@ and not after the reports have arrived. Source: docs/decisions/0050.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.publishing.mechanisms.draws import draw
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, Mechanism, ValueMechanism
+from protocol.mechanisms.by_family import ByFamily
+from protocol.questions import Question
 from protocol.shown import is_seen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from protocol.mechanisms.by_family import ByFamily
-    from protocol.questions import Question
 
 PARTS: Mapping[str, ByFamily[Any]] = {
     "estimator": debias,

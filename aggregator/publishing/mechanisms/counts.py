@@ -9,10 +9,11 @@ A family of mechanisms without a law of its own uses its vectorised draw, whose 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.publishing.mechanisms.draws import draw
 from protocol import SCALE
 from protocol.mechanisms import INTEGERS, SINGLE, FrequencyMechanism
@@ -28,19 +29,12 @@ from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 
-if TYPE_CHECKING:
-    from typing import Protocol
 
-    from numpy.typing import NDArray
+class CountLaw(Protocol):
+    """The distribution of the counts of one question."""
 
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
-
-    class CountLaw(Protocol):
-        """The distribution of the counts of one question."""
-
-        def counts(self, n: int, rng: np.random.Generator) -> Integers:
-            """Counts of ``n`` random answers, as a tally has them: shape (A,) int64, with A = ``mechanism.answers``."""
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        """Counts of ``n`` random answers, as a tally has them: shape (A,) int64, with A = ``mechanism.answers``."""
 
 
 @ByFamily

@@ -10,10 +10,12 @@ A new family registers its function with :data:`draw`. A campaign is not signed 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.mechanisms.base import ONE, Mechanism
@@ -30,11 +32,7 @@ from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Integers = NDArray[np.int64]
-    Bools = NDArray[np.bool_]
+Bools = NDArray[np.bool_]
 
 
 @ByFamily

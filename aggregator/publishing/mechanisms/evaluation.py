@@ -6,23 +6,20 @@ aggregator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.intervals import score_interval
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.ratios import cell_variance, ratio_interval
 from aggregator.estimates.showing import as_range, as_share
+from aggregator.estimates.statistics import Statistics
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError
 from protocol.questions import OUTCOME
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
 
 COLUMNS = ("true", "predicted", "share", "these devices", "population")
 RECALL_COLUMNS = ("class", "predicted", "recall", "these devices", "population")

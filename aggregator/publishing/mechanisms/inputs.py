@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from aggregator.common.arrays import Integers
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
 from protocol import SCALE
-from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, RIGHT, SQUARE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.questions import Subject
-    from protocol.schema import Schema
-
-    Integers = NDArray[np.int64]
+from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, RIGHT, SQUARE, Subject
+from protocol.schema import Schema
 
 
 def inputs_of(

@@ -7,22 +7,19 @@ Source: docs/math.md, section 3; docs/decisions/0064.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.joining.questions import joined_question
 from aggregator.estimates.joining.sources import of_one_series
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.showing import NOT_DETERMINED, as_range, as_share
+from aggregator.estimates.statistics import Statistics
 from aggregator.publishing.mechanisms.best import Share, against_the_best, together
 from aggregator.publishing.mechanisms.evaluation import Accuracy
 from protocol.errors import InputError
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.estimates.question_estimate import QuestionEstimate
-    from aggregator.estimates.statistics import Statistics
 
 COLUMNS = ("model", "answers", "accuracy", "these devices", "population", "minus the best other")
 LEAST_ANSWERS = 2

@@ -15,7 +15,9 @@ Source: docs/formats.md, section 5 (projection) and section 7.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aggregator.common.files import read_file
@@ -27,10 +29,8 @@ from protocol.projection import Component, Projection
 from protocol.schema import Schema, build_schema, may_be_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from aggregator.models.reduction import Reduction
+
 
 FORMAT = "hearsay projection 1"
 MAX_FILE_BYTES = 16 << 20

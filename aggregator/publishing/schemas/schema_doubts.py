@@ -10,24 +10,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import date
 from decimal import Decimal
 from itertools import pairwise
 from shlex import quote
-from typing import TYPE_CHECKING
 from unicodedata import normalize
+
+import pandas as pd
 
 from aggregator.common.tables import COMMA_OF_THOUSANDS, MISSING_TOKENS, advice_on_commas, have_outer_spaces
 from protocol.errors import InputError
 from protocol.features import Categorical
+from protocol.schema import Schema
 from protocol.values import as_text, parse_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    import pandas as pd
-
-    from protocol.schema import Schema
 
 FAR = 1000
 """Distance of a number from the middle half of the others, in widths of that half, that is told."""

@@ -6,10 +6,13 @@ that. Comments in the draft say so.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from math import isfinite
 from shlex import quote
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
+
+import pandas as pd
 
 from aggregator.common.tables import CONVERT_COMMAS, MISSING_TOKENS, advice_on_commas, check_label, check_text, shorten
 from aggregator.publishing.schemas.schema_doubts import doubt, units_in
@@ -19,11 +22,6 @@ from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Numeric
 from protocol.schema import MAX_CLASSES
 from protocol.values import MAX_BOUND_CHARACTERS, parse_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    import pandas as pd
 
 DEFAULT_BINS = 4
 DEFAULT_MAX_VALUES = 12

@@ -37,27 +37,23 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.publishing.ask_table import Ask, parse_ask
-from aggregator.publishing.decisions.record import parse_decision
+from aggregator.publishing.decisions.record import Decision, parse_decision
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost, parse_pilots
 from protocol.errors import DocumentError, InputError
 from protocol.features import MAX_VALUES, Categorical, Feature, Numeric
 from protocol.schema import Label, Schema, build_schema
 from protocol.values import as_text, parse_bound
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from aggregator.publishing.decisions.record import Decision
 
 MISSING_HAS_CODE = "code"
 MAX_FILE_BYTES = 4 << 20

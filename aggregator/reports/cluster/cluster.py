@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,9 +27,8 @@ from aggregator.reports.cluster.probe import SILENCE_SECONDS, check_scheduler, u
 from protocol.errors import HearsayError, InputError, StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     import distributed
+
 
 Result = TypeVar("Result")
 

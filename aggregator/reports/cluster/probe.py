@@ -10,13 +10,10 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SILENCE_SECONDS = 10.0
 """How long a busy scheduler may take to send its first message."""

@@ -21,26 +21,21 @@ piece, however long.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.decoding.mapped import give_back, piecewise_digest
+from aggregator.reports.decoding.mapped import Source, give_back, piecewise_digest
 from aggregator.reports.decoding.matrix import Matrix, copied, count_adjacent, matrices
 from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
 from aggregator.reports.decoding.spans import MAX_PIECES, RecordSpan, Rejected, SpanBuilder, Standing
 from protocol.batches.batch import Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.mapped import Source
-    from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign
 
 SPAN_RECORDS = 1 << 20
 """Largest number of records in one span."""

@@ -5,23 +5,17 @@ Only the fields in use are copied, in blocks that stay in the processor's cache.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from mmap import mmap
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.reports.decoding.large_file import LargeFile
-from aggregator.reports.decoding.mapped import give_back
-from protocol.batches.report import FIXED_BYTES, ID_BYTES
+from aggregator.reports.decoding.mapped import Source, give_back
+from protocol.batches.report import FIXED_BYTES, ID_BYTES, Layout
 from protocol.mechanisms import INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from mmap import mmap
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.mapped import Source
-    from protocol.batches.report import Layout
 
 BLOCK_RECORDS = 1 << 16
 """Records of one array operation. Their fields, eight bytes each, fit into a second-level cache."""

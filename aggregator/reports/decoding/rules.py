@@ -6,19 +6,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.reports.decoding.matrix import Matrix
 from protocol.batches.report import FIXED_BYTES
-from protocol.mechanisms import BITS, INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.matrix import Matrix
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
 
 FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
 """The reasons in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""

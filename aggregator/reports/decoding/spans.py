@@ -6,14 +6,12 @@ A file is split into spans in file order. Each span can then be judged on its ow
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from aggregator.reports.decoding.mapped import Source
-    from protocol.batches.batch import Batch
-    from protocol.batches.report import Layout
+from aggregator.reports.decoding.mapped import Source
+from protocol.batches.batch import Batch
+from protocol.batches.report import Layout
 
 MAX_KEPT_BYTES = 64
 """Number of bytes that are kept of a rejected piece that is no record of the campaign."""

@@ -8,30 +8,26 @@ id. The file does not link reports to devices, and nobody can make a report with
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from hashlib import sha256
 from itertools import islice
 from multiprocessing import get_context
+from pathlib import Path
 from struct import Struct
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.reports.fleet.roster import distinct_secrets
+from aggregator.reports.fleet.roster import Roster, distinct_secrets
 from protocol.batches.report import ID_BYTES, ID_PREFIX
+from protocol.documents.campaign import Campaign
 from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
+Ids = NDArray[np.uint64]
 
-    from numpy.typing import NDArray
-
-    from aggregator.reports.fleet.roster import Roster
-    from protocol.documents.campaign import Campaign
-
-    Ids = NDArray[np.uint64]
 
 MAGIC, FILE_VERSION = b"hsyi", 2
 BARE_IDS = 1

@@ -12,8 +12,9 @@ from __future__ import annotations
 import os
 import secrets as tokens
 import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from aggregator.common.files import read_file, storage_errors, sync_folder
@@ -22,9 +23,6 @@ from protocol import canonical
 from protocol.document import is_text
 from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_provisioning
 from protocol.errors import DocumentError, InputError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
 
 FORMAT = 1
 LIST_FILE, DEVICES = "fleet.hsf", "devices"

@@ -6,17 +6,15 @@ divided by the next byte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+Bytes = NDArray[np.uint8]
 
-    from numpy.typing import NDArray
-
-    Bytes = NDArray[np.uint8]
 
 _TAG_BYTES = 4
 _PARTS = 256

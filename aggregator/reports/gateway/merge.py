@@ -19,33 +19,28 @@ Source: docs/decisions/0026.
 from __future__ import annotations
 
 import mmap
+import os
 import tempfile
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.common.files import PRIVATE, check_output, open_output, storage_errors
 from aggregator.reports.decoding.large_file import FileShortenedError
-from aggregator.reports.decoding.mapped import piecewise_digest
+from aggregator.reports.decoding.mapped import Source, piecewise_digest
 from aggregator.reports.decoding.matrix import count_adjacent
 from aggregator.reports.gateway.external_sort import Sorter, split_standing
 from aggregator.reports.intake.sources import SHORTENED_REASON, Loaded, Unreadable, read_source
 from aggregator.reports.intake.urls import check_urls
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.mapped import Source
-    from protocol.documents.campaign import Campaign
 
 MEMORY_BYTES = 1 << 28
 MAX_BATCH_RECORDS = (1 << 32) - 1

@@ -11,14 +11,12 @@ import errno
 import mmap
 import os
 import tempfile
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import pyarrow as pa
 
 from aggregator.common.files import too_large
-
-if TYPE_CHECKING:
-    from aggregator.reports.decoding.mapped import Source
+from aggregator.reports.decoding.mapped import Source
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 MOST_GROWTH = 16

@@ -9,23 +9,22 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.storage.manifest import Manifest
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.columns import Columns
     from aggregator.reports.fleet.ids import IdReader, Ids
     from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.storage.manifest import Manifest
-    from protocol.documents.campaign import Campaign
+
 
 REASON = "id_not_enrolled"
 CACHE_BYTES = 256 << 20

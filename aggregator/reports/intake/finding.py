@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from glob import escape, glob
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple
 
+from aggregator.reports.intake.executor import Executor
 from aggregator.reports.intake.sources import Unreadable, read_source
 from aggregator.reports.intake.urls import check_urls, is_url
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from aggregator.reports.intake.executor import Executor
 
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Ends of the names of report files. Other files in a folder, and hidden files, are not read."""

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.reports.decoding.decode import Decoder
+from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.decoding.decode import Block, Decoder
 from aggregator.reports.decoding.large_file import FileShortenedError
-from aggregator.reports.decoding.spans import MAX_PIECES, Rejected
+from aggregator.reports.decoding.spans import MAX_PIECES, RecordSpan, Rejected, Standing
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
+from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.results import BlockResult, Kept, Read
-from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable
+from aggregator.reports.intake.sources import SHORTENED_REASON, Source, Unreadable
+from aggregator.reports.intake.work_sharing import WorkSharingPool
 from aggregator.reports.storage.input_index import (
     TAIL_BYTES,
     Ingested,
@@ -27,24 +31,12 @@ from aggregator.reports.storage.input_index import (
     tail,
     unpack_places,
 )
+from aggregator.reports.storage.manifest import Part
+from aggregator.reports.storage.part_writer import PartWriter
 from aggregator.reports.storage.parts import Stored
 from protocol.batches.batch import TRAILER_BYTES, Header
+from protocol.documents.campaign import Campaign
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.columns import Columns
-    from aggregator.reports.decoding.decode import Block
-    from aggregator.reports.decoding.spans import RecordSpan, Standing
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.sources import Source
-    from aggregator.reports.intake.work_sharing import WorkSharingPool
-    from aggregator.reports.storage.manifest import Part
-    from aggregator.reports.storage.part_writer import PartWriter
-    from protocol.documents.campaign import Campaign
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16

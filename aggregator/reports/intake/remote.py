@@ -13,24 +13,19 @@ from __future__ import annotations
 import heapq
 import os
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from aggregator.reports.intake.enrolment import Enrolled
+from aggregator.reports.intake.executor import Executor
 from aggregator.reports.intake.results import Read
 from aggregator.reports.intake.sources import Unreadable
-from aggregator.reports.intake.tasks import Chosen, identities, job_of, marks, read_files
+from aggregator.reports.intake.tasks import Chosen, Found, Job, Mark, identities, job_of, marks, read_files
+from aggregator.reports.intake.transaction import IngestTransaction
 from aggregator.reports.intake.urls import is_url
 from aggregator.reports.storage.compaction import MOST_SMALL, SMALL_RECORDS, compact
-from aggregator.reports.storage.manifest import read_manifest
+from aggregator.reports.storage.manifest import Part, read_manifest
 from protocol.errors import PolicyError, StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.executor import Executor
-    from aggregator.reports.intake.tasks import Found, Job, Mark
-    from aggregator.reports.intake.transaction import IngestTransaction
-    from aggregator.reports.storage.manifest import Part
 
 _LISTED = 2048
 """Files whose marks or digests one task finds, at most."""

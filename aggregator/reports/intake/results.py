@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from aggregator.reports.decoding.spans import Rejected
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from aggregator.reports.decoding.columns import Columns
     from aggregator.reports.decoding.decode import Block
-    from aggregator.reports.decoding.spans import Rejected
     from aggregator.reports.intake.sources import Unreadable
     from aggregator.reports.storage.input_index import Ingested
 

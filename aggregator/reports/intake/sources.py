@@ -5,18 +5,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from aggregator.common.files import read_regular
 from aggregator.reports.decoding.large_file import FileShortenedError, LargeFile
+from aggregator.reports.decoding.mapped import Source as Content
 from aggregator.reports.intake.compressed import MOST_GROWTH, codec_of, decompress
 from aggregator.reports.intake.urls import ahead, is_url, read_url
 from aggregator.reports.storage.input_index import tail
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from aggregator.reports.decoding.mapped import Source as Content
 
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27

@@ -8,31 +8,27 @@ they are removed as the parts of a crash are.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from aggregator.reports.decoding.large_file import FileShortenedError
+from aggregator.reports.decoding.mapped import Source as Content
 from aggregator.reports.intake.compressed import codec_of
+from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import Reader
+from aggregator.reports.intake.results import Read
 from aggregator.reports.intake.sources import Share, Source, Unreadable, read_source, shares
 from aggregator.reports.intake.urls import ahead, check_urls, ends_of, is_url
 from aggregator.reports.storage.input_index import TAIL_BYTES, Inputs, identity, tail
-from aggregator.reports.storage.manifest import fingerprint
+from aggregator.reports.storage.manifest import Manifest, Part, fingerprint
 from aggregator.reports.storage.opening import read_documents
 from aggregator.reports.storage.part_writer import PartWriter
 from protocol import VERSION
+from protocol.documents.campaign import Campaign
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from aggregator.reports.decoding.mapped import Source as Content
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.results import Read
-    from aggregator.reports.storage.manifest import Manifest, Part
-    from protocol.documents.campaign import Campaign
 
 MOST_PIECES = 1 << 18
 """Rejected pieces that one task sends for the quarantine, at most. All are counted."""

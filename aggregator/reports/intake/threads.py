@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
+from aggregator.reports.intake.enrolment import Enrolled
+from aggregator.reports.intake.reader import Reader
+from aggregator.reports.intake.results import Read
 from aggregator.reports.intake.sources import Source, Unreadable, read_source, shares
+from aggregator.reports.intake.transaction import IngestTransaction
 from aggregator.reports.intake.work_sharing import WorkSharingPool
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Sequence
-
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.reader import Reader
-    from aggregator.reports.intake.results import Read
-    from aggregator.reports.intake.transaction import IngestTransaction
 
 _OFFERED = 4
 """Blocks of one large file that wait or are judged at a time, for each thread."""

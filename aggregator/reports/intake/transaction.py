@@ -7,30 +7,25 @@ the store's lock, commits: it writes the manifest that :meth:`IngestTransaction.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.common.notebooks import facts
+from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import Reader
+from aggregator.reports.intake.results import Read
+from aggregator.reports.intake.sources import Unreadable
+from aggregator.reports.intake.work_sharing import WorkSharingPool
 from aggregator.reports.storage.compaction import compact
-from aggregator.reports.storage.input_index import Inputs, numbers
+from aggregator.reports.storage.input_index import Ingested, Inputs, numbers
+from aggregator.reports.storage.manifest import Manifest, Part
 from aggregator.reports.storage.part_writer import PartWriter
-from aggregator.reports.storage.quarantine import EMPTY_FILE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from aggregator.reports.intake.enrolment import Enrolled
-    from aggregator.reports.intake.results import Read
-    from aggregator.reports.intake.sources import Unreadable
-    from aggregator.reports.intake.work_sharing import WorkSharingPool
-    from aggregator.reports.storage.input_index import Ingested
-    from aggregator.reports.storage.manifest import Manifest, Part
-    from aggregator.reports.storage.quarantine import Quarantine
-    from protocol.documents.campaign import Campaign
+from aggregator.reports.storage.quarantine import EMPTY_FILE, Quarantine
+from protocol.documents.campaign import Campaign
 
 
 class IngestSummary(NamedTuple):

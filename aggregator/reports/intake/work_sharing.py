@@ -7,12 +7,9 @@ never waits for an item that still stands in the queue, and a pool whose threads
 from __future__ import annotations
 
 from collections import deque
-from concurrent.futures import Future, wait
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from concurrent.futures import Executor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, wait
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

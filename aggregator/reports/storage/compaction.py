@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
+from aggregator.reports.storage.manifest import Manifest, Part
 from aggregator.reports.storage.part_writer import PartWriter
 from aggregator.reports.storage.parts import read_part
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from aggregator.reports.storage.manifest import Manifest, Part
-    from protocol.batches.report import Layout
+from protocol.batches.report import Layout
 
 MOST_SMALL = 16
 """Number of small parts that a bucket may have. If there are more, they are joined."""

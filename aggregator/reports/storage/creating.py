@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.common.files import storage_errors, sync_folder
 from aggregator.reports.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive, write_durably
@@ -15,12 +15,8 @@ from aggregator.reports.storage.manifest import (
     write_manifest,
 )
 from aggregator.reports.storage.opening import CAMPAIGN_FILE
+from protocol.documents.campaign import Campaign
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from protocol.documents.campaign import Campaign
 
 
 def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, buckets: int) -> None:

@@ -9,27 +9,22 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aggregator.common.files import read_regular
-from aggregator.reports.decoding.mapped import piecewise_digest
+from aggregator.reports.decoding.mapped import Source, piecewise_digest
 from aggregator.reports.storage.locking import make_folder, write_durably
 from aggregator.reports.storage.manifest import INPUTS, SideFile, damaged
 from protocol.batches.batch import TRAILER_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.mapped import Source
 
 MAX_FILES = 16
 """Limit of the number of files of the index. Beyond it the next ingest writes one file in place of all."""

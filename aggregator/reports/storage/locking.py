@@ -9,16 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from aggregator.common.files import ORDINARY, sync_folder
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
 TEMPORARY = ".tmp"
 """Suffix of a file that is being written. Files with this suffix that a crash leaves are never read."""

@@ -13,17 +13,15 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.common.files import ORDINARY
 from aggregator.reports.storage.locking import LOCK_FILE, write_durably
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 FILE_NAME = "manifest.json"
 SUMMARIES_FILE = "nodes.sqlite"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.reports.storage.locking import TEMPORARY
 from aggregator.reports.storage.manifest import FORGOTTEN, INPUTS, QUARANTINE, REPORTS, Manifest, damaged, read_manifest
@@ -11,9 +12,6 @@ from protocol.document import check_understood
 from protocol.documents.campaign import UNDERSTOOD, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import DocumentError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CAMPAIGN_FILE = "campaign.hsc"
 

@@ -7,31 +7,26 @@ next change of the store removes the parts that a crash leaves. Threads share a 
 from __future__ import annotations
 
 import os
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
+from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aggregator.common.files import sync_folder
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.allocation import reuse_freed_memory
 from aggregator.reports.storage.manifest import REPORTS, Part
 from aggregator.reports.storage.parts import Stored, parquet_writer, to_table
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Future
-    from pathlib import Path
-    from types import TracebackType
-
-    import pyarrow.parquet as pq
-    from numpy.typing import NDArray
-
-    from protocol.batches.report import Layout
+from protocol.batches.report import Layout
 
 ROW_GROUP = 1 << 17
 """Records of a row group. A writer holds back at most one row group per bucket; a reader holds one in memory."""

@@ -8,26 +8,21 @@ records it is null. docs/reference/store.md describes the data set for its reade
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from aggregator.common.files import read_regular
 from aggregator.reports.decoding.columns import Columns, big_endian
-from aggregator.reports.storage.manifest import damaged
+from aggregator.reports.storage.manifest import Part, damaged
+from protocol.batches.report import Layout
 from protocol.mechanisms import INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.storage.manifest import Part
-    from protocol.batches.report import Layout
 
 _PACKED = "DELTA_BINARY_PACKED"
 _CONSTANT = ["proven", "claim"]

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from aggregator.common.files import PRIVATE
 from aggregator.reports.decoding.spans import Rejected
 from aggregator.reports.storage.locking import TEMPORARY, make_folder, replace_durably, write_temporary
 from aggregator.reports.storage.manifest import damaged
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 LIMIT_BYTES = 64 << 20
 FILE_BYTES = 1 << 12

@@ -13,32 +13,27 @@ decides which records count.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.allocation import reuse_freed_memory
-from aggregator.reports.storage.manifest import damaged
+from aggregator.reports.storage.manifest import Manifest, damaged
 from aggregator.reports.storage.part_writer import PART_BYTES, bucket_of
 from aggregator.reports.storage.parts import Stored, read_part, without
 from aggregator.reports.tally.duplicates import IdSet, Members, repeated_rows
 from aggregator.reports.tally.lots import Lots
 from aggregator.reports.tally.profile import Profile, ProfileCounter
+from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, TallyBuilder, TallyReport, settle
 from aggregator.reports.tally.turnout import Turnout, TurnoutCounter
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.storage.manifest import Manifest
-    from aggregator.reports.tally.scope import Scope
-    from protocol.documents.campaign import Campaign
 
 _ROW_BYTES = 36
 """Memory for each record that finding repeated ids needs, in addition to twice the record's columns."""

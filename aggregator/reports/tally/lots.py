@@ -7,20 +7,17 @@ Without the file, the parts would be read and their digests verified once for ev
 from __future__ import annotations
 
 import tempfile
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.common.files import storage_errors
 from aggregator.reports.decoding.columns import Columns
 from protocol.errors import StorageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
-    from numpy.typing import NDArray
 
 
 class _Piece(NamedTuple):

@@ -7,24 +7,20 @@ The cost grows with the number of records plus the number of counts, and not wit
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
+from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.matrix import BLOCK_RECORDS
 from aggregator.reports.storage.manifest import damaged
 from aggregator.reports.tally.tally import TallyBuilder
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+Rows = slice | NDArray[np.intp]
 
-    from aggregator.reports.decoding.columns import Columns
-    from protocol.documents.campaign import Campaign
-
-    Numbers = NDArray[np.int64]
-    Rows = slice | NDArray[np.intp]
 
 SCHEMA = pa.schema(
     [
@@ -64,7 +60,7 @@ class PeriodSums:
         self._campaign = campaign
         self._counters: dict[int, TallyBuilder] = {}
         self._keys, self._counts = np.empty(0, np.int64), np.empty(0, np.int64)
-        self._waiting: list[tuple[Numbers, Numbers]] = []
+        self._waiting: list[tuple[Integers, Integers]] = []
 
     def add(self, records: Columns) -> None:
         """Count some de-duplicated records. The caller gives at most one record of each id.
@@ -100,7 +96,7 @@ class PeriodSums:
         """
         self._count(records, slice(None), np.array([group], np.int64), None)
 
-    def _count(self, records: Columns, rows: Rows, groups: Numbers, which: Numbers | None) -> None:
+    def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
         """Count some rows of the records.
 
         Args:
@@ -140,7 +136,7 @@ class PeriodSums:
         kept = sums != 0
         self._keys, self._counts = keys[starts][kept], sums[kept]
 
-    def counts(self) -> tuple[Numbers, Numbers]:
+    def counts(self) -> tuple[Integers, Integers]:
         """All keys with a count that is not 0, rising, and these counts: (M,) int64 each."""
         self._merge()
         return self._keys, self._counts
@@ -157,12 +153,12 @@ class PeriodSums:
         return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def _starts(group: Numbers) -> NDArray[np.intp]:
+def _starts(group: Integers) -> NDArray[np.intp]:
     """Indices at which a run of equal numbers begins: (K,) intp. ``group`` is (N,) int64 with N > 0."""
     return np.concatenate([[0], np.flatnonzero(group[1:] != group[:-1]) + 1])
 
 
-def _rising(group: Numbers) -> NDArray[np.intp]:
+def _rising(group: Integers) -> NDArray[np.intp]:
     """Indices that sort ``group``, (N,) int64 with N > 0; equal numbers keep their order."""
     above = group - group.min()
     # numpy sorts numbers of sixteen bits by radix, which is several times faster.

@@ -7,22 +7,17 @@ such numbers. Counts by time show whether one period differs from the others.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.matrix import BLOCK_RECORDS
 from aggregator.reports.tally.period_sums import PeriodSums
 from aggregator.reports.tally.tally import Tally
+from protocol.documents.campaign import Campaign
 from protocol.mechanisms import BITS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-
-    Integers = NDArray[np.int64]
 
 MOST_COUNTS = 1 << 17
 """Largest number of counts by stretch, over all stretches. A longer campaign gets longer stretches."""

@@ -9,20 +9,14 @@ bounds of its mechanism (docs/formats.md, section 4).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.reports.decoding.matrix import BLOCK_RECORDS
-from protocol.mechanisms import BITS, SINGLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, SINGLE, Mechanism
 
 _MAX_BINS = 1 << 14
 _MAX_ROWS = 1 << 20

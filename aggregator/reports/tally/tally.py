@@ -6,27 +6,23 @@ compared. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tall
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns, big_endian
 from aggregator.reports.decoding.matrix import BLOCK_RECORDS
 from aggregator.reports.tally.sums import Sums
+from aggregator.reports.tally.turnout import Turnout
 from protocol import SPEC, canonical
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.mechanisms import INTEGERS, SINGLE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from aggregator.reports.tally.turnout import Turnout
-    from protocol.documents.campaign import Campaign
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,13 @@ Ids do not tell which devices answered in several periods.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.reports.decoding.columns import Columns
-    from protocol.documents.campaign import Campaign
-
-    Integers = NDArray[np.int64]
+from aggregator.common.arrays import Integers
+from aggregator.reports.decoding.columns import Columns
+from protocol.documents.campaign import Campaign
 
 _MAX_SPAN = 1 << 16
 

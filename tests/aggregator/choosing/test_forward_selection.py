@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.design.feature_selection import forward_selection
-from aggregator.design.feature_selection.codings import (
+from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame
+from aggregator.models.population import Population
+from aggregator.planning.feature_selection import forward_selection
+from aggregator.planning.feature_selection.codings import (
     AS_STATED,
     EDGES,
     GROUPS,
@@ -17,9 +19,7 @@ from aggregator.design.feature_selection.codings import (
     mutual_information,
     ways,
 )
-from aggregator.design.feature_selection.forward_selection import best_of, fleet_scores, plain_scores, select
-from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame
-from aggregator.models.population import Population
+from aggregator.planning.feature_selection.forward_selection import best_of, fleet_scores, plain_scores, select
 from protocol import SCALE
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema

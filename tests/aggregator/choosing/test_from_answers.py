@@ -9,9 +9,9 @@ import pytest
 from support.commands import invoke, run
 
 import aggregator
-from aggregator.design.feature_selection.from_answers import _features_of, candidate_name, first_step
-from aggregator.design.feature_selection.shares import Asked, Share
-from aggregator.design.feature_selection.steps import Fleet
+from aggregator.planning.feature_selection.from_answers import _features_of, candidate_name, first_step
+from aggregator.planning.feature_selection.shares import Asked, Share
+from aggregator.planning.feature_selection.steps import Fleet
 from aggregator.publishing.ask_table import ask_of, listed, resolve
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.errors import InputError

@@ -14,8 +14,8 @@ from support.pilots import SCHEMA
 import aggregator
 from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table
-from aggregator.design.feature_selection import codings, forward_selection, from_pilot
-from aggregator.design.feature_selection.schema_text import schema_text
+from aggregator.planning.feature_selection import codings, forward_selection, from_pilot
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.errors import InputError

@@ -16,8 +16,9 @@ from support.pilots import SCHEMA
 from aggregator.common.tables import read_table
 from aggregator.curator.budget import BudgetFile
 from aggregator.curator.data_digest import parts_of, record_bytes
-from aggregator.design.feature_selection import forward_selection, from_private_pilot
-from aggregator.design.feature_selection.from_private_pilot import (
+from aggregator.models.population import Population
+from aggregator.planning.feature_selection import forward_selection, from_private_pilot
+from aggregator.planning.feature_selection.from_private_pilot import (
     COMPARED,
     MADE,
     MEASURED,
@@ -27,7 +28,6 @@ from aggregator.design.feature_selection.from_private_pilot import (
     cost_of_design,
     noisy_accuracy,
 )
-from aggregator.models.population import Population
 from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol.epsilon import MICRO
 from protocol.stream import Stream

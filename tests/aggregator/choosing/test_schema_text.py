@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.design.feature_selection.schema_text import schema_text
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.schemas.schema_file import SchemaFile, parse_schema_text
 from protocol import SCALE

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.design.feature_selection.feature_sets import candidates, greedy, neighbours, strengths, strongest
-from aggregator.design.feature_selection.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
-from aggregator.design.feature_selection.shares import WHOLE, Share, after, equalise
-from aggregator.design.feature_selection.steps import (
+from aggregator.models.joint_tables import Tables
+from aggregator.planning.feature_selection.feature_sets import candidates, greedy, neighbours, strengths, strongest
+from aggregator.planning.feature_selection.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
+from aggregator.planning.feature_selection.shares import WHOLE, Share, after, equalise
+from aggregator.planning.feature_selection.steps import (
     ASK,
     DONE,
     EVALUATE,
@@ -28,7 +29,6 @@ from aggregator.design.feature_selection.steps import (
     number_of_candidates,
     round_sizes,
 )
-from aggregator.models.joint_tables import Tables
 from aggregator.publishing.series import series_share
 from benchmarks.asking.drawn import drawn_trial, made_up
 
@@ -39,7 +39,7 @@ HALF = np.array([0.5, 0.5])
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.design.feature_selection.feature_sets.RECORDS", 500)
+        patch.setattr("aggregator.planning.feature_selection.feature_sets.RECORDS", 500)
         yield
 
 

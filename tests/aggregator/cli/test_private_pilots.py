@@ -13,10 +13,10 @@ from support.failures import reason
 import aggregator
 from aggregator.common.tables import read_table
 from aggregator.curator.pilots import binning, projecting
-from aggregator.design.feature_selection.from_private_pilot import DesignTerms
-from aggregator.design.feature_selection.schema_text import schema_text
 from aggregator.models.pilot import check_pilot, outside
 from aggregator.models.reduction import fit_projection
+from aggregator.planning.feature_selection.from_private_pilot import DesignTerms
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.schemas.projection_file import FORMAT, load_pilots
 from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from edge_sdk import Device

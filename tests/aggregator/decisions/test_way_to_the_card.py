@@ -9,8 +9,8 @@ from support.pages import check
 from support.publisher import NOW
 
 import aggregator
-from aggregator.design.feature_selection.schema_text import schema_text
 from aggregator.page.report import report as page_of
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.decisions.kept import kept
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, parse_schema_text
 from protocol.errors import InputError

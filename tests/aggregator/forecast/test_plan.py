@@ -13,16 +13,16 @@ from support.plans import SCHEMA
 
 import aggregator
 from aggregator.cli.app import hearsay
-from aggregator.design.feature_selection.schema_text import schema_text
-from aggregator.design.power_analysis import race, targets
-from aggregator.design.power_analysis.designs import Design, with_bins
-from aggregator.design.power_analysis.rehearsal import Fleet, Fold, Forecast, Rehearsal, own_weight, plain_accuracy
-from aggregator.design.power_analysis.result import said
-from aggregator.design.power_analysis.search import Scope, codings
-from aggregator.design.power_analysis.study import Study
-from aggregator.design.power_analysis.targets import Curve, for_accuracy, rising
 from aggregator.models.population import Population
 from aggregator.operations.campaigns import plan_campaign
+from aggregator.planning.feature_selection.schema_text import schema_text
+from aggregator.planning.power_analysis import race, targets
+from aggregator.planning.power_analysis.designs import Design, with_bins
+from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Forecast, Rehearsal, own_weight, plain_accuracy
+from aggregator.planning.power_analysis.result import said
+from aggregator.planning.power_analysis.search import Scope, codings
+from aggregator.planning.power_analysis.study import Study
+from aggregator.planning.power_analysis.targets import Curve, for_accuracy, rising
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol import mechanisms
 from protocol.errors import HearsayError, InputError
@@ -33,10 +33,10 @@ def quick(monkeypatch):
     monkeypatch.setattr(race, "FIRST", 2)
     monkeypatch.setattr(race, "ROUNDS", 1)
     monkeypatch.setattr(targets, "NEAR_TARGET", 1)
-    monkeypatch.setattr("aggregator.design.power_analysis.study.FOLDS", 2)
-    monkeypatch.setattr("aggregator.design.power_analysis.study.ASSUMED_RECORDS", 300)
+    monkeypatch.setattr("aggregator.planning.power_analysis.study.FOLDS", 2)
+    monkeypatch.setattr("aggregator.planning.power_analysis.study.ASSUMED_RECORDS", 300)
     monkeypatch.setattr(targets, "GRIDS", {**targets.GRIDS, "devices": (100, 10_000, 1_000_000)})
-    monkeypatch.setattr("aggregator.design.power_analysis.plan.GRIDS", targets.GRIDS)
+    monkeypatch.setattr("aggregator.planning.power_analysis.plan.GRIDS", targets.GRIDS)
 
 
 @pytest.fixture
@@ -491,7 +491,7 @@ def test_a_frame_with_nan_is_the_csv_file_with_empty_cells(files):
 
 
 def test_a_plot_is_over_the_quantity_that_the_target_needs(files, monkeypatch):
-    monkeypatch.setattr("aggregator.design.power_analysis.plan.GRIDS", {**targets.GRIDS, "epsilon": (1.0, 4.0)})
+    monkeypatch.setattr("aggregator.planning.power_analysis.plan.GRIDS", {**targets.GRIDS, "epsilon": (1.0, 4.0)})
     found = aggregator.plan(
         files / "s.toml",
         epsilon=2,

@@ -6,12 +6,12 @@ one campaign of a series at most, so shares of one series must not overlap.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from aggregator.planning.feature_selection.feature_sets import Subset
 
-    from aggregator.design.feature_selection.feature_sets import Subset
 
 WHOLE = 1 << 32
 GRID = 10_000

@@ -8,16 +8,16 @@ records adds, no further campaign takes away.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import ceil, hypot, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from aggregator.planning.power_analysis.designs import Design
+    from aggregator.planning.power_analysis.rehearsal import Rehearsal
 
-    from aggregator.design.power_analysis.designs import Design
-    from aggregator.design.power_analysis.rehearsal import Rehearsal
 
 FIRST, MORE = 10, 20
 """Simulated campaigns of every design at the start, and of a chosen design in each round."""
@@ -38,7 +38,7 @@ def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
         step: called after the start, and then :data:`ROUNDS` times.
 
     Raises:
-        InputError: a campaign makes no model (:meth:`aggregator.design.power_analysis.rehearsal.Rehearsal.run`).
+        InputError: a campaign makes no model (:meth:`aggregator.planning.power_analysis.rehearsal.Rehearsal.run`).
     """
     for rehearsal in running.values():
         rehearsal.run(max(2, _per_fold(rehearsal, FIRST)))

@@ -15,28 +15,22 @@ Source: docs/math.md, sections 1 and 2; docs/decisions/0059.
 from __future__ import annotations
 
 from math import ceil, isfinite, sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.design.power_analysis.rehearsal import Fleet, shares_of_questions
+from aggregator.common.arrays import Floats
 from aggregator.estimates.cells import question_name
 from aggregator.estimates.debias import Law, marginal, noise_law
 from aggregator.estimates.question_estimate import Sample, Vote, is_share, is_stretched
+from aggregator.models.population import Population
+from aggregator.planning.power_analysis.rehearsal import Fleet, shares_of_questions
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from protocol import SCALE
+from protocol.documents.campaign import Campaign
+from protocol.mechanisms import Mechanism
 from protocol.mechanisms.numeric import NumericMechanism
-from protocol.questions import CELL, CLASS, PRESENT, SQUARE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from aggregator.models.population import Population
-    from protocol.documents.campaign import Campaign
-    from protocol.mechanisms import Mechanism
-    from protocol.questions import Question
-
-    Floats = NDArray[np.float64]
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Question
 
 Z95 = 1.959963984540054
 CLASSES = "classes, from all questions"

@@ -17,34 +17,25 @@ Source: docs/decisions/0059.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
 from aggregator.estimates.reports import estimate
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import plain_gaussian_model, plain_model
+from aggregator.models.population import Population
 from aggregator.models.published import fitted_parameters
 from aggregator.models.scoring import Model
-from aggregator.publishing.mechanisms.counts import count_law
+from aggregator.publishing.mechanisms.counts import CountLaw, count_law
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from aggregator.reports.tally.tally import Tally
-from protocol.documents.campaign import GAUSSIAN
+from protocol.documents.campaign import GAUSSIAN, Campaign
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.population import Population
-    from aggregator.publishing.mechanisms.counts import CountLaw
-    from protocol.documents.campaign import Campaign
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
 
 _WORD = 1 << 32
 Z95 = 1.959963984540054

@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-from aggregator.design.power_analysis.designs import NO_SHARES
-from aggregator.design.power_analysis.rehearsal import Fold, Rehearsal, plain_accuracy
 from aggregator.models.pilot import check_columns
 from aggregator.models.population import ASSUMED_RECORDS, Population, assumed
+from aggregator.planning.power_analysis.designs import NO_SHARES, Design
+from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
+from aggregator.publishing.ask_table import Ask
+from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.design.power_analysis.designs import Design
-    from aggregator.design.power_analysis.rehearsal import Fleet
-    from aggregator.publishing.ask_table import Ask
-    from protocol.documents.campaign import Campaign
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 FOLDS = 5
 LEAST_RECORDS = 20

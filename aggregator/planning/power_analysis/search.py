@@ -6,12 +6,15 @@ than one choice (mechanism, number of answers) are left out. All others are rank
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import hypot
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from aggregator.design.power_analysis.designs import Design, with_bins
-from aggregator.design.power_analysis.precision import precisions, typical_error
-from aggregator.design.power_analysis.race import ROUNDS, behind, race
+from aggregator.planning.power_analysis.designs import Design, with_bins
+from aggregator.planning.power_analysis.precision import precisions, typical_error
+from aggregator.planning.power_analysis.race import ROUNDS, behind, race
+from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
+from aggregator.planning.power_analysis.study import Study
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
 from aggregator.publishing.mechanisms.by_variance import APPROACHES
 from aggregator.publishing.mechanisms.choice import AUTO, forms, is_numeric, kind_of
@@ -20,13 +23,7 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import HearsayError, InputError
 from protocol.features import Numeric
 from protocol.mechanisms import ValueMechanism
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from aggregator.design.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
-    from aggregator.design.power_analysis.study import Study
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 BINS = (2, 3, 4, 6, 8)
 COMPONENTS = (1, 2, 4, 8)

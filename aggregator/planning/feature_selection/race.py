@@ -13,21 +13,14 @@ Source: docs/decisions/0065.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import sqrt, tanh
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.planning.feature_selection.feature_sets import Subset
 from protocol.epsilon import MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from aggregator.design.feature_selection.feature_sets import Subset
-
-    Floats = NDArray[np.float64]
 
 SPREAD = 0.05
 """τ, standard deviation of the candidates' true accuracies around their common mean."""

@@ -8,13 +8,19 @@ Source: docs/decisions/0065.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from aggregator.design.feature_selection.race import Heard
-from aggregator.design.feature_selection.shares import Asked, Share
-from aggregator.design.feature_selection.steps import (
+from aggregator.estimates.joining import join
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.joint_tables import Tables
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.planning.feature_selection.feature_sets import Subset
+from aggregator.planning.feature_selection.race import Heard
+from aggregator.planning.feature_selection.shares import Asked, Share
+from aggregator.planning.feature_selection.steps import (
     Evaluated,
     Fleet,
     Step,
@@ -24,24 +30,14 @@ from aggregator.design.feature_selection.steps import (
     next_round,
     pooled,
 )
-from aggregator.estimates.joining import join
-from aggregator.models.posterior.tables import posterior_tables
-from aggregator.publishing.ask_table import AskedFeature
+from aggregator.publishing.ask_table import Ask, AskedFeature
+from aggregator.publishing.decisions.record import Decision
 from aggregator.publishing.series import check_series_name
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped
+from protocol.schema import Schema
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.design.feature_selection.feature_sets import Subset
-    from aggregator.estimates.statistics import Statistics
-    from aggregator.models.joint_tables import Tables
-    from aggregator.publishing.ask_table import Ask
-    from aggregator.publishing.decisions.record import Decision
-    from protocol.schema import Schema
 
 _ALL = "all"
 
@@ -58,7 +54,7 @@ class Refined(NamedTuple):
         candidates: name of each candidate model to be evaluated → names of its features.
         used: part of the fleet that all campaigns so far ask.
         decision: the step as a record for the schema file
-            (:func:`aggregator.design.feature_selection.decided.of_refine`); empty if it was not made.
+            (:func:`aggregator.planning.feature_selection.decided.of_refine`); empty if it was not made.
     """
 
     series: str

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.common.notebooks import facts, table
 from aggregator.common.plots import Line, line_chart
-from aggregator.design.power_analysis.precision import CLASSES
-from aggregator.design.power_analysis.targets import EPSILON, shown
+from aggregator.planning.power_analysis.precision import CLASSES, Precision
+from aggregator.planning.power_analysis.rehearsal import Fleet
+from aggregator.planning.power_analysis.search import Pruned, Ranked
+from aggregator.planning.power_analysis.targets import EPSILON, Curve, Solution, shown
 from aggregator.publishing.mechanisms.choice import AUTO
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from aggregator.design.power_analysis.precision import Precision
-    from aggregator.design.power_analysis.rehearsal import Fleet
-    from aggregator.design.power_analysis.search import Pruned, Ranked
-    from aggregator.design.power_analysis.targets import Curve, Solution
 
 COLUMNS = ("design", "questions", "accuracy", "95 % interval", "behind", "without privacy", "standard error")
 
@@ -32,7 +28,7 @@ class Plan(NamedTuple):
         largest_class: share of the largest class, the accuracy of always predicting it.
         ranked: designs by expected accuracy, the best first. Designs that left the search early come last. If the
             number of devices was the question, the first design is the one that the targets are about
-            (:meth:`aggregator.design.power_analysis.search.Found.headed_by`).
+            (:meth:`aggregator.planning.power_analysis.search.Found.headed_by`).
         pruned: designs that closed forms left out.
         precision: expected standard errors of the first design, one entry per question, and one for the classes.
         solutions: what the targets need.

@@ -17,22 +17,32 @@ Source: docs/decisions/0071; docs/math.md, section 7.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Collection, Sequence
 from fractions import Fraction
 from itertools import combinations
 from math import exp, hypot, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.common.tables import MISSING_TOKENS
-from aggregator.curator.accounting import cost_of
+from aggregator.curator.accounting import Cost, cost_of
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.curating import SEED_BYTES
 from aggregator.curator.data_digest import record_bytes
 from aggregator.curator.fitting import cost_of_fit, fit
 from aggregator.curator.pilots.noisy_max import noisy_max
 from aggregator.curator.records import Records
 from aggregator.curator.terms import FitTerms
-from aggregator.design.feature_selection.codings import (
+from aggregator.models.encoding import MISSING
+from aggregator.models.joint_tables import Tables
+from aggregator.models.pilot import read_pilot
+from aggregator.models.population import Population
+from aggregator.models.posterior.tables import posterior_tables
+from aggregator.planning.feature_selection.codings import (
     AS_STATED,
     EDGES,
     GROUPS,
@@ -43,38 +53,22 @@ from aggregator.design.feature_selection.codings import (
     mutual_information,
     ways,
 )
-from aggregator.design.feature_selection.decided import BY_DESIGN, with_features
-from aggregator.design.feature_selection.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
-from aggregator.design.feature_selection.from_pilot import Judged, asked_by, largest_class, percent
-from aggregator.models.encoding import MISSING
-from aggregator.models.pilot import read_pilot
-from aggregator.models.population import Population
-from aggregator.models.posterior.tables import posterior_tables
+from aggregator.planning.feature_selection.decided import BY_DESIGN, with_features
+from aggregator.planning.feature_selection.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
+from aggregator.planning.feature_selection.from_pilot import Judged, asked_by, largest_class, percent
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.documents.campaign import DISCRETE
+from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, format_micro
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.mechanisms.noise import discrete_laplace
-from protocol.schema import build_schema
+from protocol.schema import Schema, build_schema
 from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+Flags = NDArray[np.bool_]
 
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.curator.accounting import Cost
-    from aggregator.curator.budget import BudgetFile
-    from aggregator.models.joint_tables import Tables
-    from aggregator.publishing.schemas.schema_file import SchemaFile
-    from protocol.documents.pilots import PilotCost
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
 
 TAG = b"hearsay/1/central-design"
 MADE, COMPARED, MEASURED = range(3)

@@ -6,25 +6,18 @@ least-squares rising sequence, by pooling adjacent violators), and interpolated 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import ceil, exp, log
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.design.power_analysis.precision import Z95, devices_for_width, precisions, widest
+from aggregator.common.arrays import Floats
+from aggregator.planning.power_analysis.designs import Design
+from aggregator.planning.power_analysis.precision import Z95, Precision, devices_for_width, precisions, widest
+from aggregator.planning.power_analysis.rehearsal import Fleet
+from aggregator.planning.power_analysis.study import Study
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from aggregator.design.power_analysis.designs import Design
-    from aggregator.design.power_analysis.precision import Precision
-    from aggregator.design.power_analysis.rehearsal import Fleet
-    from aggregator.design.power_analysis.study import Study
-
-    Floats = NDArray[np.float64]
 
 DEVICES, EPSILON, DAYS = "devices", "epsilon", "days"
 QUANTITIES = (DEVICES, EPSILON, DAYS)

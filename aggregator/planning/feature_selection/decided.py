@@ -1,26 +1,22 @@
 """What ``hearsay design`` and ``hearsay refine`` decided, as records for schema files and cards of models.
 
 The record of a design from open pilot records has accuracies that were measured on these records.
-:mod:`aggregator.design.feature_selection.from_private_pilot` makes the record of a private design, which has only what
-was released.
+:mod:`aggregator.planning.feature_selection.from_private_pilot` makes the record of a private design, which has only
+what was released.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from aggregator.design.feature_selection.from_pilot import percent
+from aggregator.planning.feature_selection.from_answers import Refined
+from aggregator.planning.feature_selection.from_pilot import Designed, percent
+from aggregator.planning.feature_selection.race import Rated
+from aggregator.planning.feature_selection.steps import Fleet
 from aggregator.publishing.decisions.record import bounded
 from protocol.epsilon import format_micro
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from aggregator.design.feature_selection.from_answers import Refined
-    from aggregator.design.feature_selection.from_pilot import Designed
-    from aggregator.design.feature_selection.race import Rated
-    from aggregator.design.feature_selection.steps import Fleet
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 BY_DESIGN, _BY_REFINE = "hearsay design", "hearsay refine"
 _SMALLEST = (
@@ -35,7 +31,7 @@ def of_design(found: Designed, schema: Schema, epsilon_micro: int, devices: int,
     Args:
         found: the design.
         schema: the schema that the design started from.
-        epsilon_micro, devices, seed: arguments of :func:`aggregator.design.feature_selection.from_pilot.design`.
+        epsilon_micro, devices, seed: arguments of :func:`aggregator.planning.feature_selection.from_pilot.design`.
     """
     names = [feature.name for feature in schema.observed]
     record: dict[str, Any] = {

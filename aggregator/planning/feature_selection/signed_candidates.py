@@ -6,24 +6,19 @@ added up because it is the same model in all of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from aggregator.estimates.joining.fewer_features import of_features
 from aggregator.estimates.source import newest_origin
+from aggregator.planning.feature_selection.from_answers import Refined
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import Workspace
 from protocol.documents.envelope import read_envelope
-from protocol.documents.model import parse_model
+from protocol.documents.model import Model, parse_model
 from protocol.errors import InputError
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from aggregator.design.feature_selection.from_answers import Refined
-    from aggregator.publishing.workspace import Workspace
-    from protocol.documents.model import Model
 
 
 def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[bytes], now: int) -> dict[str, bytes]:

@@ -5,16 +5,22 @@ Source: docs/decisions/0066.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.common.notebooks import facts, table
-from aggregator.design.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
-from aggregator.design.feature_selection.forward_selection import (
+from aggregator.models.pilot import check_columns
+from aggregator.models.population import Population
+from aggregator.planning.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
+from aggregator.planning.feature_selection.forward_selection import (
     DRAWS,
     Candidate,
+    Tabled,
     best_of,
     divisions,
     fleet_scores,
@@ -23,27 +29,12 @@ from aggregator.design.feature_selection.forward_selection import (
     plain_scores,
     select,
 )
-from aggregator.design.power_analysis.rehearsal import Z95
-from aggregator.models.pilot import check_columns
-from aggregator.models.population import Population
-from aggregator.publishing.ask_table import AskedFeature
+from aggregator.planning.power_analysis.rehearsal import Z95
+from aggregator.publishing.ask_table import Ask, AskedFeature
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Grouped, Numeric
-from protocol.schema import build_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pandas as pd
-    from numpy.typing import NDArray
-
-    from aggregator.design.feature_selection.forward_selection import Tabled
-    from aggregator.publishing.ask_table import Ask
-    from aggregator.publishing.schemas.schema_file import SchemaFile
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from protocol.schema import Schema, build_schema
 
 LEAST_RECORDS = 40
 MOST_RECORDS = 2000
@@ -202,7 +193,7 @@ def _right_on_unseen(
         records: the pilot's records.
         schema: the pilot's schema.
         rows: shape (n,) int64, indices of the records to use.
-        tabled: how a model is made (:func:`aggregator.design.feature_selection.forward_selection.fleet_scores`).
+        tabled: how a model is made (:func:`aggregator.planning.feature_selection.forward_selection.fleet_scores`).
         rng: source of randomness.
 
     Returns:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from aggregator.models.reduction import fit_projection
+from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.schema_file import equal_width_edges
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.features import Feature, Numeric
-from protocol.schema import build_schema
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from aggregator.publishing.ask_table import Ask
-    from protocol.schema import Schema
+from protocol.schema import Schema, build_schema
 
 _NOW = 1_900_000_000
 """Time in the header of a campaign that nobody signs."""

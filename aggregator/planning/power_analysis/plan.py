@@ -7,18 +7,22 @@ found.ranked[0].forecast.accuracy; found.to_json()
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Sequence
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS, read_table, without_meaning
-from aggregator.design.power_analysis.designs import NO_SHARES
-from aggregator.design.power_analysis.precision import precisions
-from aggregator.design.power_analysis.rehearsal import Fleet
-from aggregator.design.power_analysis.result import Plan
-from aggregator.design.power_analysis.search import STEPS, TIED, Scope, search
-from aggregator.design.power_analysis.study import MOST_RECORDS, Study
-from aggregator.design.power_analysis.targets import (
+from aggregator.models.pilot import check_pilot
+from aggregator.models.postprocess import DEFAULT, check_postprocess
+from aggregator.planning.power_analysis.designs import NO_SHARES, Design
+from aggregator.planning.power_analysis.precision import precisions
+from aggregator.planning.power_analysis.rehearsal import Fleet
+from aggregator.planning.power_analysis.result import Plan
+from aggregator.planning.power_analysis.search import STEPS, TIED, Found, Ranked, Scope, search
+from aggregator.planning.power_analysis.study import MOST_RECORDS, Study
+from aggregator.planning.power_analysis.targets import (
     DAYS,
     DEVICES,
     EPSILON,
@@ -26,13 +30,13 @@ from aggregator.design.power_analysis.targets import (
     MOST_DAYS,
     MOST_DEVICES,
     QUANTITIES,
+    Curve,
+    Solution,
     curve,
     for_accuracy,
     for_width,
     span_of,
 )
-from aggregator.models.pilot import check_pilot
-from aggregator.models.postprocess import DEFAULT, check_postprocess
 from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.projection_file import load_projection
@@ -40,17 +44,8 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol import allowance
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
+from protocol.schema import Schema
 from protocol.shown import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
-    import pandas as pd
-
-    from aggregator.design.power_analysis.designs import Design
-    from aggregator.design.power_analysis.search import Found, Ranked
-    from aggregator.design.power_analysis.targets import Curve, Solution
-    from protocol.schema import Schema
 
 DEFAULT_EFFECT = 0.5
 MOST_EFFECT = 5.0

@@ -13,38 +13,33 @@ Source: docs/decisions/0066.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import sqrt
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aggregator.design.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
-from aggregator.design.power_analysis.rehearsal import Fleet, simulated
+from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import MISSING
+from aggregator.models.population import Population
 from aggregator.models.posterior.tables import posterior_prior, posterior_tables
+from aggregator.planning.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
+from aggregator.planning.power_analysis.rehearsal import Fleet, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.counts import count_law
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical
-from protocol.schema import Label, build_schema
+from protocol.schema import Label, Schema, build_schema
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+Flags = NDArray[np.bool_]
+Scoring = Callable[[int, np.random.Generator], "Scores"]
+"""Makes a model that asks this number of questions, and scores a part's test records by it."""
+Tabling = Callable[[int, np.random.Generator], tuple[Floats, Sequence[Floats]]]
+"""Simulates the answers to this number of questions: P(class), and P(value | class) of each way."""
+Tabled = Callable[["Part"], Scoring]
 
-    from numpy.typing import NDArray
-
-    from aggregator.models.population import Population
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
-    Flags = NDArray[np.bool_]
-    Scoring = Callable[[int, np.random.Generator], "Scores"]
-    """Makes a model that asks this number of questions, and scores a part's test records by it."""
-    Tabling = Callable[[int, np.random.Generator], tuple[Floats, Sequence[Floats]]]
-    """Simulates the answers to this number of questions: P(class), and P(value | class) of each way."""
-    Tabled = Callable[["Part"], Scoring]
 
 FOLDS = 5
 DRAWS = 2

@@ -7,18 +7,13 @@ from __future__ import annotations
 
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
+from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.decisions.record import decision_text
-from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, toml_array, toml_text
+from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, SchemaFile, toml_array, toml_text
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import Categorical, Numeric
-
-if TYPE_CHECKING:
-    from aggregator.publishing.ask_table import Ask
-    from aggregator.publishing.schemas.schema_file import SchemaFile
-    from protocol.features import Feature
+from protocol.features import Categorical, Feature, Numeric
 
 _MOST_DIGITS = 40
 

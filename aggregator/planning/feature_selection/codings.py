@@ -11,22 +11,15 @@ Source: docs/decisions/0066.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import MISSING, NO_NUMBER
 from protocol import SCALE
 from protocol.features import Numeric
-from protocol.schema import may_be_missing
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from protocol.schema import Schema
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
+from protocol.schema import Schema, may_be_missing
 
 MOST_GROUPS = 3
 BINS = (2, 3, 4, 8)

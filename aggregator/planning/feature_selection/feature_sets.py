@@ -9,20 +9,16 @@ Source: docs/decisions/0065.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from aggregator.common.arrays import Floats
+from aggregator.models.joint_tables import Tables
 
-    from numpy.typing import NDArray
+Subset = tuple[int, ...]
+"""Indices of observed features, rising."""
 
-    from aggregator.models.joint_tables import Tables
-
-    Floats = NDArray[np.float64]
-    Subset = tuple[int, ...]
-    """Indices of observed features, rising."""
 
 RECORDS = 4000
 """Number of simulated records of the greedy selection."""

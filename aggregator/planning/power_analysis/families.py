@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS
-from aggregator.design.power_analysis.designs import NO_SHARES
-from aggregator.design.power_analysis.plan import plan
+from aggregator.planning.power_analysis.designs import NO_SHARES
+from aggregator.planning.power_analysis.plan import plan
+from aggregator.planning.power_analysis.result import Plan
+from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.mechanisms.choice import AUTO, is_numeric
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from pathlib import Path
-
-    import pandas as pd
-
-    from aggregator.design.power_analysis.result import Plan
-    from aggregator.publishing.ask_table import Ask
-    from protocol.schema import Schema
+from protocol.schema import Schema
 
 
 def only_family(schema: Schema, family: str, mechanism: str, *, class_question: bool = True) -> str | None:
@@ -56,7 +53,7 @@ def best_of_families(
         schema: the schema, with its projection.
         epsilon: total ε of a device in one period.
         devices: size of the fleet.
-        pilot: records with their label, or None (:func:`aggregator.design.power_analysis.plan.plan`).
+        pilot: records with their label, or None (:func:`aggregator.planning.power_analysis.plan.plan`).
         answers: answers of a device in one period.
         postprocess: name of the post-processing.
         ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
@@ -68,7 +65,7 @@ def best_of_families(
 
     Raises:
         InputError: ``plan_invalid``: such an option is given, or the number of devices is not; the reasons of
-            :func:`aggregator.design.power_analysis.plan.plan`.
+            :func:`aggregator.planning.power_analysis.plan.plan`.
     """
     if any(option is not None for option in fixed):
         raise InputError(

@@ -13,21 +13,22 @@ Source: docs/decisions/0065.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.design.feature_selection.feature_sets import MOST_CANDIDATES, candidates, neighbours, strongest
-from aggregator.design.feature_selection.race import Heard, choose, rated, unit_error
-from aggregator.design.feature_selection.shares import WHOLE, Asked, Share, after, equalise, used
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from aggregator.design.feature_selection.feature_sets import Subset
-    from aggregator.design.feature_selection.race import Choice
-    from aggregator.models.joint_tables import Tables
+from aggregator.models.joint_tables import Tables
+from aggregator.planning.feature_selection.feature_sets import (
+    MOST_CANDIDATES,
+    Subset,
+    candidates,
+    neighbours,
+    strongest,
+)
+from aggregator.planning.feature_selection.race import Choice, Heard, choose, rated, unit_error
+from aggregator.planning.feature_selection.shares import WHOLE, Asked, Share, after, equalise, used
 
 ROUNDS = (0.25, 0.08, 0.08, 0.08)
 """Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""

@@ -1,0 +1,120 @@
+"""The tree shows the way of the data: halls without circles, of a size that can be read, with few imports between."""
+
+from __future__ import annotations
+
+import sys
+from graphlib import CycleError
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import halls
+
+MOST_CHILDREN = 16
+"""Files and folders of a folder beside ``__init__.py``. A larger number is a reason to think, and never to split."""
+LARGER = {
+    "protocol/mechanisms",
+    "aggregator/cli",
+    "aggregator/cli/documents",
+    "aggregator/estimates",
+    "aggregator/models",
+    "aggregator/publishing",
+    "edge_sdk",
+    "protocol",
+    "aggregator/nodes/summaries",
+    "benchmarks/speed",
+}
+"""One file per mechanism, and one per command: these folders grow with every mechanism or command."""
+MOST_HALLS = 14
+MOST_LINES = 850
+"""Of a file of the product: a reason to look whether it holds two things."""
+MOST_IMPORTS = 120
+
+
+@pytest.fixture(scope="module")
+def imports():
+    return halls.graph()
+
+
+def test_halls_import_one_another_in_no_circle(imports):
+    assert halls.floors(halls.needs(imports))[0] == ["protocol"]
+
+
+def test_devices_and_the_aggregator_know_only_the_protocol_of_each_other(imports):
+    below = halls.needs(imports)
+    assert below["protocol"] == set()
+    assert below["edge_sdk"] == {"protocol"}
+    assert [hall for hall, found in below.items() if "edge_sdk" in found] == ["simulation"]
+
+
+def test_no_two_modules_import_one_another_even_for_types(imports):
+    needs = {module: imports.find_modules_directly_imported_by(module) for module in imports.modules}
+    assert halls.floors({module: set(found) for module, found in needs.items()})
+
+
+def test_a_circle_is_found(imports):
+    below = halls.needs(imports)
+    below["protocol"] = {"reports"}
+    with pytest.raises(CycleError):
+        halls.floors(below)
+
+
+def test_few_imports_cross_from_hall_to_hall(imports):
+    assert sum(len(found) for found in halls.needs(imports).values()) <= MOST_IMPORTS
+
+
+def children(folder):
+    return {
+        path.name
+        for path in folder.iterdir()
+        if (path.suffix == ".py" or (path.is_dir() and any(path.rglob("*.py")))) and path.name != "__init__.py"
+    }
+
+
+def test_no_folder_holds_more_files_and_folders_than_a_reader_takes_in():
+    sizes = {
+        str(folder.relative_to(halls.ROOT)): len(children(folder))
+        for package in (*halls.PACKAGES, "benchmarks")
+        for folder in [halls.ROOT / package, *(halls.ROOT / package).rglob("*/")]
+    }
+    assert sizes["aggregator"] <= MOST_HALLS
+    assert {name: size for name, size in sizes.items() if size > MOST_CHILDREN and name not in LARGER} == {}
+
+
+def test_no_file_is_longer_than_a_reader_takes_in():
+    sizes = {
+        str(file.relative_to(halls.ROOT)): file.read_bytes().count(b"\n")
+        for package in (*halls.PACKAGES, "benchmarks")
+        for file in (halls.ROOT / package).rglob("*.py")
+    }
+    assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
+
+
+def test_every_hall_has_a_door_that_says_what_comes_in_and_what_goes_out():
+    for package in halls.PACKAGES:
+        for door in (halls.ROOT / package).rglob("__init__.py"):
+            assert door.read_text(encoding="utf-8").startswith('"""'), door
+
+
+def test_estimates_do_not_know_how_counts_arrived(imports):
+    """Only the module of reports reads tallies, and nobody above the estimates reads that module or a tally.
+
+    ``completeness`` asks, before a campaign is signed, whether a mechanism has an estimator; it sees no count.
+    ``comparison`` takes cells of stores that are given to it, to say whether two models differ.
+    """
+    reading = {"aggregator.publishing.mechanisms.completeness", "aggregator.models.comparison"}
+    of_reports = {"aggregator.estimates.reports", "aggregator.estimates.recurrence", "aggregator.estimates.debias"}
+    for hall in ("estimates", "models", "publishing"):
+        for module in imports.find_descendants(f"aggregator.{hall}"):
+            targets = imports.find_modules_directly_imported_by(module)
+            tallies = {target for target in targets if target.startswith("aggregator.reports")}
+            assert module in of_reports or not tallies, (module, tallies)
+            if hall != "estimates" and module not in reading:
+                assert not targets & of_reports, module
+
+
+def test_the_picture_in_the_documents_is_current(imports):
+    """To draw it again: ``python tests/architecture/halls.py``."""
+    assert halls.PICTURE.read_text(encoding="utf-8") == halls.picture(imports)
