@@ -35,7 +35,7 @@ def test_no_line_is_wider_than_a_window(name):
 
 
 def referring() -> list[Path]:
-    folders = ("protocol", "edge_sdk", "aggregator", "simulation", "tests", "benchmarks")
+    folders = ("protocol", "edge_sdk", "aggregator", "simulation", "research", "tests", "benchmarks")
     modules = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
     return [*modules, *DOCS.rglob("*.md"), ROOT / "README.md", ROOT / "CHANGELOG.md"]
 
@@ -59,7 +59,7 @@ def test_links_between_documents_lead_to_files():
 
 def test_edges_of_life_cycles_name_what_exists():
     page = (DOCS / "reference" / "life-cycles.md").read_text("utf-8")
-    named = set(re.findall(r"`((?:edge_sdk|aggregator|protocol)\.[\w.]+)`", page))
+    named = set(re.findall(r"`((?:edge_sdk|aggregator|protocol|research)\.[\w.]+)`", page))
     assert len(named) >= 20
     for path in named:
         assert callable(pkgutil.resolve_name(path)), path

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 TREE = Path(__file__).parents[1]
-PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 MODULES = sorted(
     ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__")
     for package in PACKAGES

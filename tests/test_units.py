@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("protocol", "edge_sdk", "aggregator", "simulation", "examples")
+FOLDERS = ("protocol", "edge_sdk", "aggregator", "simulation", "research", "examples")
 
 
 def _is_epsilon(name: str) -> bool:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.federated.gossip [--sizes 10 100 1000 10000] [--runs 3] [--json]
 
-A simulated network of real peers (``edge_sdk.node.averaging``): one round lets every peer start or repeat one exchange
+A simulated network of real peers (``research.averaging``): one round lets every peer start or repeat one exchange
 with a random other peer; every message crosses as bytes, and is lost with the stated probability. A peer repeats a
 message three times, then gives the exchange up and returns to it later. One peer holds the weight at the beginning.
 Each peer holds one count, normal with mean 1000 and standard deviation 100. "Within 1 %" is about the worst peer. The
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.gossip import Network
 
 from benchmarks.shared.harness import Row, arguments, show
-from edge_sdk.node.averaging import ROUND_FACTOR, rounds_for
+from research.averaging import ROUND_FACTOR, rounds_for
 
 SIZES = (10, 100, 1_000, 10_000)
 LOSSES = (0.0, 0.1, 0.3)

@@ -46,9 +46,9 @@ from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO, micro_epsilon
-from protocol.masked.vertical import VerticalTerms
 from protocol.questions import discrete_subjects
 from protocol.sums.adjacency import ADD_REMOVE
+from research.vertical import VerticalTerms
 from simulation.federation.vector import exact_sums
 from simulation.masked.vertical import draw_tables, predict
 

@@ -7,6 +7,5 @@ In a masked campaign a node is a *party*: its sums leave it encrypted, so that o
 noise of one party is not enough to protect its records: the protection rests on the noise of other parties, and on the
 dealer, who holds all keys. ``party_keys`` keeps the node's own entries of key books, ``encryption`` makes messages.
 
-Nodes without an aggregator: ``exchanging`` unites verified summaries of peers, ``totals`` adds them, and ``averaging``
-finds the sums of integers by exchanges between pairs of peers, without verification.
+Nodes without an aggregator: ``exchanging`` unites verified summaries of peers, and ``totals`` adds them.
 """

@@ -1,7 +1,7 @@
 """The groups in which nodes encrypt: powers, and bases that nobody chooses.
 
 Two groups are in use. Sums: Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
-Products: the squares modulo the prime p of RFC 3526, group 14 (:mod:`protocol.masked.products`). A base H is a hash of
+Products: the squares modulo the prime p of RFC 3526, group 14 (:mod:`research.products`). A base H is a hash of
 campaign, period and the running number of the ciphertext, so it is new for each ciphertext of a node.
 
 Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's

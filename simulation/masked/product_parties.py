@@ -8,12 +8,10 @@ import numpy as np
 import pandas as pd
 
 from aggregator.common.arrays import Integers
-from aggregator.nodes.dealer.vertical import ProductOpener, class_weights
-from edge_sdk.masked.vertical import VerticalParty
-from protocol.masked.products import product_keys
-from protocol.masked.vertical import VerticalTerms
 from protocol.schema import Schema, build_schema
 from protocol.stream import SEED_BYTES
+from research.products import product_keys
+from research.vertical import ProductOpener, VerticalParty, VerticalTerms, class_weights
 from simulation.experiment import records_of
 from simulation.running import Randomness
 

@@ -3,7 +3,7 @@
 The features are divided among N parties at random, in equal shares. Every party counts its features' values by class
 and adds discrete Laplace noise once; the class counts get noise once, too. Every count has ε_q = ⌊ε/(F + 1)⌋, so adding
 or removing a record costs ε for F features. For a record to classify the aggregator opens a product per class and
-compares the classes (:mod:`aggregator.nodes.dealer.vertical`).
+compares the classes (:mod:`research.vertical`).
 
 The engine ``device`` runs the parties' code with real ciphertexts, each distinct record once; ``vector`` multiplies the
 same numbers by numpy. Equal tables give equal predictions.
@@ -21,14 +21,13 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, label_codes, observe, recognise
-from aggregator.nodes.dealer.vertical import class_weights
 from aggregator.publishing.workspace import Workspace
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.masked.vertical import VerticalTerms
 from protocol.questions import discrete_subjects
 from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE
+from research.vertical import VerticalTerms, class_weights
 from simulation.design import Design
 from simulation.experiment import Trial
 from simulation.federation.vector import discrete_laplace, exact_sums

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import grimp
 
-PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "plots" / "rooms.svg"
 _BOX, _HIGH, _GAP, _LEFT, _ROW = 118, 34, 16, 20, 74

@@ -36,7 +36,7 @@ def there(package):
     return rooms | {path.stem for path in folder.glob("*.py") if path.stem != "__init__"}
 
 
-@pytest.mark.parametrize("package", ["protocol", "edge_sdk", "aggregator", "simulation"])
+@pytest.mark.parametrize("package", ["protocol", "edge_sdk", "aggregator", "simulation", "research"])
 def test_the_tables_name_every_room_and_module_once_and_no_other(package):
     assert sorted(named(package)) == sorted(there(package))
 

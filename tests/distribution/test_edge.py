@@ -135,7 +135,7 @@ def test_the_readme_installs_on_a_device_what_has_no_aggregator(device):
     (packages,) = device.parent.glob("lib/python3*/site-packages")
     names = {path.name.split(".")[0].split("-")[0] for path in packages.iterdir()}
     assert {"protocol", "edge_sdk", "hearsay_bayes_edge"} <= names
-    assert not names & {"aggregator", "simulation", "hearsay", "hearsay_bayes", "numpy", "setuptools"}
+    assert not names & {"aggregator", "simulation", "research", "hearsay", "hearsay_bayes", "numpy", "setuptools"}
 
 
 def test_the_command_helps_and_no_aggregator_is_there(device):

@@ -93,7 +93,8 @@ def test_the_name_is_one_and_the_projects_own_extras_refer_to_it():
 
 def test_no_text_installs_another_projects_distribution():
     assert TAKEN.search("run pip install 'hearsay[cluster]'")
-    folders = ("aggregator", "edge_sdk", "protocol", "simulation", "docs", "examples", "benchmarks", "distribution")
+    packages = ("aggregator", "edge_sdk", "protocol", "simulation", "research")
+    folders = (*packages, "docs", "examples", "benchmarks", "distribution")
     files = [*(path for folder in folders for path in (ROOT / folder).rglob("*")), *ROOT.glob("*")]
     said = {
         path.relative_to(ROOT).as_posix()

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OURS = ("protocol", "edge_sdk", "aggregator", "simulation", "benchmarks", "examples", "tests", "support")
+OURS = ("protocol", "edge_sdk", "aggregator", "simulation", "research", "benchmarks", "examples", "tests", "support")
 MAY_USE = {
     "protocol": {"protocol"},
     "edge_sdk": {"edge_sdk", "protocol"},
     "aggregator": {"aggregator", "protocol"},
-    "simulation": {"simulation", "aggregator", "edge_sdk", "protocol"},
+    "research": {"research", "edge_sdk", "protocol"},
+    "simulation": {"simulation", "research", "aggregator", "edge_sdk", "protocol"},
 }
 FOREIGN_OF_A_DEVICE = {"msgpack", "nacl"}
 OPTIONAL = {"gmpy2": [Path("protocol/masked/groups.py")]}
@@ -100,4 +101,4 @@ print(*sorted({{name.split('.')[0] for name in sys.modules}}))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert {"protocol", "nacl", "msgpack"} <= loaded
-    assert loaded.isdisjoint({"edge_sdk", "aggregator", "simulation", "numpy", "pandas", "pyarrow", "click", "rich"})
+    assert loaded.isdisjoint({"edge_sdk", "aggregator", "simulation", "research", "numpy", "pandas", "pyarrow", "click", "rich"})

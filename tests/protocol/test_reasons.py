@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 CARRIERS = {"HearsayError", "InputError", "DocumentError", "PolicyError", "StorageError", "Damage", "complain"}
 COUNTED = {"FAULTS", "_FAULTS", "WHY_NOT"}
 """Tables of reasons that are counted or listed, never raised."""

@@ -22,7 +22,7 @@ from protocol.features import Numeric
 from protocol.schema import Label, build_schema
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 MECHANISMS = [
     ("laplace", 1),
     ("laplace", 3),

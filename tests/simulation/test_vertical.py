@@ -14,14 +14,13 @@ from support.reference import need_reference
 
 from aggregator.cli.app import hearsay
 from aggregator.models.encoding import recognise
-from aggregator.nodes.dealer.vertical import class_weights, decide
 from benchmarks.federated.data import Data, Split
 from benchmarks.masked.figures import vertical_accuracy
 from protocol.epsilon import micro_epsilon
 from protocol.errors import DocumentError
 from protocol.features import Categorical
-from protocol.masked.vertical import VerticalTerms
 from protocol.schema import Label, build_schema
+from research.vertical import VerticalTerms, class_weights, decide
 from simulation import simulate_campaign
 from simulation.masked import product_parties
 from simulation.masked.vertical import Tables, predict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from edge_sdk.node.averaging import FRACTION_BITS, AveragingPeer, Session
+from research.averaging import FRACTION_BITS, AveragingPeer, Session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from edge_sdk.node.averaging import AveragingPeer, Session
+from research.averaging import AveragingPeer, Session
 from vectors.runner import kind
 
 

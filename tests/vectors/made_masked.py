@@ -11,8 +11,8 @@ from support.publisher import NOW, Publisher
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE
 from protocol.features import Categorical, Numeric
-from protocol.masked.products import PRIME
 from protocol.schema import Label, build_schema
+from research.products import PRIME
 from vectors.makers import PUBLISHER, Collection
 
 INVALID = "invalid_campaign"

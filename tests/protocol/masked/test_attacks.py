@@ -13,8 +13,8 @@ from support.masked_toys import OTHER_PRIME, PRIME, HoldsTheKey, KnownPlaintext,
 from protocol.errors import DocumentError
 from protocol.masked.cipher import Unmasking, mask, new_secret, release_elements
 from protocol.masked.groups import PRODUCTS, expanded, hash_to_group, power
-from protocol.masked.products import ORDER, base_of_squares, mask_number
-from protocol.masked.products import PRIME as SAFE_PRIME
+from research.products import ORDER, base_of_squares, mask_number
+from research.products import PRIME as SAFE_PRIME
 
 CAMPAIGN = bytes(range(32))
 COMPOSITE = PRIME * OTHER_PRIME

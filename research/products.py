@@ -13,14 +13,12 @@ Source: docs/math.md, section 6; docs/decisions/0085.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from math import isqrt, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from protocol.errors import DocumentError, InputError
 from protocol.masked.groups import PRODUCTS, below, expanded, power, wide
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 PRIME = int(
     "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"

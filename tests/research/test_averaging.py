@@ -14,7 +14,9 @@ from support.examples import examples
 from support.failures import reason
 from support.gossip import Network
 
-from edge_sdk.node.averaging import (
+from protocol import canonical
+from protocol.errors import DocumentError, InputError
+from research.averaging import (
     ENTRY_BYTES,
     FRACTION_BITS,
     LARGEST,
@@ -24,13 +26,11 @@ from edge_sdk.node.averaging import (
     exchange,
     rounds_for,
 )
-from protocol import canonical
-from protocol.errors import DocumentError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edge_sdk.node.averaging import Vector
+    from research.averaging import Vector
 
 NAMES = [number.to_bytes(8, "big") for number in range(4)]
 SESSION = Session(bytes(range(32)), 7, 1, 2)

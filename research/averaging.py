@@ -26,15 +26,13 @@ push-pull averaging, the factor 1/(2√e) per round, and the count as the averag
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from fractions import Fraction
 from math import ceil, e, log, sqrt
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from protocol import canonical
 from protocol.errors import DocumentError, HearsayError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
 
 FRACTION_BITS = 64
 """A summary's integer v is averaged as v·2^FRACTION_BITS."""

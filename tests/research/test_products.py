@@ -14,7 +14,7 @@ from support.masked_reference import hashed, raised
 
 from protocol.errors import DocumentError, InputError
 from protocol.masked import groups
-from protocol.masked.products import (
+from research.products import (
     ORDER,
     PRIME,
     base_of_squares,
