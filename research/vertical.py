@@ -10,8 +10,8 @@ For a record to classify and every class c the parties send ciphertexts whose pr
     P_c = Π_f (n_f(v_f, c) + 1)
 
 where v_f is the record's value of feature f and n_f(v, c) the noisy number of records with value v and class c. Where
-the record has no value of f that the schema lists, Σ_v (n_f(v, c) + 1) takes the place of the factor. With m_c the noisy
-number of records of class c, at least 1, and A_f the number of values of feature f:
+the record has no value of f that the schema lists, Σ_v (n_f(v, c) + 1) takes the place of the factor. With m_c the
+noisy number of records of class c, at least 1, and A_f the number of values of feature f:
 
     score(c) = m_c · Π_f (n_f(v_f, c) + 1) / (m_c + A_f)
 

@@ -35,6 +35,7 @@ from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 from protocol.schema import Schema
+from simulation.design import Split
 from simulation.experiment import (
     Signed,
     SimulationConfig,
@@ -46,7 +47,6 @@ from simulation.experiment import (
     make_task,
     vector_file,
 )
-from simulation.splits import Split
 
 ALL, PILOT, REFINE = "all", "pilot", "refine"
 MOST_STEPS = 30

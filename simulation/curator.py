@@ -30,11 +30,10 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema
 from protocol.sums.adjacency import CHANGE
-from simulation.design import Design
+from simulation.design import Design, Split
 from simulation.experiment import Trial
 from simulation.running import OfRecords, Randomness, RunTrial, accuracies, run_prepared
 from simulation.settings import Settings
-from simulation.splits import Split
 
 
 @dataclass(frozen=True, eq=False)

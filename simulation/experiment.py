@@ -36,9 +36,8 @@ from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 from protocol.schema import Schema
-from simulation.fleet import device_reports, write_batches
-from simulation.splits import Split
-from simulation.vector import vector_reports
+from simulation.design import Split
+from simulation.fleet import device_reports, vector_reports, write_batches
 
 Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 

@@ -1,15 +1,30 @@
-"""A fleet of devices in memory. Each device enrols and answers once; batch files collect the reports."""
+"""Reports of a fleet in memory: of real devices, which enrol and answer once, or drawn with numpy for large fleets.
+
+Drawn reports have the same format and distribution as the devices'; a test compares the distributions. They are not
+private: the randomness comes from numpy and a seed, and ids are random numbers instead of HMACs of secrets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.models.encoding import EncodedFrame
+from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.inputs import inputs_of
 from edge_sdk import Device, Policy
 from edge_sdk.entropy import system_entropy
 from protocol.batches.batch import Header, write_batch
+from protocol.batches.report import ID_BYTES, Layout
 from protocol.documents.campaign import Campaign
+from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
+from protocol.questions import Subject
+from protocol.schema import Schema
 
 PERMISSIVE = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000")
 """The policy of simulated owners: limits on ε of 100000, else the default rules."""
@@ -72,3 +87,97 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
         path.write_bytes(write_batch(header, records))
         files.append(path)
     return files
+
+
+Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+def vector_reports(
+    campaign: Campaign,
+    encoded: EncodedFrame,
+    labels: NDArray[np.int64],
+    period: int,
+    rng: np.random.Generator,
+    predicted: Sequence[Predictor] = (),
+) -> NDArray[np.uint8]:
+    """Draw all reports of a fleet of N people in one period.
+
+    Args:
+        campaign: with r answers per person and records of L bytes.
+        encoded: codes and numbers of the records, (N, observed features) int64 each, from
+            :func:`aggregator.models.encoding.observe`.
+        labels: (N,) int64, class code of every person.
+        period: the period of all answers.
+        rng: source of ids and noise.
+        predicted: for each model that the campaign evaluates, in their order, a function: indices of M people, (M,)
+            int64, to the class codes that the model predicts for them, (M,) int64; empty for campaigns that evaluate
+            none. It is called for the people who are asked about the model, and for no others.
+
+    Returns:
+        (N·r, L) uint8, one report per row; the answers of person i are rows i·r … i·r + r − 1.
+    """
+    people = len(labels)
+    fleet = _Fleet(encoded, labels, tuple(predicted))
+    records = np.empty((people, campaign.answers, campaign.layout.record_length), np.uint8)
+    for stratum in range(campaign.answers):
+        records[:, stratum] = _stratum(campaign, stratum, fleet, period, rng)
+    return records.reshape(people * campaign.answers, campaign.layout.record_length)
+
+
+class _Fleet(NamedTuple):
+    """Codes and numbers (N, observed features) and labels (N,) of a fleet, int64, and the models that predict."""
+
+    encoded: EncodedFrame
+    labels: NDArray[np.int64]
+    predicted: tuple[Predictor, ...]
+
+    def inputs(self, schema: Schema, subject: Subject, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Inputs of a question's mechanism for the people with these indices, (M,) int64.
+
+        The shape is that of :func:`aggregator.publishing.mechanisms.inputs.inputs_of`.
+        """
+        encoded = EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows])
+        predicted = self.predicted[subject.model or 0](rows) if self.predicted else None
+        return inputs_of(schema, subject, encoded, self.labels[rows], predicted)
+
+
+def _stratum(
+    campaign: Campaign, stratum: int, fleet: _Fleet, period: int, rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Draw one report per person for one stratum: (N, L) uint8."""
+    layout, people = campaign.layout, len(fleet.labels)
+    prefix = len(layout.prefix)
+    rows = np.zeros((people, layout.record_length), np.uint8)
+    rows[:, :prefix] = np.frombuffer(layout.prefix, np.uint8)
+    identifiers = rng.integers(0, 256, (people, ID_BYTES), np.uint8)
+    rows[:, prefix : prefix + 8] = identifiers
+    rows[:, prefix + 8 : prefix + 12] = np.frombuffer(period.to_bytes(4, "big"), np.uint8)
+    places = identifiers[:, :4].copy().view(">u4").ravel()
+    for number, question in enumerate(campaign.questions):
+        if question.stratum != stratum:
+            continue
+        low, high = campaign.assignment.interval(number, stratum)
+        asked = np.flatnonzero((places >= low) & (places < high))
+        if not asked.size:
+            continue
+        rows[asked, prefix + 12 : prefix + 14] = np.frombuffer(number.to_bytes(2, "big"), np.uint8)
+        inputs = fleet.inputs(campaign.schema, question.subject, asked)
+        answers = _answer_bytes(question.mechanism, inputs, layout, rng)
+        rows[asked, prefix + 14 : prefix + 14 + answers.shape[1]] = answers
+    return rows
+
+
+def _answer_bytes(
+    mechanism: Mechanism, inputs: NDArray[np.int64], layout: Layout, rng: np.random.Generator
+) -> NDArray[np.uint8]:
+    """Draw and encode the answers of N people to one question: (N, bytes of the mechanism's answer) uint8."""
+    answers = draw(mechanism, inputs, rng)
+    if mechanism.layout == BITS:
+        return np.packbits(answers, axis=1)
+    width = ">i4" if mechanism.layout == INTEGERS else _single(layout)
+    return np.ascontiguousarray(answers.astype(width)).view(np.uint8).reshape(len(answers), -1)
+
+
+def _single(layout: Layout) -> str:
+    """The numpy dtype of a single value in a layout: u2, or u4 in the layout of integers."""
+    return ">u2" if layout.kind in (SINGLE, BITS) else ">u4"

@@ -23,7 +23,7 @@ from protocol.errors import InputError
 from protocol.schema import Schema
 from simulation.asking import Asking
 from simulation.curator import PreparedFit, fit_terms
-from simulation.design import PILOT_SHARE, Design, parse_reduction
+from simulation.design import PILOT_SHARE, Design, Division, parse_reduction
 from simulation.experiment import Trial
 from simulation.federation.trials import PreparedFederation, check_federation
 from simulation.masked.trials import PreparedTotals, check_totals
@@ -40,7 +40,6 @@ from simulation.settings import (
     Settings,
     checked,
 )
-from simulation.splits import Division
 
 
 class Prepared(NamedTuple):

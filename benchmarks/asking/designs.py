@@ -40,9 +40,9 @@ from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.epsilon import micro_epsilon
 from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
+from simulation.design import Division
 from simulation.experiment import SimulationConfig, seeded_entropy
 from simulation.running import SIMULATED_NOW
-from simulation.splits import Division
 
 BIG = ("adult", "connect-4")
 DATA = ("mushroom", "chess", "votes", "car", "australian", "pima", "adult", "connect-4")

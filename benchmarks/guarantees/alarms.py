@@ -37,7 +37,7 @@ from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
 from protocol.mechanisms import BITS
 from protocol.schema import Label, build_schema
-from simulation.vector import vector_reports
+from simulation.fleet import vector_reports
 
 Rows = NDArray[np.uint8]
 

@@ -38,9 +38,8 @@ from benchmarks.shared.reference import (
 )
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
-from simulation.design import Design
+from simulation.design import Design, Division
 from simulation.running import run_simulation, summarise
-from simulation.splits import Division
 
 TOLERANCE = 0.02
 STANDARD_ERRORS = 3

@@ -35,7 +35,7 @@ from protocol.batches.batch import Header, trailer
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import micro_epsilon
-from simulation.vector import vector_reports
+from simulation.fleet import vector_reports
 
 CHUNK = 1_000_000
 """Devices per report file."""

@@ -44,8 +44,7 @@ from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.schema import Schema
-from simulation.design import Design
-from simulation.splits import Division
+from simulation.design import Design, Division
 
 DATA = ("australian", "pima")
 FITS = ("train", "pilot")

@@ -1,6 +1,6 @@
 """Answers of a fleet in which every person answers each stratum once, as counts: no reports, files or signatures.
 
-The counts have the distribution of those that a store counts from the reports of :mod:`simulation.vector`. Sums of
+The counts have the distribution of those that a store counts from the reports of :mod:`simulation.fleet`. Sums of
 answers are drawn at once where they have a known distribution, so that a trial takes milliseconds.
 """
 

@@ -23,7 +23,7 @@ from protocol.errors import InputError
 from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
 from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
-from simulation.design import Design
+from simulation.design import Design, Split
 from simulation.experiment import Trial
 from simulation.federation import nodes as real
 from simulation.federation import vector
@@ -37,7 +37,6 @@ from simulation.running import (
     simulated_workspace,
 )
 from simulation.settings import Settings
-from simulation.splits import Split
 
 Sign = Callable[[Workspace, Schema, Settings, int, int, int], bytes]
 Gather = Callable[[Workspace, bytes, Campaign, pd.DataFrame, Settings, Randomness], Statistics]

@@ -28,13 +28,12 @@ from protocol.questions import discrete_subjects
 from protocol.schema import Schema
 from protocol.sums.adjacency import ADD_REMOVE
 from research.vertical import VerticalTerms, class_weights
-from simulation.design import Design
+from simulation.design import Design, Split
 from simulation.experiment import Trial
 from simulation.federation.vector import discrete_laplace, exact_sums
 from simulation.masked import product_parties
 from simulation.running import OfRecords, Randomness, RunTrial, accuracies, run_prepared
 from simulation.settings import Settings
-from simulation.splits import Split
 
 SLOW_QUERIES = 200
 """Above this number of test records the engine ``device`` is announced as slow."""

@@ -32,8 +32,8 @@ from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
+from simulation.design import resample
 from simulation.experiment import predictor, vector_batch
-from simulation.splits import resample
 
 MOST_DEVICES = 1_000_000
 MOST_DAYS = 3_660

@@ -6,6 +6,7 @@ chain of imports below a hall. Run this file to draw ``docs/plots/rooms.svg`` ag
 
 from __future__ import annotations
 
+import sys
 from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
@@ -14,6 +15,7 @@ import grimp
 
 PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation", "research")
 ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))  # also packages that an older installation of the tree does not know
 PICTURE = ROOT / "docs" / "plots" / "rooms.svg"
 _BOX, _HIGH, _GAP, _LEFT, _ROW = 118, 34, 16, 20, 74
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-HEAVY = ("numpy", "pandas", "click", "pyarrow", "rich", "sklearn", "gmpy2", "cryptography", "aggregator", "simulation", "research")
+HEAVY = (
+    "numpy",
+    "pandas",
+    "click",
+    "pyarrow",
+    "rich",
+    "sklearn",
+    "gmpy2",
+    "cryptography",
+    "aggregator",
+    "simulation",
+    "research",
+)
 
 
 def test_importing_the_sdk_loads_nothing_heavy():

@@ -101,4 +101,6 @@ print(*sorted({{name.split('.')[0] for name in sys.modules}}))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert {"protocol", "nacl", "msgpack"} <= loaded
-    assert loaded.isdisjoint({"edge_sdk", "aggregator", "simulation", "research", "numpy", "pandas", "pyarrow", "click", "rich"})
+    assert loaded.isdisjoint(
+        {"edge_sdk", "aggregator", "simulation", "research", "numpy", "pandas", "pyarrow", "click", "rich"}
+    )

@@ -17,11 +17,10 @@ from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.errors import InputError
 from simulation import running
-from simulation.design import Design
+from simulation.design import Design, Division
 from simulation.experiment import Task, Trial
 from simulation.settings import Settings
 from simulation.showing import facts_of
-from simulation.splits import Division
 from simulation.sweep import MOST_POINTS, check_plot, points
 
 

@@ -25,8 +25,8 @@ from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import decode_answer, layout_for
 from protocol.documents.campaign import parse_campaign
 from protocol.mechanisms import INTEGERS, SINGLE, ValueMechanism, from_epsilon
-from simulation import vector
-from simulation.vector import vector_reports
+from simulation import fleet as vector
+from simulation.fleet import vector_reports
 
 ALPHA = Fraction(1, 10**9)
 PEOPLE = 60_000

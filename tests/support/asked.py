@@ -13,7 +13,7 @@ from aggregator.publishing.ask_table import AskedFeature
 from protocol.batches.batch import Header, write_batch
 from protocol.features import Categorical, Numeric
 from protocol.schema import Label, build_schema
-from simulation.vector import vector_reports
+from simulation.fleet import vector_reports
 from support.publisher import NOW
 
 if TYPE_CHECKING:
