@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
+sys.path.insert(0, str(PAGE.parents[2]))  # the tree, also where an older installation does not know a package of it
 PROGRAM = "hearsay"
 PACKAGE = "simulation."
 """Of the commands in other packages, those of this one are of this tree."""
