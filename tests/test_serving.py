@@ -28,10 +28,9 @@ from aggregator.serving import uploads
 from aggregator.serving.server import TreeServer
 from aggregator.serving.uploads import Limits
 from edge_sdk import Device, Node, Policy
-from edge_sdk.sync.run import sync
-from edge_sdk.transport.http import Web
-from edge_sdk.transport.registry import open_transport
-from edge_sdk.transport.retry import RetryPolicy
+from edge_sdk.carriers import open_transport
+from edge_sdk.sync import sync
+from edge_sdk.transport.http import RetryPolicy, Web
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError, StorageError
 
