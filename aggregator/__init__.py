@@ -21,7 +21,7 @@ that a command without them starts at once. The functions of each command:
     verify             verify
     guarantee          guarantee_sheet
     fleet              new_fleet, write_fleet, read_fleet; Roster.without, Roster.renewed; Store.conflicts
-    fleet ids          aggregator.reports.fleet.ids.write_ids, of what fleet_ids in the same module yields
+    fleet ids          aggregator.reports.fleet.write_ids, of what fleet_ids in the same module yields
     ingest             ingest                    (or Store.ingest)
     quarantine         Store.quarantined, retry_quarantine
     estimate           open_store(…).estimates(), count; join, of the statistics of several campaigns
@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.fitting import fit_records
+    from aggregator.curator.curating import fit_records
     from aggregator.estimates.joining import join
     from aggregator.models.comparison import compare
     from aggregator.models.json_form import to_json
@@ -74,11 +74,11 @@ if TYPE_CHECKING:
     from aggregator.publishing.schemas.schema_file import load_schema
     from aggregator.publishing.tree import write_tree as publish_tree
     from aggregator.publishing.workspace import create_workspace, open_workspace
-    from aggregator.reports.fleet.roster import Roster
-    from aggregator.reports.fleet.roster import new_roster as new_fleet
-    from aggregator.reports.fleet.roster import read_roster as read_fleet
-    from aggregator.reports.fleet.roster import write_roster as write_fleet
-    from aggregator.reports.gateway.merge import merge_files
+    from aggregator.reports.fleet import Roster
+    from aggregator.reports.fleet import new_roster as new_fleet
+    from aggregator.reports.fleet import read_roster as read_fleet
+    from aggregator.reports.fleet import write_roster as write_fleet
+    from aggregator.reports.gateway import merge_files
 
 __all__ = [
     "BudgetFile",
@@ -148,31 +148,31 @@ _HOMES = {
     **{
         name: ("aggregator.publishing.roots", name) for name in ("RootChange", "change_root", "gather_copies", "resign")
     },
-    "Roster": ("aggregator.reports.fleet.roster", "Roster"),
-    "new_fleet": ("aggregator.reports.fleet.roster", "new_roster"),
-    "read_fleet": ("aggregator.reports.fleet.roster", "read_roster"),
-    "write_fleet": ("aggregator.reports.fleet.roster", "write_roster"),
+    "Roster": ("aggregator.reports.fleet", "Roster"),
+    "new_fleet": ("aggregator.reports.fleet", "new_roster"),
+    "read_fleet": ("aggregator.reports.fleet", "read_roster"),
+    "write_fleet": ("aggregator.reports.fleet", "write_roster"),
     "retry_quarantine": ("aggregator.operations.retry", "retry"),
     "make_node_campaign": ("aggregator.nodes.campaigns.campaigns", "make_node_campaign"),
     "BudgetFile": ("aggregator.curator.budget", "BudgetFile"),
     "Dealer": ("aggregator.nodes.dealer.dealer", "Dealer"),
     "Masking": ("aggregator.nodes.campaigns.masking", "Masking"),
     "Model": ("aggregator.models.scoring", "Model"),
-    "bin_records": ("aggregator.curator.binning", "bin_records"),
+    "bin_records": ("aggregator.curator.pilots.binning", "bin_records"),
     "compare": ("aggregator.models.comparison", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "design_records": ("aggregator.planning.feature_selection.from_private_pilot", "design_records"),
     "draft_schema": ("aggregator.publishing.schemas.schema_draft", "draft_schema"),
-    "fit_records": ("aggregator.curator.fitting", "fit_records"),
+    "fit_records": ("aggregator.curator.curating", "fit_records"),
     "export": ("aggregator.operations.export", "export"),
     "join": ("aggregator.estimates.joining", "join"),
     "load_schema": ("aggregator.publishing.schemas.schema_file", "load_schema"),
-    "merge_files": ("aggregator.reports.gateway.merge", "merge_files"),
+    "merge_files": ("aggregator.reports.gateway", "merge_files"),
     "open_store": ("aggregator.operations.report_store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
     "plan": ("aggregator.planning.power_analysis.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
-    "project_records": ("aggregator.curator.projecting", "project_records"),
+    "project_records": ("aggregator.curator.pilots.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "report": ("aggregator.page.report", "report"),
     "read_table": ("aggregator.common.tables", "read_table"),

@@ -21,16 +21,15 @@ from support.masked import book_of, masked_payload
 from support.nodes import NODE_KEYS
 from support.publisher import DAY, Publisher
 
+from aggregator import serving
 from aggregator.cli.app import hearsay
 from aggregator.publishing.tree import file_name
-from aggregator.serving import server as serving
-from aggregator.serving import uploads
-from aggregator.serving.server import TreeServer
-from aggregator.serving.uploads import Limits
+from aggregator.serving import Limits, TreeServer
 from edge_sdk import Device, Node, Policy
-from edge_sdk.carriers import open_transport
-from edge_sdk.sync import sync
-from edge_sdk.transport.http import RetryPolicy, Web
+from edge_sdk.sync.run import sync
+from edge_sdk.transport.http import Web
+from edge_sdk.transport.registry import open_transport
+from edge_sdk.transport.retry import RetryPolicy
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError, StorageError
 
@@ -341,7 +340,7 @@ def test_a_disk_that_refuses_is_said_and_the_device_keeps_its_reports(tree, tmp_
     with serving_of(tree) as (server, _), Device.provision(tmp_path / "s", trust=publisher.root()) as device:
         sync(device, open_transport(server.url), campaigns=["mushrooms"])
         device.report(device.campaigns()[0].id, RECORD, label="e")
-        monkeypatch.setattr(uploads, "open_output", refuse)
+        monkeypatch.setattr(serving, "open_output", refuse)
         done = sync(device, Web(server.url, retry=RetryPolicy(attempts=1)))
         assert ([each.step for each in done.refusals], device.status().spooled) == (["outbox"], 1)
 
@@ -407,7 +406,7 @@ def test_a_campaign_of_any_name_is_served(tree, tmp_path, publisher, name):
     ],
 )
 def test_the_status_says_whether_there_is_no_room(tree, monkeypatch, error, status):
-    monkeypatch.setattr(uploads, "open_output", lambda *_, **__: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(serving, "open_output", lambda *_, **__: (_ for _ in ()).throw(error))
     with serving_of(tree) as (server, _):
         assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == status
 
@@ -429,10 +428,10 @@ def test_files_that_vanish_or_can_not_be_listed_do_not_open_the_quota(tree, monk
             yield [Vanished(), *entries]
 
     with monkeypatch.context() as patch:
-        patch.setattr(uploads.os, "scandir", vanishing)
+        patch.setattr(serving.os, "scandir", vanishing)
         with serving_of(tree, limits=Limits(all_bytes=35_000)) as (server, _):
             assert ask(server, "PUT", f"/reports/{NAME}", bytes(6000))[0] == 507
     with monkeypatch.context() as patch:
-        patch.setattr(uploads.os, "scandir", lambda _: (_ for _ in ()).throw(PermissionError(13, "")))
+        patch.setattr(serving.os, "scandir", lambda _: (_ for _ in ()).throw(PermissionError(13, "")))
         with serving_of(tree) as (server, _):
             assert ask(server, "PUT", f"/reports/{NAME}", b"x")[0] == 507

@@ -11,7 +11,7 @@ import click
 
 from aggregator.cli.output import print_facts, warn, working
 from aggregator.common.periods import Span
-from aggregator.reports.intake.executor import Executor
+from aggregator.reports.intake.remote import Executor
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from aggregator.nodes.summaries.robust import Rule
     from aggregator.operations.models import Together
     from aggregator.operations.report_store import Store
-    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.fleet import Roster
 
 
 def chosen_periods(periods: Span | None, campaign: Campaign) -> range | None:
@@ -45,7 +45,7 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
     if cluster is None:
         yield None
         return
-    from aggregator.reports.cluster.cluster import open_cluster
+    from aggregator.reports.cluster import open_cluster
 
     if cluster.startswith("tcp://"):
         warn(

@@ -12,7 +12,7 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.fleet import Roster
     from aggregator.reports.intake.enrolment import Enrolled
 
 
@@ -51,12 +51,12 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
     ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
 
     Raises:
-        InputError, StorageError: a list can not be opened; :func:`aggregator.reports.fleet.roster.read_roster` lists
+        InputError, StorageError: a list can not be opened; :func:`aggregator.reports.fleet.read_roster` lists
             the reasons.
     """
     if not lists:
         return []
-    from aggregator.reports.fleet.roster import read_roster
+    from aggregator.reports.fleet import read_roster
 
     passphrase = existing_passphrase(passphrase_file, "the fleet list")
     return [read_roster(path, passphrase) for path in lists]
@@ -80,7 +80,7 @@ def enrolled_ids(
     if enrolled is not None and lists:
         raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
     if enrolled is not None:
-        from aggregator.reports.fleet.ids import IdReader
+        from aggregator.reports.fleet import IdReader
         from aggregator.reports.intake.enrolment import enrolled_from_file
 
         return enrolled_from_file(campaign, IdReader(enrolled))

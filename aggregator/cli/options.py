@@ -380,7 +380,7 @@ def read_cluster(context: click.Context | None, parameter: click.Parameter | Non
     """
     if text is None:
         return None
-    from aggregator.reports.cluster.cluster import check_address
+    from aggregator.reports.cluster import check_address
 
     _read(check_address, text, context, parameter)
     return text

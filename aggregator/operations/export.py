@@ -32,8 +32,8 @@ from aggregator.common.spreadsheets import to_cell
 from aggregator.estimates.cells import question_name
 from aggregator.operations.report_store import Store, open_store
 from aggregator.reports.decoding.columns import Columns, big_endian
-from aggregator.reports.records import stored_records
 from aggregator.reports.storage.manifest import Manifest
+from aggregator.reports.tally.counting import stored_records
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError

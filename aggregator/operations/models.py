@@ -39,11 +39,12 @@ from aggregator.publishing.mechanisms.ranking import Ranking, rank
 from aggregator.publishing.models import SignedModel, publish_model
 from aggregator.publishing.naming import Document, check_campaign, opened
 from aggregator.publishing.workspace import Workspace
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled
-from aggregator.reports.intake.finding import all_unreadable, gather
+from aggregator.reports.intake.finding import gather
+from aggregator.reports.intake.remote import all_unreadable
+from aggregator.reports.intake.sources import expand
 from aggregator.reports.intake.transaction import IngestSummary
-from aggregator.reports.intake.urls import expand
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
 from aggregator.reports.tally.scope import scope_of
 from protocol.documents.campaign import parse_campaign

@@ -30,28 +30,27 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import published
 from aggregator.reports.answering_devices import Conflict, conflicts, squares_of_answers
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
-from aggregator.reports.intake.executor import Executor
-from aggregator.reports.intake.remote import read_remotely
-from aggregator.reports.intake.tasks import job_of, on_store
-from aggregator.reports.intake.threads import read_with_threads
-from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, Progress, joined
-from aggregator.reports.intake.urls import check_folder, expand
+from aggregator.reports.intake.remote import Executor, job_of, on_store, read_remotely
+from aggregator.reports.intake.sources import check_folder, expand
+from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, Progress, joined, read_with_threads
 from aggregator.reports.retention import Removal, forget, forgotten_counts
-from aggregator.reports.storage.creating import create_folder
 from aggregator.reports.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive
 from aggregator.reports.storage.manifest import (
     BUCKETS,
     MAX_BUCKETS,
     QUARANTINE,
     Manifest,
+    create_folder,
     is_bucket_count,
     note_generation,
+    read_campaign,
+    read_documents,
     read_manifest,
+    remove_orphans,
     write_manifest,
 )
-from aggregator.reports.storage.opening import read_campaign, read_documents, remove_orphans
 from aggregator.reports.storage.quarantine import LIMIT_BYTES, Kept, Quarantine
 from aggregator.reports.tally.counting import count_partition, partitions
 from aggregator.reports.tally.scope import EVERYTHING, Scope
@@ -85,7 +84,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
             ``campaign_for_nodes``: nodes answer it, not devices;
             ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
-        DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.opening.read_campaign`).
+        DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
         StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
             or a folder that holds something else; ``store_busy``, ``store_newer``, ``store_older``,
             ``store_damaged``, ``disk_full``, ``io_failed``.

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.decoding.spans import Rejected
+from aggregator.reports.decoding.decode import Decoder, Rejected
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
 from aggregator.reports.intake.reader import FORGOTTEN, Reader

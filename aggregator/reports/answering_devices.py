@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from aggregator.common.periods import shown
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.fleet.ids import IdMaker
-from aggregator.reports.fleet.roster import Roster, distinct_secrets
-from aggregator.reports.records import stored_records
+from aggregator.reports.fleet import IdMaker, Roster, distinct_secrets
 from aggregator.reports.retention import forgotten_counts
 from aggregator.reports.storage.manifest import Manifest
+from aggregator.reports.tally.counting import stored_records
 from aggregator.reports.tally.scope import Scope
 from protocol.documents.campaign import Campaign
 from protocol.documents.provisioning import SECRET_BYTES

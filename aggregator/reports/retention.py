@@ -23,11 +23,9 @@ from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.input_index import read_side_file
 from aggregator.reports.storage.locking import make_folder, write_durably
 from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, Manifest, SideFile
-from aggregator.reports.storage.part_writer import PartWriter
-from aggregator.reports.storage.parts import Stored
+from aggregator.reports.storage.parts import PartWriter, Stored
 from aggregator.reports.tally.counting import Counted, Deduplicated, load, partitions, settle_partition
-from aggregator.reports.tally.period_sums import ANSWERS, SCHEMA, PeriodSums
-from aggregator.reports.tally.profile import profile_of_counts
+from aggregator.reports.tally.profile import ANSWERS, SCHEMA, PeriodSums, profile_of_counts
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, row_bytes
 from aggregator.reports.tally.turnout import Turnout, turnout_of

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.operations.report_store import create_store
-from aggregator.reports.cluster.cluster import open_cluster
+from aggregator.reports.cluster import open_cluster
 from benchmarks.shared import made_batches
 from benchmarks.shared.harness import Row, arguments, show
 
@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from support.publisher import NOW, Publisher
 from support.reports import opened
 
-from aggregator.reports.cluster.cluster import Cluster
+from aggregator.reports.cluster import Cluster
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.txt"
 TITLE = "From files to a tally on a cluster"

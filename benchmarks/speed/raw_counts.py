@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.reports.decoding.mapped import Source
-from aggregator.reports.decoding.matrix import Matrix, count_adjacent, matrices, other_prefix
+from aggregator.reports.decoding.columns import Matrix, count_adjacent, matrices, other_prefix
+from aggregator.reports.decoding.content import Content
 from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
-from aggregator.reports.tally.sums import Sums
+from aggregator.reports.tally.tally import Sums
 from protocol.batches.batch import Batch, Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 from protocol.documents.campaign import Campaign
@@ -41,7 +41,7 @@ class Counted(NamedTuple):
     rejected: dict[str, int]
 
 
-def count_batches(data: Source, campaign: Campaign, *, now: int, verify: bool = True) -> Counted:
+def count_batches(data: Content, campaign: Campaign, *, now: int, verify: bool = True) -> Counted:
     """Count all good reports in a file of concatenated batches.
 
     Args:
@@ -60,7 +60,7 @@ def count_batches(data: Source, campaign: Campaign, *, now: int, verify: bool = 
     return found
 
 
-def _one_batch(data: Source, campaign: Campaign, *, verify: bool) -> Batch | None:
+def _one_batch(data: Content, campaign: Campaign, *, verify: bool) -> Batch | None:
     """The file as one complete batch, or None. The first bytes of the records are not checked."""
     header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
     head = header.to_bytes()
@@ -82,7 +82,7 @@ def _one_batch(data: Source, campaign: Campaign, *, verify: bool) -> Batch | Non
 class _Count:
     """Running counts of one file."""
 
-    def __init__(self, data: Source, campaign: Campaign, now: int) -> None:
+    def __init__(self, data: Content, campaign: Campaign, now: int) -> None:
         self._data = data
         self._layout = campaign.layout
         self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)

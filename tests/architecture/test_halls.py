@@ -21,6 +21,7 @@ LARGER = {
     "aggregator/estimates",
     "aggregator/models",
     "aggregator/publishing",
+    "edge_sdk",
     "protocol",
     "aggregator/nodes/summaries",
     "benchmarks/speed",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggregator.estimates.debias import debias
-from aggregator.reports.tally.sums import Sums
+from aggregator.reports.tally.tally import Sums
 from protocol import mechanisms
 from protocol.batches.report import decode_answer, layout_for
 from protocol.errors import InputError

@@ -40,7 +40,7 @@ from protocol.errors import InputError
 from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from aggregator.curator.fitting import FittedModel
+    from aggregator.curator.curating import FittedModel
 
 
 @click.command(epilog=glossary(methods=CENTRAL_METHODS, post_processings=POSTPROCESSINGS))
@@ -126,8 +126,8 @@ def fit(
           --workspace work -o ward.hsm
     """  # noqa: D301
     from aggregator.common.tables import read_table
-    from aggregator.curator.accounting import parse_delta
-    from aggregator.curator.fitting import fit_records
+    from aggregator.curator.composition import parse_delta
+    from aggregator.curator.curating import fit_records
     from aggregator.publishing.schemas.schema_file import load_schema
     from aggregator.publishing.workspace import open_workspace
 

@@ -16,7 +16,7 @@ from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
 from aggregator.publishing.signatures import UNSIGNED
-from aggregator.reports.decoding.mapped import Source
+from aggregator.reports.decoding.content import Content
 from protocol.batches import batch
 from protocol.document import Header, read_payload
 from protocol.documents import campaign, model, trust
@@ -100,7 +100,7 @@ def document(envelope: Envelope, role: str) -> Shown:
     return Shown(files.NAMES.get(role, role), facts, columns, rows, content, warning, card)
 
 
-def uncompressed(file: Path, raw: bytes) -> Source:
+def uncompressed(file: Path, raw: bytes) -> Content:
     """The content of a report file, decompressed if needed, within the same limits as in an ingest.
 
     Args:
@@ -119,7 +119,7 @@ def uncompressed(file: Path, raw: bytes) -> Source:
     return found
 
 
-def batches(raw: Source) -> Shown | None:
+def batches(raw: Content) -> Shown | None:
     """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges. None if it holds no batch.
 
     At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
@@ -160,7 +160,7 @@ def batches(raw: Source) -> Shown | None:
     return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
 
 
-def summaries(raw: Source) -> Shown | None:
+def summaries(raw: Content) -> Shown | None:
     """Describe the bytes ``raw`` of a file of node summaries. None if it holds no summary."""
     found = of_nodes.described(bytes(raw[:]))
     if found is None:

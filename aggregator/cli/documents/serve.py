@@ -41,8 +41,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
       hearsay-edge --state state sync http://127.0.0.1:8080 --campaign mushrooms
       hearsay ingest c.hsc www/reports/*.hsr --store store --workspace work
     """  # noqa: D301
-    from aggregator.serving.server import TreeServer
-    from aggregator.serving.uploads import Limits
+    from aggregator.serving import Limits, TreeServer
 
     token = None if token_file is None else _read_token(token_file)
     limits, daily = Limits(largest, room), partial(_say_endings, tree)

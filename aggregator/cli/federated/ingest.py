@@ -46,7 +46,7 @@ def ingest_summaries(
     """
     from aggregator.nodes.masked.stores import kind_of, new_or_open
     from aggregator.nodes.summaries.intake import suffixes
-    from aggregator.reports.storage.opening import read_campaign
+    from aggregator.reports.storage.manifest import read_campaign
 
     kind = kind_of(read_campaign(campaign_bytes))
     given = report_files(names, recursive=recursive, suffixes=suffixes(kind.suffix))

@@ -65,7 +65,7 @@ def new(
       hearsay fleet new names.txt -o orchard --passphrase-file secret.txt
     """  # noqa: D301
     from aggregator.common.files import read_file
-    from aggregator.reports.fleet.roster import DEVICES, LIST_FILE, new_roster, write_roster
+    from aggregator.reports.fleet import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(names.stem if name is None else name, _device_names(read_file(names, MAX_NAMES_BYTES)))
     passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the fleet list")
@@ -115,7 +115,7 @@ def revoke(
       hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
     """  # noqa: D301
     from aggregator.common.files import PRIVATE, check_outputs, write_output
-    from aggregator.reports.fleet.roster import list_bytes, open_roster
+    from aggregator.reports.fleet import list_bytes, open_roster
 
     check_outputs([output], force=force, inputs=[listed])
     roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
@@ -149,7 +149,7 @@ def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Pa
       hearsay fleet replace orchard/fleet.hsf "gate 7" -o orchard-2
       hearsay-edge --state state enable --enrolment "gate 7.hsp"     # on the device, after disable or a reset
     """  # noqa: D301
-    from aggregator.reports.fleet.roster import DEVICES, LIST_FILE, open_roster, write_roster
+    from aggregator.reports.fleet import DEVICES, LIST_FILE, open_roster, write_roster
 
     roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
     renewed = roster.renewed(names)
@@ -238,8 +238,7 @@ def ids(
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
     from aggregator.common.files import PRIVATE, check_output, open_output
-    from aggregator.reports.fleet.ids import fleet_ids, members, write_ids
-    from aggregator.reports.fleet.roster import distinct_secrets
+    from aggregator.reports.fleet import distinct_secrets, fleet_ids, members, write_ids
     from protocol.documents.provisioning import SECRET_BYTES
 
     check_output(output, force=force)

@@ -97,9 +97,9 @@ def ingest(
     from aggregator.nodes.summaries.listing import check_list
     from aggregator.operations.report_store import create_store
     from aggregator.publishing.naming import check_campaign
-    from aggregator.reports.intake.finding import all_unreadable
+    from aggregator.reports.intake.remote import all_unreadable
+    from aggregator.reports.intake.sources import expand
     from aggregator.reports.intake.transaction import IngestSummary
-    from aggregator.reports.intake.urls import expand
     from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
     from protocol.documents.campaign import parse_campaign
     from protocol.documents.envelope import SIZE_LIMITS, read_envelope

@@ -59,8 +59,8 @@ def merge(
     Example:
       hearsay merge inbox/*.hsr -o today.hsr && rm inbox/*.hsr
     """  # noqa: D301
-    from aggregator.reports.gateway.merge import merge_files
-    from aggregator.reports.intake.urls import expand
+    from aggregator.reports.gateway import merge_files
+    from aggregator.reports.intake.sources import expand
 
     campaign = None if campaign_file is None else campaign_of(campaign_file, workspace)
     given = expand(report_files(files, recursive=recursive))

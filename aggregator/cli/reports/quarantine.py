@@ -13,7 +13,7 @@ import click
 from aggregator.cli.enrolment import enrolled_ids
 from aggregator.cli.options import enrolment_options, json_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
-from aggregator.reports.decoding.spans import Rejected
+from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.quarantine import Kept
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError

@@ -14,7 +14,7 @@ from aggregator.nodes.summaries.envelope_store import (
     open_envelope_store,
 )
 from aggregator.nodes.summaries.store import NodeStore
-from aggregator.reports.storage.opening import read_campaign
+from aggregator.reports.storage.manifest import read_campaign
 from protocol.documents.campaign import Campaign
 
 

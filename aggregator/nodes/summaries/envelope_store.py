@@ -28,11 +28,9 @@ from aggregator.nodes.summaries.judging import Judge
 from aggregator.nodes.summaries.listing import needed, newer_list, read_list
 from aggregator.nodes.summaries.robust import Rule
 from aggregator.nodes.summaries.writing import NOT_LISTED_REASON, Taken, Writer
-from aggregator.reports.intake.finding import all_unreadable
-from aggregator.reports.intake.sources import Unreadable
-from aggregator.reports.intake.urls import check_folder, expand
-from aggregator.reports.storage.manifest import SUMMARIES_FILE
-from aggregator.reports.storage.opening import read_campaign
+from aggregator.reports.intake.remote import all_unreadable
+from aggregator.reports.intake.sources import Unreadable, check_folder, expand
+from aggregator.reports.storage.manifest import SUMMARIES_FILE, read_campaign
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, StorageError

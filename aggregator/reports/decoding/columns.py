@@ -1,17 +1,24 @@
-"""Records as columns. ``decoding`` makes them, ``storage`` keeps them and ``tally`` counts them."""
+"""Records as rows of bytes and as columns: ``decoding`` makes them, ``storage`` keeps them and ``tally`` counts them.
+
+N reports are an N × L matrix of bytes, and each field is a view with stride L. Only the fields in use are copied, in
+blocks that stay in the processor's cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Self
+from collections.abc import Iterable, Iterator, Sequence
+from mmap import mmap
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.reports.decoding.content import Content, LargeFile, give_back
+from protocol.batches.report import FIXED_BYTES, ID_BYTES, Layout
+from protocol.mechanisms import INTEGERS, SINGLE
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+
+class Columns(NamedTuple):
     """N records of one campaign, column by column.
 
     Attributes:
@@ -30,11 +37,7 @@ class Columns:
 
     @classmethod
     def empty(cls, answer_bytes: int) -> Self:
-        """Columns of no records.
-
-        Args:
-            answer_bytes: A, the number of bytes of an answer field.
-        """
+        """Columns of no records, with answer fields of A = ``answer_bytes`` bytes."""
         return cls(
             np.empty(0, np.uint64),
             np.empty(0, np.uint32),
@@ -45,20 +48,12 @@ class Columns:
 
     @classmethod
     def join(cls, pieces: Sequence[Columns], answer_bytes: int) -> Self:
-        """Concatenate the records of all pieces, in the order of the pieces.
+        """Concatenate the records of all pieces, in their order.
 
-        Args:
-            pieces: may be empty; the result then has no record.
-            answer_bytes: A, the number of bytes of an answer field. Used only if there are no pieces.
+        There may be none; only then ``answer_bytes`` is used.
         """
-        pieces = pieces or [cls.empty(answer_bytes)]
-        return cls(
-            np.concatenate([piece.id for piece in pieces]),
-            np.concatenate([piece.period for piece in pieces]),
-            np.concatenate([piece.question for piece in pieces]),
-            np.concatenate([piece.answer for piece in pieces]),
-            np.concatenate([piece.proven for piece in pieces]),
-        )
+        columns = zip(*(pieces or [cls.empty(answer_bytes)]), strict=True)
+        return cls._make(map(np.concatenate, columns))
 
     @property
     def size(self) -> int:
@@ -67,17 +62,166 @@ class Columns:
 
     def take(self, rows: NDArray[Any] | slice) -> Columns:
         """The records that ``rows`` selects: an index array, a mask of N values, or a slice."""
-        return Columns(self.id[rows], self.period[rows], self.question[rows], self.answer[rows], self.proven[rows])
+        return Columns._make(column[rows] for column in self)
 
 
 def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """Read bytes as big-endian numbers.
-
-    Args:
-        field: (N, c·w) uint8, c numbers of w bytes in each row.
-        kind: numpy's name of a number of w bytes, for example ``">u4"`` with w = 4.
-
-    Returns:
-        (N, c) of dtype ``kind``.
-    """
+    """Read bytes, (N, c·w) uint8, as (N, c) big-endian numbers of dtype ``kind``, for example ``">u4"`` with w = 4."""
     return np.ascontiguousarray(field).view(np.dtype(kind))
+
+
+BLOCK_RECORDS = 1 << 16
+"""Records of one array operation. Their fields, eight bytes each, fit into a second-level cache."""
+SHORT = 256
+"""Runs of fewer records are joined, so that one array operation covers many of them."""
+_FEW, _MANY = 8, 1 << 16
+_MANY_BYTES = 1 << 23
+
+
+class Matrix(NamedTuple):
+    """``rows`` adjacent records of one layout in a file, N, the first at position ``start``."""
+
+    data: Content
+    start: int
+    rows: int
+    layout: Layout
+
+    def part(self, first: int, stop: int) -> Matrix:
+        """The rows from ``first`` to before ``stop``; ``stop`` may be larger than the number of rows."""
+        length = self.layout.record_length
+        return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
+
+    def field(self, offset: int, kind: str) -> NDArray[Any]:
+        """The numbers at one offset in all records, a view of the file: (N,) of dtype ``kind``, as ``">u4"``."""
+        if not self.rows:
+            return np.empty(0, kind)
+        length = self.layout.record_length
+        data, start = _in_memory(self.data, self.start, self.rows * length)
+        return np.ndarray((self.rows,), kind, data, start + offset, (length,))
+
+    def first(self) -> NDArray[np.uint64]:
+        """(N,) uint64: the first eight bytes of each record: the bytes that all records share, and the id's start."""
+        return self.field(0, ">u8").astype(np.uint64)
+
+    def head(self) -> NDArray[np.uint64]:
+        """(N,) uint64: period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``)."""
+        place = len(self.layout.prefix) + ID_BYTES
+        if self.layout.kind == SINGLE:
+            return self.field(place, ">u8").astype(np.uint64)
+        # The answer may have only one byte. The word therefore ends before the answer, and not after two bytes of it.
+        head = self.field(place - 2, ">u8").astype(np.uint64)
+        np.left_shift(head, 16, out=head)
+        return head
+
+    def ids(self) -> NDArray[np.uint64]:
+        """(N,) uint64: the id of each report."""
+        return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
+
+    def values(self) -> NDArray[np.int64]:
+        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
+        width = 4 if self.layout.kind == INTEGERS else 2
+        return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
+
+    def answers(self) -> NDArray[np.uint8]:
+        """(N, A) uint8: the answer fields, a view of the file."""
+        width, length = self.layout.answer_bytes, self.layout.record_length
+        if not self.rows:
+            return np.empty((0, width), np.uint8)
+        data, start = _in_memory(self.data, self.start, self.rows * length)
+        return np.ndarray((self.rows, width), np.uint8, data, start + length - width, (length, 1))
+
+    def positions(self) -> NDArray[np.int64]:
+        """(N,) int64: the position of each record in ``data``."""
+        length = self.layout.record_length
+        return np.arange(self.start, self.start + self.rows * length, length, dtype=np.int64)
+
+
+def matrices(data: Content, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
+    """Cut runs of records, each a position and a number of records, into matrices of about :data:`BLOCK_RECORDS` rows.
+
+    Long runs are cut in place, without a copy, unless the file is read in pieces. Short runs are copied into one
+    matrix.
+
+    Yields:
+        A matrix, and views of the file's runs whose records are its rows, in the order of the rows.
+    """
+    waiting: list[Matrix] = []
+    records = 0
+    for start, count in runs:
+        rows = Matrix(data, start, count, layout)
+        if count < SHORT:
+            waiting.append(rows)
+            records += count
+        if waiting and (count >= SHORT or records >= BLOCK_RECORDS):
+            yield _joined(waiting), waiting
+            waiting, records = [], 0
+        if count >= SHORT:
+            for first in range(0, count, BLOCK_RECORDS):
+                part = rows.part(first, first + BLOCK_RECORDS)
+                yield (_joined([part]) if isinstance(data, LargeFile) else part), [part]
+    if waiting:
+        yield _joined(waiting), waiting
+
+
+def _joined(runs: list[Matrix]) -> Matrix:
+    layout = runs[0].layout
+    data = b"".join(rows.data[rows.start : rows.start + rows.rows * layout.record_length] for rows in runs)
+    return Matrix(data, 0, sum(rows.rows for rows in runs), layout)
+
+
+def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Copy answer fields, (N, A) uint8 with adjacent bytes in each row.
+
+    Copying whole rows is faster than single bytes.
+    """
+    width = answers.shape[1]
+    rows: NDArray[Any] = answers.view(f"V{width}")[:, 0].copy()
+    return rows.view(np.uint8).reshape(-1, width)
+
+
+def count_adjacent(data: Content, position: int, length: int, prefix: bytes) -> int:
+    """Count the records of ``length`` bytes that follow one another from ``position`` on. All begin with ``prefix``."""
+    most = (len(data) - position) // length
+    count = 0
+    while count < min(_FEW, most):
+        place = position + count * length
+        if data[place : place + len(prefix)] != prefix:
+            return count
+        count += 1
+    step, many = _FEW, max(_FEW, min(_MANY, _MANY_BYTES // length))
+    while count < most:
+        rows = min(step, most - count)
+        wrong = _differ(data, position + count * length, rows, length, prefix)
+        place = int(wrong.argmax())
+        if wrong[place]:
+            return count + place
+        if rows == many:
+            give_back(data, position + count * length, position + (count + rows) * length)
+        count += rows
+        step = min(4 * step, many)
+    return count
+
+
+def _in_memory(data: Content, start: int, size: int) -> tuple[bytes | mmap, int]:
+    """A buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in it.
+
+    Only a large file is copied.
+    """
+    return (data[start : start + size], 0) if isinstance(data, LargeFile) else (data, start)
+
+
+def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
+    """Mask of the N records in ``rows`` that do not begin with the prefix of their layout: (N,) bool."""
+    return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
+
+
+def _differ(data: Content, position: int, rows: int, length: int, prefix: bytes) -> NDArray[np.bool_]:
+    """(N,) bool: which rows of ``length`` bytes from ``position`` on do not begin with ``prefix``."""
+    wrong = np.zeros(rows, np.bool_)
+    data, position = _in_memory(data, position, rows * length)
+    for place in range(0, len(prefix), 2):
+        piece = prefix[place : place + 2]
+        kind = f"u{len(piece)}"
+        found: NDArray[Any] = np.ndarray((rows,), kind, data, position + place, (length,))
+        wrong |= found != np.frombuffer(piece, kind)[0]
+    return wrong

@@ -28,27 +28,146 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.decoding.mapped import Source, give_back, piecewise_digest
-from aggregator.reports.decoding.matrix import Matrix, copied, count_adjacent, matrices
+from aggregator.reports.decoding.columns import Columns, Matrix, copied, count_adjacent, matrices
+from aggregator.reports.decoding.content import Content, give_back, piecewise_digest
 from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
-from aggregator.reports.decoding.spans import MAX_PIECES, RecordSpan, Rejected, SpanBuilder, Standing
-from protocol.batches.batch import Damage, Header, read_batches
+from protocol.batches.batch import Batch, Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
+from protocol.batches.report import Layout
 from protocol.documents.campaign import Campaign
+
+MAX_KEPT_BYTES = 64
+"""Number of bytes that are kept of a rejected piece that is no record of the campaign."""
+MAX_PIECES = 1000
+"""Largest number of rejected pieces of one file that are kept. All rejected pieces are counted."""
+
+
+class Rejected(NamedTuple):
+    """A rejected piece of a file: a record, or bytes that are no record.
+
+    Attributes:
+        reason, offset, length: why, and where in the file it is.
+        data: all bytes of a record of the campaign, so that it can be judged again; the first
+            :data:`MAX_KEPT_BYTES` of other bytes.
+        proven: whether the record's batch is proven; None for bytes that are no record of the campaign.
+        claim: the digest that the trailer of an unproven batch states; empty without one.
+    """
+
+    reason: str
+    offset: int
+    length: int
+    data: bytes
+    proven: bool | None = None
+    claim: bytes = b""
+
+
+class Standing(NamedTuple):
+    """Whether the batch of a record is complete.
+
+    Attributes:
+        proven: whether the batch has the right digest and number of records.
+        claim: the digest that the trailer of an unproven batch states; empty without a trailer. If another
+            batch with this digest is proven, the records here are copies of its records, or damaged.
+    """
+
+    proven: bool
+    claim: bytes
+
+
+class RecordSpan(NamedTuple):
+    """The positions of some records of a file. The records are not judged yet.
+
+    Attributes:
+        runs: position and number of records of every run of adjacent records, in file order.
+        standings: of the batches of the records; equal neighbours appear once.
+        counts: for each entry of ``standings`` the number of its records, which follow one another in the runs.
+        digests: 32 bytes of every proven batch that ends in this span.
+        rejected: number of rejected pieces that are no record of the campaign, by reason.
+        pieces: rejected pieces that are no record of the campaign, at most :data:`MAX_PIECES` in one file.
+    """
+
+    runs: tuple[tuple[int, int], ...]
+    standings: tuple[Standing, ...]
+    counts: tuple[int, ...]
+    digests: tuple[bytes, ...]
+    rejected: dict[str, int]
+    pieces: tuple[Rejected, ...]
+
+
+class SpanBuilder:
+    """Groups the batches of one file into spans of at most ``most`` records: parts of a batch, or several batches."""
+
+    def __init__(self, data: Content, layout: Layout, most: int) -> None:
+        self._data = data
+        self._layout = layout
+        self._most = most
+        self._kept_pieces = 0
+        self._reset()
+
+    def _reset(self) -> None:
+        self._runs: list[tuple[int, int]] = []
+        self._room = self._most
+        self._standings: list[Standing] = []
+        self._counts: list[int] = []
+        self._digests: list[bytes] = []
+        self._rejected: Counter[str] = Counter()
+        self._pieces: list[Rejected] = []
+
+    def reject(self, reason: str, offset: int, length: int, total: int) -> None:
+        """Reject ``total`` adjacent bytes from ``offset`` on, as pieces of ``length`` bytes, all for ``reason``."""
+        count = total // length
+        self._rejected[reason] += count
+        for place in range(offset, offset + total, length)[: MAX_PIECES - self._kept_pieces]:
+            kept = self._data[place : place + min(length, MAX_KEPT_BYTES)]
+            self._pieces.append(Rejected(reason, place, length, kept))
+            self._kept_pieces += 1
+
+    def add(self, batch: Batch) -> Iterator[RecordSpan]:
+        """Add a batch of the campaign, and yield each span that becomes full. Small batches share a span."""
+        standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
+        length = self._layout.record_length
+        for start, count in batch.spans:
+            done = 0
+            while done < count:
+                records = min(count - done, self._room)
+                self._add_run(start + done * length, records, standing)
+                done, self._room = done + records, self._room - records
+                if not self._room:
+                    yield self._take_span()
+        if batch.proven:
+            self._digests.append(batch.digest)
+
+    def _add_run(self, start: int, records: int, standing: Standing) -> None:
+        self._runs.append((start, records))
+        if self._standings and self._standings[-1] == standing:
+            self._counts[-1] += records
+        else:
+            self._standings.append(standing)
+            self._counts.append(records)
+
+    def rest(self) -> Iterator[RecordSpan]:
+        """Yield the last span, which is not full; nothing if it is empty. Call it after the last batch."""
+        if self._runs or self._digests or self._rejected:
+            yield self._take_span()
+
+    def _take_span(self) -> RecordSpan:
+        places = tuple(self._runs), tuple(self._standings), tuple(self._counts)
+        span = RecordSpan(*places, tuple(self._digests), dict(self._rejected), tuple(self._pieces))
+        self._reset()
+        return span
+
 
 SPAN_RECORDS = 1 << 20
 """Largest number of records in one span."""
 
 
 class Decoded(NamedTuple):
-    """The judged content of one file.
+    """The judged content of one file: the N good records in file order, and what was rejected.
 
     Attributes:
-        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
         rejected: number of rejected pieces by reason, without zeros.
-        pieces: rejected pieces in file order, at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES`.
+        pieces: rejected pieces in file order, at most :data:`MAX_PIECES`.
     """
 
     records: Columns
@@ -58,16 +177,14 @@ class Decoded(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The judged records of one span of a file.
+    """The judged records of one span of a file: the N good ones in file order, and what was rejected.
 
     Attributes:
-        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
-        batch: (N,) intp, index in ``standings`` of each record's batch.
-        standings: of the batches; equal neighbours appear once.
+        batch: (N,) intp, index in ``standings`` of each record's batch; equal neighbours appear once there.
         digests: 32 bytes of every proven batch that ends in this block.
         rejected: number of rejected pieces by reason.
-        pieces: rejected pieces, at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES`.
+        pieces: rejected pieces, at most :data:`MAX_PIECES`.
     """
 
     records: Columns
@@ -95,17 +212,11 @@ class WholeFiles(NamedTuple):
     left_over: tuple[int, ...]
 
 
-def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
-    """Judge a file of concatenated batches. Run by the aggregator.
-
-    Args:
-        data: the whole file.
-        campaign: the campaign that the reports must belong to.
-        now: the present in seconds since 1970; reports of later periods are too early.
+def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
+    """Judge a whole file of concatenated batches in memory. Run by the aggregator. ``now``: seconds since 1970.
 
     Raises:
-        FileShortenedError: ``data`` is a :class:`~aggregator.reports.decoding.large_file.LargeFile`, and the file
-            became shorter.
+        FileShortenedError: ``data`` is a large file that became shorter.
     """
     return Decoder(campaign).decode(data, now=now)
 
@@ -113,11 +224,8 @@ def decode_batches(data: Source, campaign: Campaign, *, now: int) -> Decoded:
 class Decoder:
     """Judges the files of one campaign. Immutable and picklable.
 
-    Every method that reads a :class:`~aggregator.reports.decoding.large_file.LargeFile` raises ``FileShortenedError``
-    if the file became shorter.
-
-    Args:
-        campaign: the campaign that the reports must belong to.
+    ``now`` is the present in seconds since 1970: reports of later periods are too early. Every method that reads a
+    :class:`~aggregator.reports.decoding.content.LargeFile` raises ``FileShortenedError`` if the file became shorter.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -127,13 +235,8 @@ class Decoder:
         self._head = self._header.to_bytes()
         self._rules = Rules(campaign)
 
-    def decode(self, data: Source, *, now: int) -> Decoded:
-        """Judge a whole file of concatenated batches. All records of the file are in memory at a time.
-
-        Args:
-            data: the whole file.
-            now: the present in seconds since 1970; reports of later periods are too early.
-        """
+    def decode(self, data: Content, *, now: int) -> Decoded:
+        """Judge a whole file of concatenated batches. All its records are in memory at a time."""
         blocks = list(self.blocks(data, now=now))
         rejected: Counter[str] = Counter()
         for block in blocks:
@@ -145,14 +248,8 @@ class Decoder:
             tuple(sorted((piece for block in blocks for piece in block.pieces), key=lambda piece: piece.offset)),
         )
 
-    def blocks(self, data: Source, *, now: int, most: int = SPAN_RECORDS) -> Iterator[Block]:
-        """Judge one file block by block. Memory is bounded by ``most``, not by the length of the file.
-
-        Args:
-            data: the whole file: bytes, a mapping, or a file that is read in pieces.
-            now: the present in seconds since 1970; reports of later periods are too early.
-            most: largest number of records in one block.
-        """
+    def blocks(self, data: Content, *, now: int, most: int = SPAN_RECORDS) -> Iterator[Block]:
+        """Judge one file in blocks of at most ``most`` records, which bound the memory."""
         room = MAX_PIECES
         for span in self.spans(data, most=most):
             block = self.judge(data, span, now=now)
@@ -160,14 +257,10 @@ class Decoder:
             room -= len(block.pieces)
             yield block
 
-    def spans(self, data: Source, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
+    def spans(self, data: Content, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
         """Find the records of a file, in file order, without judging them. The first step of :meth:`blocks`.
 
         The digest of a batch is checked before the first span with its records is yielded.
-
-        Args:
-            data: the whole file.
-            most: largest number of records in one span.
         """
         builder = SpanBuilder(data, self._layout, most)
         layouts = {self._campaign: self._layout}
@@ -182,22 +275,17 @@ class Decoder:
                 yield from builder.add(found)
         yield from builder.rest()
 
-    def judge(self, data: Source, span: RecordSpan, *, now: int) -> Block:
-        """Judge the records of one span. The second step of :meth:`blocks`. Threads may judge spans in any order.
+    def judge(self, data: Content, span: RecordSpan, *, now: int) -> Block:
+        """Judge the records of one span of a file. The second step of :meth:`blocks`.
 
-        The result has at most :data:`~aggregator.reports.decoding.spans.MAX_PIECES` rejected pieces of this span.
-
-        Args:
-            data: the whole file.
-            span: one span of this file.
-            now: the present in seconds since 1970; reports of later periods are too early.
+        Threads may judge spans in any order.
         """
         bad = _BadRecords(Counter(span.rejected), [])
         batch = np.repeat(np.arange(len(span.counts)), span.counts)
         judged = []
         for rows, runs in matrices(data, span.runs, self._layout):
             positions = np.concatenate([run.positions() for run in runs])
-            judged.append(self._judge(_Unjudged(rows, positions, batch[: rows.rows]), span.standings, now, bad))
+            judged.append(self._judge(rows, positions, batch[: rows.rows], span.standings, now, bad))
             batch = batch[rows.rows :]
         if span.runs:
             (first, _), (last, count) = span.runs[0], span.runs[-1]
@@ -214,14 +302,15 @@ class Decoder:
         )
 
     def _judge(
-        self, judged: _Unjudged, standings: Sequence[Standing], now: int, bad: _BadRecords
+        self,
+        rows: Matrix,
+        positions: NDArray[np.int64],
+        batch: NDArray[np.intp],
+        standings: Sequence[Standing],
+        now: int,
+        bad: _BadRecords,
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
-        """The good records of a matrix, with their positions and batches. Bad records are added to ``bad``.
-
-        Returns:
-            G good records; (G,) int64, their positions; (G,) intp, their batches.
-        """
-        rows, positions, batch = judged
+        """The good records of a matrix, with their positions and batches. Bad records are added to ``bad``."""
         fields = Fields.of(rows)
         records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
         if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
@@ -239,7 +328,7 @@ class Decoder:
         good = fault == 0
         return records.take(good), positions[good], batch[good]
 
-    def states_one_batch(self, data: Source) -> bool:
+    def states_one_batch(self, data: Content) -> bool:
         """Whether a file looks like one batch of the campaign, judged only by its length and its first and last bytes.
 
         The digest is not computed, so the batch may still be damaged.
@@ -254,10 +343,6 @@ class Decoder:
         """Read all files that are one intact batch of good records. Other files are only listed in the result.
 
         One set of array operations serves all files, which saves most of the time per file.
-
-        Args:
-            datas: the content of each file.
-            now: the present in seconds since 1970; reports of later periods are too early.
         """
         digests = [self._whole_digest(data) for data in datas]
         head, length = len(self._head), self._layout.record_length
@@ -306,26 +391,10 @@ class _BadRecords(NamedTuple):
     pieces: list[Rejected]
 
 
-class _Unjudged(NamedTuple):
-    """N records that are judged together.
-
-    Attributes:
-        rows: their bytes.
-        positions: (N,) int64, position of each in the file.
-        batch: (N,) intp, index of the standing of its batch.
-    """
-
-    rows: Matrix
-    positions: NDArray[np.int64]
-    batch: NDArray[np.intp]
-
-
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
     """Copy N records into columns.
 
-    Args:
-        fields: the decoded fields of the records.
-        proven: whether the records' batches are proven: one value for all records, or (N,) bool.
+    ``proven``: whether their batches are proven, one value for all records or (N,) bool.
     """
     rows = fields.rows
     return Columns(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.reports.decoding.matrix import Matrix
+from aggregator.reports.decoding.columns import Matrix
 from protocol.batches.report import FIXED_BYTES
 from protocol.documents.campaign import Campaign
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
@@ -85,10 +85,7 @@ class Rules:
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 
     def is_sound(self, fields: Fields, now: int) -> bool:
-        """Whether all records have the right first bytes and pass every rule, except the rules about answers.
-
-        ``fields`` are the decoded fields of the records, ``now`` is the present in seconds since 1970.
-        """
+        """Whether all records have the right first bytes and pass every rule, except the rules about answers."""
         head, question = fields.head, fields.question
         if not len(question):
             return True
@@ -100,22 +97,11 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Whether every answer in ``fields`` is one that its question allows.
-
-        Call it only after :meth:`is_sound` returned true.
-        """
+        """Whether every answer is one that its question allows. Call it only after :meth:`is_sound` returned true."""
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
-        """Find the first rule that each of N records breaks.
-
-        Args:
-            fields: of the records.
-            now: the present, in seconds since 1970.
-
-        Returns:
-            (N,) uint8: 0 for a good record, else 1 + the index in :data:`FAULTS`.
-        """
+        """The first rule that each of N records breaks: (N,) uint8, 0 for none, or 1 + its index in :data:`FAULTS`."""
         known = fields.question < self._questions
         question = np.where(known, fields.question, 0)
         period = (fields.head >> 32).view(np.int64)
@@ -134,25 +120,16 @@ class Rules:
         return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
 
     def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(N,) bool: low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width.
-
-        Args:
-            first: (N,) uint64.
-            question: (N,) int64.
-        """
+        """(N,) bool: low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width."""
         above = np.take(self._low, question, mode="clip")
         np.subtract(first, above, out=above)
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Masks of wrong answers, each (N,) bool.
+        """Masks of wrong answers to known questions, each (N,) bool.
 
         Wrong are bits that must be zero, values at or above their limit, integers out of bounds, and answers that the
         mechanism says are impossible.
-
-        Args:
-            fields: of N records.
-            question: (N,) int64, known questions.
         """
         wrong = []
         for offset, zero in self._zero:
@@ -217,10 +194,8 @@ def _zero_words(
 ) -> list[tuple[int, NDArray[np.uint64]]]:
     """The bits that must be zero, in words of eight bytes. The last word ends where the record ends.
 
-    The first word may begin before the answer field. No bit before the answer field is among the result.
-
-    Returns:
-        For each word with such bits its offset in the record, and (questions,) uint64: the mask of each question.
+    The first word may begin before the answer field, but no bit before that field is among the result: for each word
+    with such bits its offset in the record, and (questions,) uint64, the mask of each question.
     """
     used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
     words = []

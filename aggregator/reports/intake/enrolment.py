@@ -22,8 +22,7 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, PolicyError
 
 if TYPE_CHECKING:
-    from aggregator.reports.fleet.ids import IdReader, Ids
-    from aggregator.reports.fleet.roster import Roster
+    from aggregator.reports.fleet import IdReader, Ids, Roster
 
 
 REASON = "id_not_enrolled"
@@ -53,8 +52,7 @@ class FromRosters:
     periods = range(1 << 32)
 
     def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
-        from aggregator.reports.fleet.ids import members
-        from aggregator.reports.fleet.roster import distinct_secrets
+        from aggregator.reports.fleet import distinct_secrets, members
 
         self._secrets = members(distinct_secrets(rosters), campaign)
         self._campaign_id = campaign.id
@@ -70,7 +68,7 @@ class FromRosters:
 
     def known(self, period: int) -> tuple[Ids, ...]:
         """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
-        from aggregator.reports.fleet.ids import IdMaker
+        from aggregator.reports.fleet import IdMaker
 
         maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
         return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))

@@ -1,26 +1,22 @@
 """Find the files that an ingest is given: from folders, patterns and lists to names of files.
 
-URLs stay unchanged: the store expands their patterns (:mod:`aggregator.reports.intake.urls`).
+URLs stay unchanged: the store expands their patterns (:mod:`aggregator.reports.intake.sources`).
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from glob import escape, glob
 from typing import IO, NamedTuple
 
-from aggregator.reports.intake.executor import Executor
-from aggregator.reports.intake.sources import Unreadable, read_source
-from aggregator.reports.intake.urls import check_urls, is_url
+from aggregator.reports.intake.sources import is_url
 from protocol.errors import InputError
 
 SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Ends of the names of report files. Other files in a folder, and hidden files, are not read."""
 MAX_LIST_BYTES = 1 << 28
-_FILES_EACH = 2048
-"""Largest number of files that one task of a cluster tries to read."""
 _PATTERN = re.compile(r"[*?\[]")
 
 
@@ -150,48 +146,3 @@ def read_names(stream: IO[bytes]) -> list[str]:
         raise InputError("too_large", "the list of names has more than 256 MiB; give it in several runs")
     names = raw.split(b"\0") if b"\0" in raw else raw.split(b"\n")
     return [os.fsdecode(name) for name in names if name]
-
-
-def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
-    """Find out whether not a single file can be read, before a store is made for them.
-
-    Args:
-        files: paths and URLs.
-        cluster: its workers try to read the files; None: this process does.
-
-    Returns:
-        Every file with the reason why it can not be read; empty as soon as one file can be read.
-
-    Raises:
-        InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
-        StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
-    """
-    if cluster is None:
-        return _all_unreadable(files)
-    given = [os.fspath(file) for file in files]
-    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - making a Path takes longer
-    starts = range(0, len(names), _FILES_EACH)
-    reasons: dict[int, str] = {}
-    for start, found in cluster.run(
-        _unreadable_from, [(start, names[start : start + _FILES_EACH]) for start in starts]
-    ):
-        if not found:
-            return ()
-        reasons |= {start + place: one.reason for place, one in enumerate(found)}
-    return tuple(Unreadable(name, reasons[number]) for number, name in enumerate(given))
-
-
-def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
-    """Task for a worker: run :func:`all_unreadable` on some files. The result begins with ``start``, unchanged."""
-    check_urls(files)
-    return start, _all_unreadable(files)
-
-
-def _all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
-    found: list[Unreadable] = []
-    for file in files:
-        read = read_source(file)
-        if not isinstance(read, Unreadable):
-            return ()
-        found.append(read)
-    return tuple(found)

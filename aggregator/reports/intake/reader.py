@@ -6,22 +6,21 @@ No manifest names these parts yet. For every file a :class:`Read` holds the file
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future, wait
 from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.decoding.decode import Block, Decoder
-from aggregator.reports.decoding.large_file import FileShortenedError
-from aggregator.reports.decoding.spans import MAX_PIECES, RecordSpan, Rejected, Standing
+from aggregator.reports.decoding.content import FileShortenedError
+from aggregator.reports.decoding.decode import MAX_PIECES, Block, Decoder, RecordSpan, Rejected, Standing
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.reports.intake.enrolment import Enrolled
-from aggregator.reports.intake.results import BlockResult, Kept, Read
 from aggregator.reports.intake.sources import SHORTENED_REASON, Source, Unreadable
-from aggregator.reports.intake.work_sharing import WorkSharingPool
 from aggregator.reports.storage.input_index import (
     TAIL_BYTES,
     Ingested,
@@ -32,11 +31,73 @@ from aggregator.reports.storage.input_index import (
     unpack_places,
 )
 from aggregator.reports.storage.manifest import Part
-from aggregator.reports.storage.part_writer import PartWriter
-from aggregator.reports.storage.parts import Stored
+from aggregator.reports.storage.parts import PartWriter, Stored
 from protocol.batches.batch import TRAILER_BYTES, Header
 from protocol.documents.campaign import Campaign
 from protocol.errors import StorageError
+
+
+class Read(NamedTuple):
+    """What was found in one file.
+
+    Attributes:
+        number: index of the file among the files given, from 0.
+        entry: for the index of input files; None if the store has the whole content already.
+        known: the earlier entry of the same content, which ``entry`` replaces.
+        proven, unproven: good records added to the store, from complete and from damaged batches.
+        claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
+        pieces: rejected records and byte ranges, for the quarantine.
+        unreadable: the reason why nothing of the file is stored: it does not fit into memory, or became shorter. None
+            for other files.
+        received: number of the file's bytes as they came, compressed or not. They bound what the quarantine keeps.
+    """
+
+    number: int
+    entry: Ingested | None
+    known: Ingested | None = None
+    proven: int = 0
+    unproven: int = 0
+    claims: frozenset[int] = frozenset()
+    pieces: tuple[Rejected, ...] = ()
+    unreadable: Unreadable | None = None
+    received: int = 0
+
+
+class Kept(NamedTuple):
+    """Good records of a block, divided by what becomes of them.
+
+    Attributes:
+        records: M records to add to the store.
+        rows: (M,) intp, their rows in the block; None if they are all its rows.
+        forgotten: (F,) intp, rows whose period was forgotten.
+        foreign: (E,) intp, rows that no enrolled device made.
+    """
+
+    records: Columns
+    rows: NDArray[np.intp] | None
+    forgotten: NDArray[np.intp]
+    foreign: NDArray[np.intp]
+
+
+class BlockResult(NamedTuple):
+    """The result of one block. Pairs are (unproven, proven) numbers of records.
+
+    Attributes:
+        block: the block without its good records.
+        added: records written into the parts.
+        good: records of kept periods and enrolled devices, whether new or not.
+        forgotten: records whose period was forgotten.
+        foreign: (E,) int64, offsets in the file of the records that no enrolled device made.
+        pieces: some of the foreign records, for the quarantine.
+    """
+
+    block: Block
+    added: tuple[int, int]
+    good: tuple[int, int]
+    forgotten: int
+    foreign: NDArray[np.int64]
+    pieces: tuple[Rejected, ...]
+
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
@@ -400,3 +461,55 @@ def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
     """
     count = int(np.count_nonzero(proven))
     return len(proven) - count, count
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class WorkSharingPool:
+    """Offers items of work to a pool. Threads of the pool itself may use it.
+
+    Args:
+        pool: of threads.
+        offered: items of one call of :meth:`each` that wait or run at a time, which bounds memory.
+    """
+
+    def __init__(self, pool: Executor, offered: int) -> None:
+        self._pool = pool
+        self._most = offered
+
+    def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
+        """Offer the call ``function(item)`` to the pool.
+
+        Returns:
+            A function that returns the call's result. If no thread has begun the call, it makes the call itself.
+        """
+        future = self._pool.submit(function, item)
+        return lambda: function(item) if future.cancel() else future.result()
+
+    def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield ``function(item)`` of every item, in order. When the iteration ends, also by an error, no call runs."""
+        waiting: deque[tuple[Future[Result], Item]] = deque()
+        try:
+            for item in items:
+                waiting.append((self._pool.submit(function, item), item))
+                if len(waiting) >= self._most:
+                    yield _first(function, waiting)
+            while waiting:
+                yield _first(function, waiting)
+        finally:
+            # Wait only for calls that have begun. A pool may report a cancelled future to wait() much later.
+            wait([future for future, _ in waiting if not future.cancel()])
+
+
+def _first(function: Callable[[Item], Result], waiting: deque[tuple[Future[Result], Item]]) -> Result:
+    """Return the first item's result. While another thread works on it, do the items after it."""
+    for place, (future, item) in enumerate(waiting):
+        if waiting[0][0].done():
+            break
+        if future.cancel():
+            done: Future[Result] = Future()
+            waiting[place] = (done, item)
+            done.set_result(function(item))
+    return waiting.popleft()[0].result()

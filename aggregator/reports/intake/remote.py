@@ -13,19 +13,281 @@ from __future__ import annotations
 import heapq
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from aggregator.reports.decoding.content import Content, FileShortenedError
 from aggregator.reports.intake.enrolment import Enrolled
-from aggregator.reports.intake.executor import Executor
-from aggregator.reports.intake.results import Read
-from aggregator.reports.intake.sources import Unreadable
-from aggregator.reports.intake.tasks import Chosen, Found, Job, Mark, identities, job_of, marks, read_files
+from aggregator.reports.intake.reader import Read, Reader
+from aggregator.reports.intake.sources import (
+    Share,
+    Source,
+    Unreadable,
+    ahead,
+    check_urls,
+    codec_of,
+    ends_of,
+    is_url,
+    read_source,
+    shares,
+)
 from aggregator.reports.intake.transaction import IngestTransaction
-from aggregator.reports.intake.urls import is_url
-from aggregator.reports.storage.compaction import MOST_SMALL, SMALL_RECORDS, compact
-from aggregator.reports.storage.manifest import Part, read_manifest
+from aggregator.reports.storage.input_index import TAIL_BYTES, Inputs, identity, tail
+from aggregator.reports.storage.manifest import Manifest, Part, fingerprint, read_documents, read_manifest
+from aggregator.reports.storage.parts import MOST_SMALL, SMALL_RECORDS, PartWriter, compact
+from protocol import VERSION
+from protocol.documents.campaign import Campaign
 from protocol.errors import PolicyError, StorageError
+
+
+class Executor(Protocol):
+    """Processes that see a store's folder under the same path as the client, and have the same software.
+
+    :class:`aggregator.reports.cluster.Cluster` implements it with Dask. Another engine is one more class with
+    these
+    members: what is read and counted remotely (:mod:`aggregator.reports.intake.remote`,
+    :mod:`aggregator.reports.intake.remote`) needs no others.
+    """
+
+    @property
+    def threads(self) -> int:
+        """Number of tasks that all processes together run at a time."""
+
+    @property
+    def threads_each(self) -> int:
+        """Number of tasks that one process runs at a time. They share its memory."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether calls and shared values travel encrypted, and so may hold secrets."""
+
+    def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
+        """Call a function once for each sequence of arguments, and yield the results as they become ready.
+
+        Args:
+            function: defined at the top of a module, so that its name can be sent. A lost call is repeated, so the
+                function may run twice with the same arguments.
+            calls: the arguments of each call; results of :meth:`share` may be among them.
+
+        Raises:
+            HearsayError: the function raised it.
+            StorageError: the executor failed.
+        """
+
+    def share(self, value: object) -> Any:
+        """Send a value to the processes. Give the result to :meth:`run` as an argument in place of the value."""
+
+
+MOST_PIECES = 1 << 18
+"""Rejected pieces that one task sends for the quarantine, at most. All are counted."""
+
+Result = TypeVar("Result")
+
+
+class Job(NamedTuple):
+    """The store that a task works on.
+
+    Attributes:
+        folder: its absolute path, the same on all machines.
+        manifest: fingerprint of the manifest on the disk, as the client sees it.
+        software: version of the client's software.
+    """
+
+    folder: str
+    manifest: bytes
+    software: str = VERSION
+
+
+def job_of(folder: Path, manifest: Manifest) -> Job:
+    """Describe a store to tasks, so that a worker can check that it sees the same store.
+
+    Args:
+        folder: of the store.
+        manifest: the manifest that is on the disk.
+    """
+    return Job(str(folder.absolute()), fingerprint(manifest))
+
+
+class Mark(NamedTuple):
+    """Length and last eight bytes of a file's decompressed content, which differ for most files."""
+
+    size_bytes: int
+    tail: bytes
+
+
+class Chosen(NamedTuple):
+    """A file to read.
+
+    Attributes:
+        number: index of the file among the files given, from 0.
+        file: absolute path or URL.
+        mark: length and end of the file when it was listed; None if it was empty or could not be read.
+    """
+
+    number: int
+    file: str
+    mark: Mark | None
+
+
+class Found(NamedTuple):
+    """The result of a task that read some files.
+
+    Attributes:
+        parts: written to the disk; no manifest names them yet.
+        reads: one for each file that was read.
+        unreadable: indices, among the files given, of the files that could not be read, each with the reason.
+        changed: indices of the files that changed after they were listed; none of their records was kept.
+    """
+
+    parts: list[Part]
+    reads: list[Read]
+    unreadable: list[tuple[int, str]]
+    changed: list[int]
+
+
+def marks(files: Sequence[str]) -> list[Mark | None]:
+    """For each of ``files`` the length and last eight bytes of its content; None if it is empty or can not be read."""
+    check_urls(files)
+    return list(ahead(_mark, files))
+
+
+def _mark(file: str | os.PathLike[str]) -> Mark | None:
+    try:
+        if is_url(file):
+            size, begin, end = ends_of(os.fspath(file), TAIL_BYTES)
+        else:
+            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                size = os.fstat(descriptor).st_size
+                begin = os.pread(descriptor, TAIL_BYTES, 0)
+                end = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+            finally:
+                os.close(descriptor)
+    except (OSError, ValueError):
+        return None  # Reading the file will fail as well, and give the reason.
+    if codec_of(begin) is not None:  # The mark describes the decompressed content: an uncompressed copy has the same.
+        loaded = read_source(file)
+        return None if isinstance(loaded, Unreadable) else Mark(len(loaded.data), tail(loaded.data))
+    return Mark(size, tail(end)) if size else None
+
+
+def identities(files: Sequence[str]) -> list[bytes | None]:
+    """For each of ``files`` a digest of 32 bytes that names its content; None if it can not be read."""
+    check_urls(files)
+    return [None if isinstance(found, Unreadable) else _identity(found.data) for found in ahead(read_source, files)]
+
+
+def _identity(data: Content) -> bytes | None:
+    try:
+        return identity(data)
+    except FileShortenedError:
+        return None
+
+
+def read_files(
+    job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, *, apart: bool = False
+) -> Found:
+    """Task: judge files and write their good records into parts.
+
+    Args:
+        job: the store.
+        chosen: the files.
+        now: the client's present, in seconds since 1970.
+        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
+            no other file of this ingest has the same content.
+
+    Raises:
+        StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``, ``io_failed``;
+            ``input_shortened``: a file became shorter while it was read.
+        InputError: ``protocol_unknown``, ``missing_extra``: this process can not read such a URL; ``file_not_found``,
+            ``ids_invalid``: the file of the enrolled ids changed after it was opened.
+        OSError: the parts can not be written.
+    """
+    campaign, manifest = opened(job)
+    files = [one.file for one in chosen]
+    check_urls(files)
+    found = Found([], [], [], [])
+    folder = Path(job.folder)
+    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # random: two attempts never share a name
+    pieces = MOST_PIECES
+    with PartWriter(folder, campaign.layout, manifest.buckets, name) as writer:
+        reader = Reader(campaign, _inputs(job), writer, manifest.first_period, now, enrolled)
+        for share in _apart(files) if apart else shares(files):
+            found.unreadable.extend((chosen[place].number, bad.reason) for place, bad in share.unreadable)
+            found.changed.extend(chosen[place].number for place, _ in share.similar)
+            sources = []
+            for source in share.sources:
+                number, _, mark = chosen[source.number]
+                if apart or mark == (len(source.data), tail(source.data)):
+                    sources.append(source._replace(number=number))
+                else:
+                    found.changed.append(number)
+            for read in reader.read(sources, may_repeat=apart):
+                found.reads.append(read._replace(pieces=read.pieces[:pieces]))
+                pieces -= len(found.reads[-1].pieces)
+        found.parts.extend(reader.finish())
+    return found
+
+
+def _apart(files: Sequence[str]) -> Iterator[Share]:
+    """Every file in a share of its own."""
+    for place, loaded in enumerate(ahead(read_source, files)):
+        if isinstance(loaded, Unreadable):
+            yield Share([], [(place, loaded)], [])
+        else:
+            yield Share([Source(place, files[place], *loaded)], [], [])
+
+
+def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:
+    """Task: open the store of ``job`` and return ``function(folder, campaign, manifest, *arguments)``.
+
+    Raises:
+        StorageError: the worker can not open the store; :func:`opened` lists the reasons.
+        Exception: the function raised it.
+    """
+    campaign, manifest = opened(job)
+    return function(Path(job.folder), campaign, manifest, *arguments)
+
+
+def opened(job: Job) -> tuple[Campaign, Manifest]:
+    """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
+
+    Raises:
+        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
+            the worker has another version of this software; ``store_newer``, ``store_older``, ``store_damaged``,
+            ``io_failed``: the worker can not read the store there.
+    """
+    if job.software != VERSION:
+        raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
+    return _opened(job.folder, job.manifest)
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: str, expected: bytes) -> tuple[Campaign, Manifest]:
+    not_shared = StorageError("store_not_shared", f"a worker does not see the store at '{folder}' as it is here")
+    try:
+        manifest, campaign, _ = read_documents(Path(folder))
+    except StorageError as error:
+        if error.reason == "not_a_store":
+            raise not_shared from None
+        raise
+    if fingerprint(manifest) != expected:
+        raise not_shared
+    return campaign, manifest
+
+
+def _inputs(job: Job) -> Inputs:
+    return _read_inputs(job.folder, job.manifest)
+
+
+@lru_cache(maxsize=1)
+def _read_inputs(folder: str, expected: bytes) -> Inputs:
+    return Inputs(Path(folder), _opened(folder, expected)[1].inputs)
+
 
 _LISTED = 2048
 """Files whose marks or digests one task finds, at most."""
@@ -209,10 +471,7 @@ def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | N
 
 
 def read_share(job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, apart: bool) -> Found:  # noqa: FBT001
-    """Task: judge files and write their good records into parts, by :func:`aggregator.reports.intake.tasks.read_files`.
-
-    The arguments are the same. An executor passes arguments by position only.
-    """
+    """Task: :func:`read_files`, for an executor, which passes arguments by position only."""
     return read_files(job, chosen, now, enrolled, apart=apart)
 
 
@@ -237,3 +496,46 @@ def _balanced(chosen: Sequence[Chosen], threads: int, bucket_bytes: int) -> list
         shares[share].append(place)
         heapq.heapreplace(loads, (load + weights[place], share))
     return [[chosen[place] for place in sorted(places)] for places in shares.values()]
+
+
+def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
+    """Find out whether not a single file can be read, before a store is made for them.
+
+    Args:
+        files: paths and URLs.
+        cluster: its workers try to read the files; None: this process does.
+
+    Returns:
+        Every file with the reason why it can not be read; empty as soon as one file can be read.
+
+    Raises:
+        InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
+        StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
+    """
+    if cluster is None:
+        return _all_unreadable(files)
+    given = [os.fspath(file) for file in files]
+    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - making a Path takes longer
+    starts = range(0, len(names), _LISTED)
+    reasons: dict[int, str] = {}
+    for start, found in cluster.run(_unreadable_from, [(start, names[start : start + _LISTED]) for start in starts]):
+        if not found:
+            return ()
+        reasons |= {start + place: one.reason for place, one in enumerate(found)}
+    return tuple(Unreadable(name, reasons[number]) for number, name in enumerate(given))
+
+
+def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
+    """Task for a worker: run :func:`all_unreadable` on some files. The result begins with ``start``, unchanged."""
+    check_urls(files)
+    return start, _all_unreadable(files)
+
+
+def _all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
+    found: list[Unreadable] = []
+    for file in files:
+        read = read_source(file)
+        if not isinstance(read, Unreadable):
+            return ()
+        found.append(read)
+    return tuple(found)

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from aggregator.common.files import read_regular
-from aggregator.reports.decoding.mapped import Source, piecewise_digest
+from aggregator.reports.decoding.content import Content, piecewise_digest
 from aggregator.reports.storage.locking import make_folder, write_durably
 from aggregator.reports.storage.manifest import INPUTS, SideFile, damaged
 from protocol.batches.batch import TRAILER_BYTES
@@ -96,7 +96,7 @@ def unpack_places(packed: bytes) -> NDArray[np.int64]:
     return np.cumsum(steps.astype(np.int64))
 
 
-def identity(data: Source, body: bytes | None = None) -> bytes:
+def identity(data: Content, body: bytes | None = None) -> bytes:
     """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
 
     In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
@@ -113,7 +113,7 @@ def identity(data: Source, body: bytes | None = None) -> bytes:
     return sha256(inner + data[cut:]).digest()
 
 
-def tail(data: Source) -> bytes:
+def tail(data: Content) -> bytes:
     """The last eight bytes of a file's content ``data``. Shorter content is padded with zeros in front."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 

@@ -1,26 +1,30 @@
-"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask can read directly.
+"""Write records into parts. Records are divided into buckets by the low bits of their ids, and written in row groups.
 
-Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``,
-the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. For a record of a damaged batch
-``claim`` is the first eight bytes of the digest that the batch's trailer states, and null if it states none; for other
-records it is null. docs/reference/store.md describes the data set for its readers. Decision 0024 gives the reasons.
+A part counts only once a manifest names it. A part is therefore written under its final name, and only flushed. The
+next change of the store removes the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from threading import Lock
+from types import TracebackType
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from aggregator.common.files import read_regular
+from aggregator.common.files import read_regular, sync_folder
 from aggregator.reports.decoding.columns import Columns, big_endian
-from aggregator.reports.storage.manifest import Part, damaged
+from aggregator.reports.storage.manifest import REPORTS, Manifest, Part, damaged
 from protocol.batches.report import Layout
 from protocol.mechanisms import INTEGERS, SINGLE
 
@@ -194,3 +198,409 @@ def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:
         if len(chunk)
     ]
     return np.concatenate([np.empty(0, np.uint8), *chunks]).reshape(-1, width)
+
+
+_LARGEST = 30 << 20
+
+
+@cache
+def reuse_freed_memory() -> None:
+    """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. Later calls do nothing.
+
+    glibc changes its limits when a large block is freed, so one is allocated and freed here.
+
+    Array operations on blocks allocate and free half a megabyte all the time. Before a larger block was freed, glibc
+    returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the
+    time of an ingest. Other C libraries are not affected.
+    """
+    np.empty(_LARGEST, np.uint8)  # The array is freed at once, and glibc then raises its limits.
+
+
+ROW_GROUP = 1 << 17
+"""Records of a row group. A writer holds back at most one row group per bucket; a reader holds one in memory."""
+PART_BYTES = 96 << 20
+"""Memory that the columns of a part take. When a part has reached it, the next part of the bucket is begun."""
+_WAITING_BYTES = 64 << 20
+_LEAST_ROWS = 1 << 10
+_FLUSH_BYTES = 16 << 20
+_FLUSHERS = 8
+_FINISHERS = 2  # threads that write the last row groups; each additional thread would take memory of its own
+_FIELDS = ("id", "period", "question", "answer", "proven")
+_MOSTLY_SAME = ("period", "proven")
+
+
+def _varying(records: Columns) -> list[str]:
+    """Names of the columns to copy row by row: all but those that are known to have the same value in all records."""
+    same = [
+        name for name in _MOSTLY_SAME if records.size and getattr(records, name).min() == getattr(records, name).max()
+    ]
+    return [name for name in _FIELDS if name not in same]
+
+
+def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
+    """The bucket of each id.
+
+    Args:
+        ids: (N,) uint64.
+        shift: number of low bits to skip.
+        buckets: number of buckets, a power of two, 2^b.
+
+    Returns:
+        (N,) uint8, or uint16 for more than 256 buckets: the b bits of each id above the skipped ones.
+    """
+    low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
+    return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
+
+
+def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
+    """Sort rows by bucket.
+
+    A radix sort of one byte takes four times as long if the byte has few different values, because consecutive
+    additions then often go to the same counter. The rest of the byte is therefore filled with further bits of the id.
+
+    Args:
+        ids: (N,) uint64.
+        buckets: number of buckets, a power of two. The lowest bits of an id are the number of its bucket.
+
+    Returns:
+        (N,) intp, the rows in order of their bucket; and for each bucket the end of its rows in this order.
+    """
+    bits = buckets.bit_length() - 1
+    if bits >= 8:
+        key: NDArray[np.uint8] | NDArray[np.uint16] = bucket_of(ids, 0, buckets)
+        counts = np.bincount(key, minlength=buckets)
+    else:
+        low = ids.astype(np.uint8)
+        key = (low << np.uint8(8 - bits)) | (low >> np.uint8(bits))
+        counts = np.bincount(key, minlength=1 << 8).reshape(buckets, -1).sum(axis=1)
+    return np.argsort(key, kind="stable"), np.cumsum(counts).tolist()
+
+
+class PartWriter:
+    """Gathers records per bucket and writes them into parts. A context manager.
+
+    If the block raises, the written parts are removed. A part that can not be removed stays until the store's next
+    change.
+
+    Args:
+        folder: of the store.
+        layout: of the campaign.
+        buckets: number of buckets of the store, a power of two.
+        name: start of the names of all written parts. The name of no part in the store starts with it.
+    """
+
+    def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
+        reuse_freed_memory()
+        self._folder = folder
+        self._layout = layout
+        self._buckets = buckets
+        self._name = name
+        self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
+        self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
+        self._gathered = [_Bucket(number) for number in range(buckets)]
+        self._next = 0
+        self._begun: list[_OpenPart] = []
+        self._parts: list[Part] = []
+        self._flusher = ThreadPoolExecutor(_FLUSHERS)
+        self._flushes: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._flusher.shutdown(cancel_futures=True)
+        for part in self._begun:
+            part.release()
+        if error is not None:
+            for part in self._begun:
+                with suppress(OSError):  # A file that stays is removed by the next change of the store.
+                    part.path.unlink()
+
+    def add(self, stored: Stored) -> None:
+        """Add the records ``stored``, in any order of ids. They are on the disk only after :meth:`finish`.
+
+        Raises:
+            OSError: a part can not be written.
+        """
+        order, ends = by_bucket(stored.records.id, self._buckets)
+        fields = _varying(stored.records)
+        starts = [0, *ends]
+        busy = []
+        self._next += 1  # threads begin at different buckets, so that they rarely wait for the same lock
+        for place in range(self._next, self._next + self._buckets):
+            number = place % self._buckets
+            rows = order[starts[number] : ends[number]]
+            if not len(rows):
+                continue
+            if self._gathered[number].lock.acquire(blocking=False):
+                self._add(self._gathered[number], stored, fields, rows)
+            else:
+                busy.append((number, rows))
+        for number, rows in busy:
+            self._gathered[number].lock.acquire()
+            self._add(self._gathered[number], stored, fields, rows)
+
+    def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
+        """Add rows to a bucket whose lock the caller holds. The lock is released at the end."""
+        try:
+            if bucket.waiting is None:
+                bucket.waiting = _Waiting(self._rows, self._layout.answer_bytes)
+            while len(rows):
+                rows = bucket.waiting.take(stored, fields, rows)
+                if bucket.waiting.size == self._rows:
+                    self._write(bucket, bucket.waiting.empty())
+        finally:
+            bucket.lock.release()
+
+    def finish(self) -> list[Part]:
+        """Write all waiting records, flush everything to the disk, and return the parts in order of bucket.
+
+        No thread may call :meth:`add` any more.
+
+        Raises:
+            OSError: a part can not be written or flushed.
+        """
+        with ThreadPoolExecutor(_FINISHERS) as pool:
+            for sink in pool.map(self._finish, self._gathered):
+                if sink is not None:
+                    self._flushes.append(self._flusher.submit(sink.sync_and_release))
+        for flush in self._flushes:
+            flush.result()
+        folders = {(self._folder / part.path).parent for part in self._parts}
+        if folders:
+            folders |= {self._folder / REPORTS, self._folder}  # their entries for new folders need a flush, too
+        list(self._flusher.map(sync_folder, sorted(folders)))
+        return sorted(self._parts)
+
+    def _finish(self, bucket: _Bucket) -> _Sink | None:
+        """Write the waiting records of a bucket and end its part. Returns the file to flush; None without a part."""
+        if bucket.waiting is not None and bucket.waiting.size:
+            self._write(bucket, bucket.waiting.empty())
+        bucket.waiting = None
+        return None if bucket.part is None else self._end(bucket, bucket.part)
+
+    def _write(self, bucket: _Bucket, stored: Stored) -> None:
+        """Write some records of a bucket as one row group."""
+        if bucket.part is None:
+            bucket.part = self._begin(bucket)
+        part = bucket.part
+        part.write(to_table(stored, self._layout))
+        if part.records + self._rows > self._most:
+            self._flushes.append(self._flusher.submit(self._end(bucket, part).sync_and_release))
+        elif part.sink.unflushed >= _FLUSH_BYTES:  # Begin to flush before the part ends, so that the disk is not idle.
+            part.sink.unflushed = 0
+            self._flushes.append(self._flusher.submit(part.sink.sync))
+
+    def _begin(self, bucket: _Bucket) -> _OpenPart:
+        part = Part(bucket.number, f"{self._name}-{bucket.begun:04d}.parquet", 0, "")
+        bucket.begun += 1
+        path = self._folder / part.path
+        path.parent.mkdir(parents=True, exist_ok=True)  # finish() flushes the new folder's entry in its parent
+        begun = _OpenPart(path, part)
+        self._begun.append(begun)  # before the file is opened, so that __exit__ removes it after any error
+        begun.open(self._layout)
+        return begun
+
+    def _end(self, bucket: _Bucket, part: _OpenPart) -> _Sink:
+        """End the part of a bucket. Returns the file to flush."""
+        bucket.part = None
+        self._parts.append(part.end())
+        return part.sink
+
+
+class _Bucket:
+    """The waiting records and the open part of one bucket. ``begun`` is the number of its parts so far."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lock = Lock()
+        self.waiting: _Waiting | None = None
+        self.part: _OpenPart | None = None
+        self.begun = 0
+
+
+class _Waiting:
+    """Waiting records of one bucket, at most one row group. Its arrays are reused."""
+
+    def __init__(self, rows: int, answer_bytes: int) -> None:
+        self.size = 0
+        self._rows = rows
+        self._columns = Columns(
+            np.empty(rows, np.uint64),
+            np.empty(rows, np.uint32),
+            np.empty(rows, np.uint16),
+            np.empty((rows, answer_bytes), np.uint8),
+            np.empty(rows, np.bool_),
+        )
+        self._claim: NDArray[np.uint64] | None = None
+
+    def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Copy rows until the arrays are full.
+
+        Args:
+            stored: the records.
+            fields: names of the columns that differ between rows.
+            rows: (R,) intp, rows to copy.
+
+        Returns:
+            The rows that are left over.
+        """
+        chosen = rows[: self._rows - self.size]
+        place = slice(self.size, self.size + len(chosen))
+        self.size = place.stop
+        for field in _FIELDS:
+            source, target = getattr(stored.records, field), getattr(self._columns, field)[place]
+            if field in fields:
+                source.take(chosen, axis=0, out=target, mode="clip")  # in the default mode numpy makes a second copy
+            else:
+                target[:] = source[0]
+        if stored.claim is not None and self._claim is None:
+            self._claim = np.zeros(self._rows, np.uint64)
+        if self._claim is not None:
+            self._claim[place] = 0 if stored.claim is None else stored.claim[chosen]
+        return rows[len(chosen) :]
+
+    def empty(self) -> Stored:
+        """Return the waiting records and forget them. The arrays are views, valid until the next :meth:`take`."""
+        used, self.size = slice(0, self.size), 0
+        claim, self._claim = self._claim, None
+        return Stored(self._columns.take(used), None if claim is None else claim[used])
+
+
+class _OpenPart:
+    """A part that is being written."""
+
+    _parquet: pq.ParquetWriter = None
+
+    def __init__(self, path: Path, part: Part) -> None:
+        self.path = path
+        self.records = 0
+        self.sink = _Sink(path)
+        self._part = part
+
+    def open(self, layout: Layout) -> None:
+        """Open the Parquet writer."""
+        self._parquet = parquet_writer(self.sink, layout)
+
+    def write(self, table: pa.Table) -> None:
+        """Write one row group."""
+        self._parquet.write_table(table, row_group_size=ROW_GROUP)
+        self.records += table.num_rows
+
+    def release(self) -> None:
+        """Close the file if it is open. Discard the writer's remaining output."""
+        self.sink.release()
+        if self._parquet is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._parquet.close()
+
+    def end(self) -> Part:
+        """Write the footer. Returns the part with its number of records and its digest."""
+        self._parquet.close()
+        return self._part._replace(records=self.records, sha256=self.sink.digest.hexdigest())
+
+
+class _Sink:
+    """A new file for the Parquet writer, which computes the digest of the written bytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.digest = sha256()
+        self.unflushed = 0
+        self.closed = False
+        self._written = 0
+        self._flushing = Lock()
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def write(self, data: bytes) -> int:
+        """Write all bytes. After :meth:`release` discard them: the descriptor may belong to another file."""
+        if self.closed:
+            return len(data)
+        self.digest.update(data)
+        view, done = memoryview(data).cast("B"), 0
+        while done < len(view):
+            done += os.write(self._descriptor, view[done:])
+        self._written += done
+        self.unflushed += done
+        return done
+
+    def tell(self) -> int:
+        """Number of written bytes."""
+        return self._written
+
+    def flush(self) -> None:
+        """Do nothing: no bytes are buffered here. :meth:`sync` flushes to the disk."""
+
+    def close(self) -> None:
+        """Do nothing: the file stays open until :meth:`release`."""
+
+    def sync(self) -> None:
+        """Flush the file to the disk. Do nothing for a closed file: it was flushed before, or an error ended it."""
+        with self._flushing:
+            if not self.closed:
+                os.fsync(self._descriptor)
+
+    def release(self) -> None:
+        """Close the file."""
+        with self._flushing:
+            if not self.closed:
+                self.closed = True
+                os.close(self._descriptor)
+
+    def sync_and_release(self) -> None:
+        """Flush the file to the disk, and close it."""
+        try:
+            self.sync()
+        finally:
+            self.release()
+
+
+MOST_SMALL = 16
+"""Number of small parts that a bucket may have. If there are more, they are joined."""
+SMALL_RECORDS = 1 << 18
+
+
+def compact(
+    folder: Path,
+    layout: Layout,
+    manifest: Manifest,
+    parts: Sequence[Part],
+    *,
+    most_small: int | None = None,
+    name: str = "joined",
+) -> list[Part]:
+    """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
+
+    A part is small if it has fewer records than :data:`SMALL_RECORDS`. The small parts stay on the disk until the next
+    manifest is written.
+
+    Args:
+        folder: of the store.
+        layout: of the campaign.
+        manifest: the manifest before the ingest.
+        parts: the parts of this manifest, and the parts written since.
+        most_small: number of small parts that a bucket may have; None for :data:`MOST_SMALL`.
+        name: text in the file names of the joined parts. Two calls for one generation need different texts.
+
+    Raises:
+        StorageError: ``store_damaged``: one of the small parts is not as it was written.
+        OSError: a joined part can not be written.
+    """
+    kept: list[Part] = []
+    joined: list[Part] = []
+    for bucket in range(manifest.buckets):
+        of_bucket = [part for part in parts if part.bucket == bucket]
+        small = [part for part in of_bucket if part.records < SMALL_RECORDS]
+        if len(small) > (MOST_SMALL if most_small is None else most_small):
+            joined += small
+            kept += [part for part in of_bucket if part.records >= SMALL_RECORDS]
+        else:
+            kept += of_bucket
+    if not joined:
+        return sorted(kept)
+    with PartWriter(folder, layout, manifest.buckets, f"{manifest.generation + 1:08d}-{name}") as writer:
+        for part in joined:
+            for stored in read_part(folder / part.path, part, layout, manifest.buckets):
+                writer.add(stored)
+        return sorted(kept + writer.finish())

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from aggregator.common.files import PRIVATE
-from aggregator.reports.decoding.spans import Rejected
+from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.locking import TEMPORARY, make_folder, replace_durably, write_temporary
 from aggregator.reports.storage.manifest import damaged
 

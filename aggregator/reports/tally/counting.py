@@ -22,12 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.storage.allocation import reuse_freed_memory
 from aggregator.reports.storage.manifest import Manifest, damaged
-from aggregator.reports.storage.part_writer import PART_BYTES, bucket_of
-from aggregator.reports.storage.parts import Stored, read_part, without
-from aggregator.reports.tally.duplicates import IdSet, Members, repeated_rows
-from aggregator.reports.tally.lots import Lots
+from aggregator.reports.storage.parts import PART_BYTES, Stored, bucket_of, read_part, reuse_freed_memory, without
+from aggregator.reports.tally.duplicates import IdSet, Lots, Members, repeated_rows
 from aggregator.reports.tally.profile import Profile, ProfileCounter
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, TallyBuilder, TallyReport, settle
@@ -151,7 +148,7 @@ def partitions(
     """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
 
     A bucket without records gives no partition. With very little memory a partition still gets a quarter of
-    :data:`~aggregator.reports.storage.part_writer.PART_BYTES`, and a bucket is divided at most 4096 times: then the
+    :data:`~aggregator.reports.storage.parts.PART_BYTES`, and a bucket is divided at most 4096 times: then the
     partitions may need more than ``memory_bytes``.
 
     Args:
@@ -371,3 +368,32 @@ class _Count:
 
     def profile(self) -> Profile | None:
         return None if self._profile is None else self._profile.profile()
+
+
+def stored_records(
+    folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, *, everything: bool
+) -> Iterator[Columns]:
+    """Yield the records of a store, partition by partition, sorted by id in each.
+
+    Args:
+        folder, campaign, manifest: of the store.
+        memory_bytes: limit of the memory for one partition.
+        scope: yield only records of these periods, and only proven records if it says so.
+        everything: yield all such records as stored, repeats and conflicts included. Otherwise yield the reports that a
+            tally counts: at most one per id.
+
+    Raises:
+        StorageError: ``store_damaged``.
+    """
+    width = campaign.layout.answer_bytes
+    scope = scope._replace(first=max(scope.first, manifest.first_period))
+    for which in partitions(manifest, width, memory_bytes, 1):
+        stored = load(folder, campaign, manifest, which)
+        records = stored.records
+        if not everything:
+            # De-duplication sees all records of an id, also those out of scope: the scope must not change its choice.
+            records = Columns.join(settle_partition(stored, manifest, which).kept(), width)
+        chosen = scope.chosen(records)
+        rows = np.arange(records.size) if chosen is None else np.flatnonzero(chosen)
+        if len(rows):
+            yield records.take(rows[np.argsort(records.id[rows], kind="stable")])

@@ -11,7 +11,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened
 
 from aggregator.common import sealing
-from aggregator.reports.fleet import roster as rosters
+from aggregator.reports import fleet as rosters
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning
 

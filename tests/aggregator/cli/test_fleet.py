@@ -20,10 +20,9 @@ from aggregator.cli.app import hearsay
 from aggregator.common import sealing
 from aggregator.common.periods import begins
 from aggregator.operations.report_store import create_store
-from aggregator.reports.fleet import ids as ids_module
-from aggregator.reports.fleet import roster as rosters
-from aggregator.reports.fleet.ids import IdReader
-from aggregator.reports.fleet.roster import read_roster
+from aggregator.reports import fleet as ids_module
+from aggregator.reports import fleet as rosters
+from aggregator.reports.fleet import IdReader, read_roster
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning

@@ -23,9 +23,8 @@ from support.publisher import NOW, Publisher
 from support.reports import digest
 
 from aggregator.cli.app import hearsay
-from aggregator.reports.intake import compressed
-from aggregator.reports.intake.compressed import LEAST_BYTES, MOST_GROWTH, decompress
-from aggregator.reports.intake.sources import Unreadable, read_source
+from aggregator.reports.intake import sources as compressed
+from aggregator.reports.intake.sources import LEAST_BYTES, MOST_GROWTH, Unreadable, decompress, read_source
 from aggregator.reports.storage import quarantine
 from protocol import mechanisms
 from protocol.batches.batch import Header, write_batch

@@ -13,7 +13,7 @@ from support.reports import batch, opened, report
 
 from aggregator.common import sealing
 from aggregator.common.periods import begins
-from aggregator.reports.fleet import roster as rosters
+from aggregator.reports import fleet as rosters
 from edge_sdk import Device
 from protocol.batches.report import encode_answer, encode_report, report_id
 from protocol.documents.provisioning import parse_provisioning

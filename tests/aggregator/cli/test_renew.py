@@ -14,7 +14,7 @@ from aggregator.publishing.endings import RENEWABLE, endings, renew
 from aggregator.publishing.keys import PUBLIC_WORD
 from aggregator.publishing.tree import endings_in
 from aggregator.publishing.workspace import open_workspace
-from aggregator.serving.server import TreeServer
+from aggregator.serving import TreeServer
 from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.sync import sync

@@ -19,7 +19,7 @@ from aggregator.common.sealing import Cost
 from aggregator.publishing import keys as key_rooms
 from aggregator.publishing.keys import read_key
 from aggregator.publishing.signatures import signed, to_bytes
-from aggregator.reports.fleet import roster as rosters
+from aggregator.reports import fleet as rosters
 from edge_sdk import Device
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
 

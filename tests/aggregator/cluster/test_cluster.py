@@ -26,16 +26,13 @@ from support.reports import batch, digest, opened, report
 from aggregator.cli.app import hearsay
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.operations.status import status
-from aggregator.reports.cluster import cluster as cluster_room
-from aggregator.reports.cluster import probe as cluster_probe
-from aggregator.reports.cluster.cluster import Cluster, check_address, open_cluster
-from aggregator.reports.fleet.roster import Roster
-from aggregator.reports.intake import tasks
+from aggregator.reports import cluster as cluster_room
+from aggregator.reports.cluster import Cluster, check_address, open_cluster
+from aggregator.reports.fleet import Roster
+from aggregator.reports.intake import remote as tasks
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
-from aggregator.reports.intake.finding import all_unreadable
-from aggregator.reports.intake.remote import _balanced, read_share
-from aggregator.reports.intake.tasks import Chosen, Job, Mark
-from aggregator.reports.intake.urls import ahead
+from aggregator.reports.intake.remote import Chosen, Job, Mark, _balanced, all_unreadable, read_share
+from aggregator.reports.intake.sources import ahead
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import fingerprint, read_manifest
 from aggregator.reports.tally.counting import count_partition
@@ -325,7 +322,7 @@ def test_parts_written_elsewhere_are_not_committed(tmp_path, threads):
 
 def test_software_that_a_worker_lacks(threads):
     def lacking():
-        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.reports.intake.tasks")
+        raise RuntimeError("deserialization") from ModuleNotFoundError("aggregator.reports.intake.remote")
 
     with pytest.raises(StorageError, match="cluster_differs"):
         list(threads.run(lacking, [()]))
@@ -375,7 +372,7 @@ def test_nobody_answers(scheme):
 def test_a_port_where_nobody_listens_is_not_asked_for_half_a_minute():
     times = iter(range(100))
     with pytest.raises(StorageError, match="Connection refused"):
-        cluster_probe.check_scheduler("tcp://127.0.0.1:9", 30.0, clock=lambda: float(next(times)))
+        cluster_room.check_scheduler("tcp://127.0.0.1:9", 30.0, clock=lambda: float(next(times)))
     assert next(times) < 10
 
 
@@ -427,7 +424,7 @@ def put(memory, names):
 
 @pytest.mark.parametrize("on_cluster", [False, True])
 def test_files_by_url(tmp_path, memory, threads, monkeypatch, on_cluster):
-    monkeypatch.setattr("aggregator.reports.intake.urls._MAPPED_BYTES", 1500)  # 100 reports go through a file
+    monkeypatch.setattr("aggregator.reports.intake.sources._MAPPED_BYTES", 1500)  # 100 reports go through a file
     put(memory, ["/in/a.hsr", "/in/b.hsr", "/in/deep/c.hsr"])
     memory.pipe("/in/copy.hsr", memory.cat("/in/a.hsr"))
     memory.pipe("/in/one.hsr", batch(CAMPAIGN, [report(CAMPAIGN, 1)]))

@@ -22,7 +22,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.reports.cluster.cluster import open_cluster
+from aggregator.reports.cluster import open_cluster
 from protocol.errors import StorageError
 
 pytestmark = pytest.mark.slow

@@ -11,8 +11,7 @@ from support.examples import examples
 from support.publisher import DAY, NOW
 from support.reports import Row, batch, digest, header, made, mixed, report
 
-from aggregator.reports.decoding.decode import Decoded, decode_batches
-from aggregator.reports.decoding.spans import MAX_KEPT_BYTES, MAX_PIECES
+from aggregator.reports.decoding.decode import MAX_KEPT_BYTES, MAX_PIECES, Decoded, decode_batches
 from aggregator.reports.tally.tally import count, settle
 from protocol import mechanisms
 from protocol.batches.batch import Header, trailer, write_batch

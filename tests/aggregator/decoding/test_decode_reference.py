@@ -16,10 +16,11 @@ from support.examples import examples
 from support.publisher import NOW
 from support.reports import Row, batch, digest, header, made, mixed, report, summand
 
-from aggregator.reports.decoding import large_file, matrix
+from aggregator.reports.decoding import columns as matrix
+from aggregator.reports.decoding import content as large_file
+from aggregator.reports.decoding.content import LargeFile
 from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.decoding.large_file import LargeFile
-from aggregator.reports.tally.sums import Sums
+from aggregator.reports.tally.tally import Sums
 from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import scan

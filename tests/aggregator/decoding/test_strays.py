@@ -13,9 +13,8 @@ from support.reports import batch, header, opened, report
 from aggregator.cli.app import hearsay
 from aggregator.cli.documents.describe import MAX_DAMAGE
 from aggregator.operations.report_store import create_store
-from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.decoding.spans import MAX_PIECES
-from aggregator.reports.gateway.merge import merge_files
+from aggregator.reports.decoding.decode import MAX_PIECES, Decoder
+from aggregator.reports.gateway import merge_files
 from aggregator.reports.storage.quarantine import Quarantine
 from protocol.batches import batch as batches
 

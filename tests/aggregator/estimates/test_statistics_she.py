@@ -19,8 +19,7 @@ from support.reports import made
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import debias, lower_mean, marginal, noise_variance
 from aggregator.estimates.reports import estimate
-from aggregator.reports.tally.sums import Sums
-from aggregator.reports.tally.tally import Tally
+from aggregator.reports.tally.tally import Sums, Tally
 from protocol import mechanisms
 from protocol.mechanisms.noise import GRID
 

@@ -15,8 +15,7 @@ from support.reports import batch, digest, made, report
 
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.decode import decode_batches
-from aggregator.reports.fleet.ids import IdMaker, IdReader, fleet_ids, marks, write_ids
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import IdMaker, IdReader, Roster, fleet_ids, marks, write_ids
 from aggregator.reports.intake.enrolment import Enrolled, FromRosters, enrolled_from_file, enrolled_from_rosters
 from protocol.batches.report import report_id
 from protocol.errors import InputError
@@ -58,7 +57,7 @@ def test_ids_are_those_of_the_protocol(secrets, campaign_id, period, index):
 
 
 def test_several_processes_find_the_same_ids_in_the_same_order(monkeypatch):
-    monkeypatch.setattr("aggregator.reports.fleet.ids._WORTH_A_PROCESS", 1)
+    monkeypatch.setattr("aggregator.reports.fleet._WORTH_A_PROCESS", 1)
     periods = range(PERIOD, PERIOD + 7)
     alone = list(fleet_ids([roster(range(9))], CAMPAIGN, periods))
     together = list(fleet_ids([roster(range(4)), roster(range(4, 9))], CAMPAIGN, periods, processes=2))

@@ -14,8 +14,8 @@ from support.examples import examples
 from support.reports import digest
 
 from aggregator.common.sealing import Cost, seal_secret
-from aggregator.reports.fleet import roster as rosters
-from aggregator.reports.fleet.roster import Roster, new_roster, read_roster, write_roster
+from aggregator.reports import fleet as rosters
+from aggregator.reports.fleet import Roster, new_roster, read_roster, write_roster
 from protocol import canonical
 from protocol.documents.provisioning import parse_provisioning
 from protocol.errors import HearsayError, InputError, StorageError

@@ -17,9 +17,9 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, header, opened, report
 
 from aggregator.operations.report_store import create_store
-from aggregator.reports.gateway import external_sort as sorting
-from aggregator.reports.gateway import merge
-from aggregator.reports.gateway.merge import merge_files
+from aggregator.reports import gateway as merge
+from aggregator.reports import gateway as sorting
+from aggregator.reports.gateway import merge_files
 from protocol.batches.batch import Batch, Header, read_batches, trailer, write_batch
 from protocol.errors import InputError, StorageError
 

@@ -10,7 +10,7 @@ from support.publisher import DAY, NOW, Publisher
 from support.reports import digest, opened
 
 from aggregator.operations.report_store import create_store
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import read_manifest

@@ -15,11 +15,11 @@ from support.reports import batch, opened, report
 from aggregator.cli.unread import WHY_NOT
 from aggregator.common.files import read_regular
 from aggregator.operations import report_store as store
-from aggregator.reports.decoding import large_file
+from aggregator.reports.decoding import content as large_file
+from aggregator.reports.decoding.content import FileShortenedError, LargeFile
 from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.decoding.large_file import FileShortenedError, LargeFile
 from aggregator.reports.intake import sources
-from aggregator.reports.storage import part_writer as writing
+from aggregator.reports.storage import parts as writing
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)
@@ -99,7 +99,8 @@ def test_a_file_in_pieces_counts_like_one_that_was_read(tmp_path, monkeypatch):
 
 SHORTENING = """
 import os, sys
-from aggregator.reports.decoding import decode, large_file
+from aggregator.reports.decoding import decode
+from aggregator.reports.decoding import content as large_file
 from aggregator.reports.decoding.decode import Decoder
 from aggregator.reports.intake import reader, sources
 from aggregator.operations.report_store import open_store

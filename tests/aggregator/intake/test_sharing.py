@@ -21,14 +21,13 @@ from support.reports import opened
 
 from aggregator.operations import report_store as store
 from aggregator.reports.decoding import decode, rules
-from aggregator.reports.decoding.mapped import give_back, piecewise_digest
+from aggregator.reports.decoding.content import give_back, piecewise_digest
 from aggregator.reports.intake import reader
-from aggregator.reports.intake.work_sharing import WorkSharingPool
-from aggregator.reports.storage import part_writer as writing
+from aggregator.reports.intake.reader import WorkSharingPool
+from aggregator.reports.storage import parts as writing
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import Part, read_manifest
-from aggregator.reports.storage.part_writer import by_bucket
-from aggregator.reports.storage.parts import Stored, read_part
+from aggregator.reports.storage.parts import Stored, by_bucket, read_part
 from aggregator.reports.tally.counting import Counted, count_partition, load, partitions, settle_partition
 from aggregator.reports.tally.scope import Scope
 from protocol.batches.scan import digest_of
@@ -242,7 +241,7 @@ def test_rows_come_in_order_of_their_bucket_each_once(count, bits, seed):
 
 
 def test_a_mapped_file_is_the_same_after_its_memory_was_given_back(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.reports.decoding.mapped._STEP", 5000)
+    monkeypatch.setattr("aggregator.reports.decoding.content._STEP", 5000)
     raw = os.urandom(1 << 20)
     path = tmp_path / "a"
     path.write_bytes(raw)

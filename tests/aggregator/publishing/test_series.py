@@ -23,8 +23,7 @@ from aggregator.operations.status import status
 from aggregator.publishing.privacy import most_answered, periods
 from aggregator.publishing.series import SeriesShare, series_share
 from aggregator.publishing.workspace import create_workspace
-from aggregator.reports.fleet.ids import IdReader, fleet_ids, members, write_ids
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import IdReader, Roster, fleet_ids, members, write_ids
 from aggregator.reports.intake.enrolment import FromRosters, enrolled_from_rosters
 from protocol.documents.envelope import read_envelope
 from protocol.documents.series import WHOLE, Series

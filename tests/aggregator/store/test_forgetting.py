@@ -17,7 +17,7 @@ from support.reports import batch, opened, report
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.manifest import read_manifest, sealed
-from aggregator.reports.tally import period_sums
+from aggregator.reports.tally import profile as period_sums
 from aggregator.reports.tally.scope import Scope
 from protocol.errors import InputError, StorageError
 

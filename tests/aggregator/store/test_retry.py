@@ -17,8 +17,7 @@ from aggregator.operations import retry
 from aggregator.operations.report_store import create_store
 from aggregator.operations.retry import retry as judge_again
 from aggregator.reports.decoding import decode, rules
-from aggregator.reports.fleet.ids import IdReader, fleet_ids, write_ids
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import IdReader, Roster, fleet_ids, write_ids
 from aggregator.reports.intake import reader
 from aggregator.reports.intake.enrolment import enrolled_from_file, enrolled_from_rosters
 from aggregator.reports.intake.transaction import IngestTransaction

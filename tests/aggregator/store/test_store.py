@@ -22,12 +22,13 @@ from support.reports import batch, made, opened, report
 
 import aggregator
 from aggregator.operations.report_store import create_store, open_store
-from aggregator.reports.gateway.merge import merge_files
+from aggregator.reports.gateway import merge_files
 from aggregator.reports.intake import sources
-from aggregator.reports.storage import compaction, quarantine
 from aggregator.reports.storage import input_index as inputs
 from aggregator.reports.storage import locking as durable
-from aggregator.reports.storage import part_writer as writing
+from aggregator.reports.storage import parts as compaction
+from aggregator.reports.storage import parts as writing
+from aggregator.reports.storage import quarantine
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import BUCKETS, MAX_GENERATION, read_manifest, sealed
 from aggregator.reports.tally import duplicates as repeats

@@ -15,7 +15,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
 from aggregator.operations.report_store import create_store, open_store
-from aggregator.reports.storage import compaction
+from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
 
 if TYPE_CHECKING:

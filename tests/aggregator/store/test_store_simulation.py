@@ -26,9 +26,9 @@ from aggregator.operations.retry import retry as judge_again
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace, open_workspace
-from aggregator.reports.storage import compaction
+from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
-from aggregator.reports.storage.part_writer import _Sink
+from aggregator.reports.storage.parts import _Sink
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign

@@ -15,7 +15,7 @@ from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.manifest import read_manifest
 from aggregator.reports.tally import counting
 from aggregator.reports.tally.counting import Partition, count_partition
-from aggregator.reports.tally.lots import Lots
+from aggregator.reports.tally.duplicates import Lots
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.errors import StorageError
 

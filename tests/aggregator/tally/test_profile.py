@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from aggregator.reports.decoding.decode import decode_batches
-from aggregator.reports.tally import period_sums
-from aggregator.reports.tally.period_sums import PeriodSums
-from aggregator.reports.tally.profile import ProfileCounter
+from aggregator.reports.tally import profile as period_sums
+from aggregator.reports.tally.profile import PeriodSums, ProfileCounter
 from aggregator.reports.tally.tally import count, settle
 from benchmarks.guarantees import alarms as bench
 from benchmarks.shared.made_batches import NOW, batch, records

@@ -14,7 +14,7 @@ from support.reports import batch, digest, opened, report
 from aggregator.estimates.recurrence import BOUND, KNOWN, ONCE
 from aggregator.operations.status import status
 from aggregator.reports.answering_devices import squares_of_answers
-from aggregator.reports.fleet.roster import Roster
+from aggregator.reports.fleet import Roster
 from aggregator.reports.storage.manifest import read_manifest
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.turnout import Turnout, turnout_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator.nodes.summaries import database
 from aggregator.nodes.summaries.envelope_store import make_envelope_store
 from aggregator.nodes.summaries.store import NodeStore
-from aggregator.reports.storage.opening import read_campaign
+from aggregator.reports.storage.manifest import read_campaign
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario

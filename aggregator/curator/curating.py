@@ -1,0 +1,200 @@
+"""A curator's fit under a budget: check everything, pay, release, sign.
+
+    with BudgetFile.open("ward.hsb") as budget:
+        terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
+        made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
+    made.signed.save("ward.hsm")
+
+What leaves is the signed model. :attr:`FittedModel.doubts` is about the exact records: it is for the curator's eyes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from aggregator.cards.card import full_card
+from aggregator.common.tables import MISSING_TOKENS
+from aggregator.curator.accounting import Cost
+from aggregator.curator.budget import BudgetFile
+from aggregator.curator.choice import settled
+from aggregator.curator.composition import Left
+from aggregator.curator.data_digest import record_bytes
+from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.methods.table import method_of
+from aggregator.curator.records import Records, read_records
+from aggregator.curator.terms import FitTerms
+from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import Curator
+from aggregator.models.encoding import NO_NUMBER
+from aggregator.models.pilot import check_pilot
+from aggregator.publishing.lifetimes import seconds_of
+from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
+from aggregator.publishing.workspace import Workspace, open_workspace
+from protocol import SCALE
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import parse_model
+from protocol.documents.pilots import PilotCost
+from protocol.epsilon import format_micro
+from protocol.schema import Schema
+from protocol.shown import quoted
+from protocol.sums.adjacency import ADD_REMOVE
+
+SEED_BYTES = 32
+REHEARSED = 100
+"""Least number of made-up records by which a fit is rehearsed."""
+FEWEST = 2
+"""Fewest records of a class of which something can be said. Made-up records have as many of every class, or more."""
+
+
+class FittedModel(NamedTuple):
+    """A model that was fitted to a curator's records.
+
+    Attributes:
+        signed: the signed model; all of it may be published.
+        cost: what was paid.
+        left: what is left of the budget.
+        query: running number of the payment in the budget file.
+        chosen: how the family was chosen, if that was left to ``auto``; public.
+        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
+            with hardly a record, constant features. For the curator alone: no noise hides them.
+    """
+
+    signed: SignedModel
+    cost: Cost
+    left: Left
+    query: int
+    doubts: tuple[str, ...]
+    chosen: str = ""
+
+
+def fit_records(
+    workspace: Workspace | str | Path,
+    table: pd.DataFrame,
+    schema: Schema,
+    terms: FitTerms,
+    budget: BudgetFile,
+    *,
+    name: str,
+    missing: Collection[str] = MISSING_TOKENS,
+    strict: bool = False,
+    days: int = 365,
+    about: int | None = None,
+    pilots: Sequence[PilotCost] = (),
+    now: int | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> FittedModel:
+    """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign it. Run by the curator.
+
+    Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
+    records. What the records themselves make impossible is refused before, too; that a model appeared or not then tells
+    about them, but only to those who know that it was tried.
+
+    Args:
+        workspace: the workspace that signs the model, or its folder.
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns. The budget knows
+            them by all columns, also those that the schema leaves out.
+        schema: label and features with public bounds and values, decided without these records.
+        terms: terms of the fit, with the budget's adjacency. Family and post-processing may be ``auto``
+            (:func:`aggregator.curator.choice.settled`).
+        budget: the open budget file, to which the records are assigned.
+        name: of the model.
+        missing: texts of a missing value.
+        strict: refuse numbers outside the bounds, in place of clipping them.
+        days: lifetime of the model.
+        about: about how many records there are, if that is public; for the family ``auto`` under ``add-remove``, where
+            their exact number is private. Other adjacencies take their number.
+        pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
+        now: seconds since 1970; None asks the clock.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+
+    Raises:
+        InputError: ``adjacency_differs``: the terms have another adjacency than the budget; the reasons of
+            :func:`aggregator.curator.fitting.cost_of_fit`, :func:`aggregator.models.pilot.check_pilot` and
+            :func:`aggregator.curator.records.read_records`; ``terms_invalid``: ``days``.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        InputError, DocumentError, StorageError: the model can not be signed
+            (:func:`aggregator.publishing.models.sign_statistics`), or the budget file not be used.
+    """
+    budget.check_adjacency(terms.adjacency)
+    signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
+    moment = int(time.time()) if now is None else now
+    lifetime = seconds_of(days)
+    known = about if terms.adjacency == ADD_REMOVE else len(table)
+    terms, chosen = settled(terms, schema, known)
+    cost = cost_of_fit(schema, terms)
+    rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
+    rehearse_signing(
+        signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
+    )
+    records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
+    method_of(terms.method).check_records(records, terms)
+    digest = budget.digest(record_bytes(table))
+    query = budget.spend(digest, query_of(terms, name), cost)
+    released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
+    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
+    signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
+    return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)), chosen)
+
+
+def query_of(terms: FitTerms, name: str) -> str:
+    """What is asked, in words, for the budget file."""
+    method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
+    spent = f"ε = {format_micro(terms.epsilon_micro)} divided {terms.division}"
+    return f"fit {name!r}: {method}, {terms.family}, {spent}"
+
+
+def with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
+    """The statistics with the budget's name, and what private pilots cost, in the entries of the model's card."""
+    paid: dict[str, Any] = {"budget": budget.state().name}
+    if pilots:
+        paid["pilots"] = [one.shown for one in pilots]
+    sources = tuple(
+        replace(source, entries={**source.entries, **paid}) if isinstance(source, Curator) else source
+        for source in statistics.sources
+    )
+    return replace(statistics, sources=sources)
+
+
+def made_up_records(schema: Schema) -> Records:
+    """Records of a schema that are about nobody, for a rehearsal: uniform and always the same.
+
+    There are :data:`REHEARSED` records, or more if some class would have fewer than :data:`FEWEST`.
+    """
+    rng = np.random.default_rng(0)
+    observed, classes = schema.observed, len(schema.label.classes)
+    rows = max(REHEARSED, FEWEST * classes)
+    labels = np.arange(rows, dtype=np.int64) % classes
+    codes = np.stack([rng.integers(0, each.size, rows) for each in observed], axis=1) if observed else None
+    numbers = np.full((rows, len(observed)), NO_NUMBER, np.int64)
+    for index in schema.numeric:
+        numbers[:, index] = rng.integers(-SCALE, SCALE + 1, rows)
+    empty = np.empty((rows, 0), np.int64)
+    return Records(schema, labels, empty if codes is None else codes.astype(np.int64), numbers, {}, ())
+
+
+def doubts_of(records: Records) -> Iterator[str]:
+    """Sentences about the exact records that a curator should read before the model is given away."""
+    for name, count in records.clipped.items():
+        if count:
+            yield f"numbers of {quoted(name)} outside the schema's bounds, counted as the nearer bound: {count}"
+    for name in records.at_bounds:
+        yield (
+            f"the bounds of {quoted(name)} are the smallest and the largest number of these records: if they were "
+            "taken from the records, the model publishes them without noise; take bounds from public knowledge"
+        )
+    schema = records.schema
+    sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
+    for of_class, size in zip(schema.label.classes, sizes.tolist(), strict=True):
+        if size < FEWEST:
+            yield f"class {quoted(of_class)} has fewer than {FEWEST} records: what the model says of it is noise"
+    for feature, column in zip(schema.observed, records.columns, strict=True):
+        if len(column) and (column == column[0]).all():
+            yield f"{quoted(feature.name)} is the same in all records: it costs ε and tells nothing"

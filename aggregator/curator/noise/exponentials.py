@@ -1,0 +1,85 @@
+"""Exact samplers of exponential and normal numbers from comparisons of uniform numbers, without exp or log.
+
+Sources: von Neumann, "Various techniques used in connection with random digits", 1951 (the exponential number); Karney,
+"Sampling Exactly from the Normal Distribution", 2016, Algorithm N; Canonne, Kamath, Steinke, "The Discrete Gaussian for
+Differential Privacy", 2020, Algorithm 1 (the coin of probability e^−x).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from protocol.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
+from protocol.stream import Stream
+
+
+def exponential(stream: Stream) -> LazyReal:
+    """Draw a number with density e^−x, x > 0.
+
+    A run u₁ > u₂ > … of uniform numbers has odd length with probability e^−u₁, given u₁ (the sum over odd lengths k of
+    u₁^(k−1)/(k−1)! − u₁^k/k!). The number is u₁ of the first run of odd length, plus the count of even runs before.
+    """
+    whole = 0
+    while True:
+        first = Uniform(stream)
+        last, odd = first, True
+        while is_below(following := Uniform(stream), last):
+            last, odd = following, not odd
+        if odd:
+            return Shifted(whole, first)
+        whole += 1
+
+
+def normal_magnitude(stream: Stream) -> LazyReal:
+    """Draw the absolute value of a standard normal number: density ∝ e^(−x²/2), x > 0.
+
+    The whole part k has probability ∝ e^(−k/2)·e^(−k(k−1)/2) = e^(−k²/2); the fraction x is kept with probability
+    e^(−kx − x²/2).
+    """
+    while True:
+        whole = 0
+        while _coin_of_half(stream):
+            whole += 1
+        if not all(_coin_of_half(stream) for _ in range(whole * (whole - 1))):
+            continue
+        x = Uniform(stream)
+        if all(_coin_of(stream, x) for _ in range(whole)) and _coin_of_half_square(stream, x):
+            return Shifted(whole, x)
+
+
+def exp_coin(share: Callable[[int], bool]) -> bool:
+    """Draw True with probability e^−x, 0 ≤ x ≤ 1.
+
+    Args:
+        share: draws True with probability x/k for k = 1, 2, …, independently at every call.
+    """
+    k = 1
+    while share(k):
+        k += 1
+    return k % 2 == 1
+
+
+def _coin_of_half(stream: Stream) -> bool:
+    """True with probability e^(−1/2)."""
+    return exp_coin(lambda k: stream.below(2 * k) == 0)
+
+
+def _coin_of(stream: Stream, x: Uniform) -> bool:
+    """True with probability e^−x."""
+    return exp_coin(lambda k: stream.below(k) == 0 and is_below(Uniform(stream), x))
+
+
+def _coin_of_half_square(stream: Stream, x: Uniform) -> bool:
+    """True with probability e^(−x²/2)."""
+    return exp_coin(lambda k: stream.below(2 * k) == 0 and _square_exceeds(x, Uniform(stream)))
+
+
+def _square_exceeds(x: Uniform, other: Uniform) -> bool:
+    """Whether x² > ``other``."""
+
+    def certain(bits: int) -> bool | None:
+        low, high = x.bounds(bits)
+        least, most = other.bounds(bits)
+        return True if low * low >= most << bits else False if high * high <= least << bits else None
+
+    return decide(certain)

@@ -1,0 +1,610 @@
+"""The report ids of a closed fleet, computed from secrets, and a file of marks of these ids.
+
+With a file of marks an ingest refuses the reports of all other devices, and needs no secret. A mark is a digest of an
+id. The file does not link reports to devices, and nobody can make a report with it, since it does not hold the ids
+(docs/decisions/0046). Source: docs/formats.md, section 2 (ids) and 8 (the file).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets as tokens
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from hashlib import sha256
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from struct import Struct
+from typing import IO, Any, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.common.files import read_file, storage_errors, sync_folder
+from aggregator.common.sealing import STANDARD, Cost, check_sealed, open_secret, seal_secret
+from protocol import canonical
+from protocol.batches.report import ID_BYTES, ID_PREFIX
+from protocol.document import is_text
+from protocol.documents.campaign import Campaign
+from protocol.documents.provisioning import SECRET_BYTES, Provisioning, build_provisioning
+from protocol.errors import DocumentError, InputError, StorageError
+
+FORMAT = 1
+LIST_FILE, DEVICES = "fleet.hsf", "devices"
+MAX_LIST_BYTES = 1 << 30
+_MAX_FILE_NAME = 200
+_KEYS = {"hearsay_fleet", "fleet", "devices", "secrets"}
+
+
+class Roster(NamedTuple):
+    """A closed fleet. Its ``repr`` shows no secret.
+
+    Attributes:
+        fleet: name of the fleet.
+        devices: names of the devices, all different.
+        secrets: 32 bytes for each device, in the same order.
+    """
+
+    fleet: str
+    devices: tuple[str, ...]
+    secrets: bytes
+
+    def __repr__(self) -> str:
+        return f"Roster({self.fleet!r}, {len(self.devices)} devices)"
+
+    def each_secret(self) -> Iterator[bytes]:
+        """The secrets, one by one."""
+        return (self.secrets[at : at + SECRET_BYTES] for at in range(0, len(self.secrets), SECRET_BYTES))
+
+    def provisionings(self) -> Iterator[Provisioning]:
+        """The content of the provisioning file of each device."""
+        for name, secret in zip(self.devices, self.each_secret(), strict=True):
+            yield Provisioning(self.fleet, name, secret)
+
+    def without(self, names: Iterable[str]) -> Roster:
+        """The fleet without some of its devices.
+
+        Raises:
+            InputError: ``device_unknown``: a name is not in the list; ``fleet_empty``: no device is left.
+        """
+        gone = self._known(names)
+        rest = [given for given in self.provisionings() if given.device not in gone]
+        if not rest:
+            raise InputError("fleet_empty", "no device is left in the list")
+        return Roster(self.fleet, tuple(given.device for given in rest), b"".join(given.secret for given in rest))
+
+    def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
+        """The fleet with new secrets for some of its devices. Reports under their old secrets no longer count.
+
+        Args:
+            names: the devices.
+            entropy: ``entropy(n)`` returns n random bytes.
+
+        Raises:
+            InputError: ``device_unknown``: a name is not in the list.
+        """
+        lost = self._known(names)
+        secrets = [entropy(SECRET_BYTES) if given.device in lost else given.secret for given in self.provisionings()]
+        return self._replace(secrets=b"".join(secrets))
+
+    def _known(self, names: Iterable[str]) -> frozenset[str]:
+        wanted = frozenset(names)
+        for name in sorted(wanted - set(self.devices)):
+            raise InputError("device_unknown", f"the fleet '{self.fleet}' has no device '{name}'")
+        return wanted
+
+
+def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
+    """Draw a secret for every device. Run by the operator, once.
+
+    Args:
+        fleet: name of the fleet. Devices show it; reports do not hold it.
+        names: names of the devices.
+        entropy: ``entropy(n)`` returns n random bytes.
+
+    Raises:
+        InputError: ``name_invalid``, the fleet's name or a device's is empty, too long or can not be printed;
+            ``device_repeated``, a name occurs twice, or two names differ only by the case of letters, which some file
+            systems do not distinguish; ``fleet_empty``, there is no name.
+    """
+    names = tuple(names)
+    if not is_text(fleet):
+        raise InputError("name_invalid", "the fleet's name is empty, too long, or does not print")
+    seen: set[str] = set()
+    for number, name in enumerate(names, 1):
+        if not is_text(name) or len(_file_name(name)) > _MAX_FILE_NAME:
+            raise InputError("name_invalid", f"the name of device {number} is empty, too long, or does not print")
+        if _file_name(name).casefold() in seen:
+            problem = f"'{name}', device {number}, is in the list already; capitals and small letters are the same here"
+            raise InputError("device_repeated", problem)
+        seen.add(_file_name(name).casefold())
+    if not names:
+        raise InputError("fleet_empty", "no device is named")
+    return Roster(fleet, names, b"".join(entropy(SECRET_BYTES) for _ in names))
+
+
+def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
+    """The secrets of all devices in ``rosters``, 32 bytes each, sorted, one after another.
+
+    A secret in several lists occurs once.
+    """
+    return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
+
+
+def _file_name(device: str) -> str:
+    """The file name of a device. Its name can neither leave the folder nor make a hidden file."""
+    quoted = quote(device, safe=" ")
+    return f"%2E{quoted[1:]}.hsp" if quoted.startswith(".") else f"{quoted}.hsp"
+
+
+def write_roster(
+    out: str | Path,
+    roster: Roster,
+    passphrase: bytes | None,
+    *,
+    devices: Collection[str] | None = None,
+    entropy: Callable[[int], bytes] = os.urandom,
+    cost: Cost = STANDARD,
+) -> None:
+    """Write the list, and provisioning files for devices: all or none, readable only by their owner.
+
+    Args:
+        out: a folder that does not exist, or is empty.
+        roster: the fleet.
+        passphrase: encrypts the list; None writes the list as plain text.
+        devices: names of the devices that get a provisioning file; None for all.
+        entropy: ``entropy(n)`` returns n random bytes, for the encryption.
+        cost: time and memory that one attempt at the passphrase takes.
+
+    Raises:
+        InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
+            parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``memory_short``: too little memory for the passphrase; ``disk_full``, ``io_failed``. Nothing is
+            left behind, unless only the last flush failed: then all files are there, but a power cut may remove them.
+    """
+    out = Path(out)
+    if "\0" in str(out):
+        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
+    if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
+        raise InputError("output_exists", f"'{out}' exists and is not an empty folder")
+    if not out.absolute().parent.is_dir():
+        raise InputError("output_invalid", f"'{out}' is in a folder that does not exist")
+    sealed = list_bytes(roster, passphrase, entropy=entropy, cost=cost)
+    hidden = out.parent / f".{out.name[:40]}.{tokens.token_hex(4)}.tmp"
+    try:
+        with storage_errors(f"'{out}' could not be made"):
+            hidden.mkdir(mode=0o700)
+            (hidden / DEVICES).mkdir(mode=0o700)
+            for given in roster.provisionings():
+                if devices is not None and given.device not in devices:
+                    continue
+                _write_private(hidden / DEVICES / _file_name(given.device), build_provisioning(given))
+            _write_private(hidden / LIST_FILE, sealed)
+            os.sync()  # one flush of all files is faster than a flush of each
+            hidden.rename(out)
+            sync_folder(out.absolute().parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def list_bytes(
+    roster: Roster,
+    passphrase: bytes | None,
+    *,
+    entropy: Callable[[int], bytes] = os.urandom,
+    cost: Cost = STANDARD,
+) -> bytes:
+    """The content of a fleet list's file. The arguments are those of :func:`write_roster`.
+
+    Raises:
+        InputError: ``passphrase_missing``: the passphrase is empty.
+        StorageError: ``memory_short``: too little memory for the passphrase.
+    """
+    body = {"hearsay_fleet": FORMAT, "fleet": roster.fleet, "devices": roster.devices, "secrets": roster.secrets}
+    listed = canonical.pack(body)
+    return listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
+
+
+def read_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> Roster:
+    """Read a fleet list. The arguments and errors are those of :func:`open_roster`."""
+    return open_roster(path, passphrase)[0]
+
+
+def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
+    """Read a fleet list, and tell under which passphrase it was.
+
+    Args:
+        path: file of the list.
+        passphrase: the list's passphrase, or a function that returns it. The function is called only for an encrypted
+            list. A plain list needs no passphrase.
+
+    Returns:
+        The list, and its passphrase; None for a plain list.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
+            the passphrase is empty.
+        StorageError: ``sealed_damaged``: the file is neither a plain nor an encrypted list; ``sealed_newer``;
+            ``memory_short``: too little memory for the passphrase; ``fleet_damaged``: it was decrypted and holds no
+            fleet list.
+    """
+    raw = read_file(path, MAX_LIST_BYTES)
+    roster = _parse(raw)
+    if roster is not None:
+        return roster, None
+    check_sealed(raw)  # A damaged file is refused before the user is asked for a passphrase.
+    used = passphrase if isinstance(passphrase, bytes) else passphrase()
+    roster = _parse(open_secret(raw, used))
+    if roster is None:
+        raise StorageError("fleet_damaged", f"'{path}' opens and holds no fleet list that this software knows")
+    return roster, used
+
+
+def _parse(content: bytes) -> Roster | None:
+    body: Any = None
+    try:
+        body = canonical.unpack(content)
+    except DocumentError:
+        return None
+    if not isinstance(body, dict) or body.get("hearsay_fleet") != FORMAT or body.keys() != _KEYS:
+        return None
+    fleet, names, secrets = body["fleet"], body["devices"], body["secrets"]
+    if not is_text(fleet) or not isinstance(names, list) or not all(map(is_text, names)):
+        return None
+    if not isinstance(secrets, bytes) or len(secrets) != SECRET_BYTES * len(names) or len(set(names)) != len(names):
+        return None
+    return Roster(fleet, tuple(names), secrets)
+
+
+Ids = NDArray[np.uint64]
+
+
+MAGIC, FILE_VERSION = b"hsyi", 2
+BARE_IDS = 1
+"""The version of files that held the ids instead of marks."""
+MARK_PREFIX = b"hearsay/1/enrolled-id-mark"
+DIGEST_BYTES = 32
+_HEAD = Struct(">4sB32sIIHQ")
+_TAIL = Struct(">IH")
+_ID = Struct(f"{ID_BYTES}s")
+_BLOCK_BYTES = 64
+_INNER = bytes(byte ^ 0x36 for byte in range(256))
+_OUTER = bytes(byte ^ 0x5C for byte in range(256))
+_WORTH_A_PROCESS = 1_000_000
+"""Number of ids from which further processes save more time than their start takes."""
+_CHUNK_BYTES = 1 << 20
+
+
+class IdMaker:
+    """Computes the ids of many devices, over a million per second and core. The two HMAC states of each key are kept.
+
+    Args:
+        secrets: 32 bytes for each device.
+    """
+
+    def __init__(self, secrets: Iterable[bytes]) -> None:
+        keys = [secret.ljust(_BLOCK_BYTES, b"\0") for secret in secrets]
+        self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
+
+    def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
+        """Compute the report id of each device, the same number that the device itself computes.
+
+        Args:
+            campaign_id: 32 bytes.
+            period: number of the period.
+            index: which answer of the period, from 0 to the number of answers of a device − 1.
+
+        Returns:
+            (devices,) uint64, in the order of the secrets.
+        """
+        message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
+        raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
+        return np.frombuffer(raw, ">u8").astype(np.uint64)
+
+
+def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
+    """Finish the two hashes of HMAC. ``inner`` and ``outer`` are copies of their states."""
+    inner.update(message)
+    outer.update(inner.digest())
+    return bytes(outer.digest()[:ID_BYTES])
+
+
+def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
+    """The mark of each id: SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8].
+
+    The prefix has 26 bytes, so that the bytes before the id are one block of the hash, which is hashed once.
+
+    Args:
+        campaign_id: 32 bytes.
+        period: number of the reports' period.
+        index: which answer of the period, from 0.
+        ids: (N,) uint64.
+
+    Returns:
+        (N,) uint64.
+    """
+    begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
+    raw = ids.astype(">u8").tobytes()
+    found = b"".join([_marked(begun.copy(), identifier) for (identifier,) in _ID.iter_unpack(raw)])
+    return np.frombuffer(found, ">u8").astype(np.uint64)
+
+
+def _marked(state: Any, identifier: bytes) -> bytes:
+    """The mark of one id. ``state`` is a copy of the hash of all bytes before the id."""
+    state.update(identifier)
+    return bytes(state.digest()[:ID_BYTES])
+
+
+class PeriodIds(NamedTuple):
+    """The ids of one period.
+
+    Attributes:
+        period: number of the period.
+        by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted. r is the number of answers
+            that a device gives in a period.
+    """
+
+    period: int
+    by_index: tuple[Ids, ...]
+
+
+def fleet_ids(
+    rosters: Sequence[Roster], campaign: Campaign, periods: range, *, processes: int = 1
+) -> Iterator[PeriodIds]:
+    """Yield the ids of all devices that take part, period by period. Run by the holder of the fleet list.
+
+    In a campaign of a series these are the devices in its share. Each may answer in any period, so each has an id in
+    every period: the ids do not tell whether a device answers twice.
+
+    Args:
+        rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
+        campaign: the campaign that the reports answer.
+        periods: numbers of the periods, with ``step`` 1.
+        processes: number of processes that may compute; they are started only for a million ids or more.
+    """
+    secrets = members(distinct_secrets(rosters), campaign)
+    answers = campaign.answers
+    amount = len(periods) * answers * (len(secrets) // 32)
+    if processes <= 1 or amount < _WORTH_A_PROCESS:
+        work = _Work(secrets, campaign.id, answers)
+        yield from map(work.of_period, periods)
+        return
+    fresh = get_context("spawn")  # A forked process could hang: it inherits locks that threads of this process hold.
+    given = (secrets, campaign.id, answers)
+    with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=given) as pool:
+        waiting = iter(periods)
+        ahead = [pool.submit(_of_period, period) for period in islice(waiting, 2 * processes)]
+        while ahead:  # bounds the number of periods whose ids wait in memory
+            yield ahead.pop(0).result()
+            ahead += [pool.submit(_of_period, period) for period in islice(waiting, 1)]
+
+
+def members(secrets: bytes, campaign: Campaign) -> bytes:
+    """The secrets of the devices that take part in a campaign: all, or those in its share of a series.
+
+    Args:
+        secrets: of D devices, 32 bytes each, joined.
+        campaign: the campaign.
+
+    Returns:
+        The secrets of D or fewer devices in the same order, joined.
+    """
+    series = campaign.series
+    if series is None:
+        return secrets
+    each = (secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
+    return b"".join(secret for secret in each if series.has(secret))
+
+
+class _Work:
+    """Computes the ids of a fleet for one campaign."""
+
+    def __init__(self, secrets: bytes, campaign_id: bytes, answers: int) -> None:
+        self._maker = IdMaker(secrets[at : at + 32] for at in range(0, len(secrets), 32))
+        self._campaign_id = campaign_id
+        self._answers = answers
+
+    def of_period(self, period: int) -> PeriodIds:
+        ids = (self._maker.ids(self._campaign_id, period, index) for index in range(self._answers))
+        return PeriodIds(period, tuple(np.sort(found) for found in ids))
+
+
+_work: _Work | None = None
+"""The state of a worker process. The initializer of its pool sets it."""
+
+
+def _prepare(secrets: bytes, campaign_id: bytes, answers: int) -> None:
+    global _work  # noqa: PLW0603 - the only way to give a worker process its state once
+    _work = _Work(secrets, campaign_id, answers)
+
+
+def _of_period(period: int) -> PeriodIds:
+    assert _work is not None
+    return _work.of_period(period)
+
+
+class IdFile(NamedTuple):
+    """The header of a file of marks.
+
+    Attributes:
+        campaign: id of the campaign.
+        periods: numbers of the covered periods.
+        answers: r, the number of answers that a device gives in a period, each with an index of its own.
+        devices: number of devices, which is the number of marks of each period and index.
+    """
+
+    campaign: bytes
+    periods: range
+    answers: int
+    devices: int
+
+    @property
+    def period_bytes(self) -> int:
+        """Bytes of the marks of one period, without the digest that follows."""
+        return self.answers * self.devices * ID_BYTES
+
+
+def write_ids(
+    sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
+) -> int:
+    """Write the marks of enrolled ids, period by period.
+
+    Args:
+        sink: an open binary file.
+        campaign: the campaign that the reports answer.
+        periods: numbers of the periods, at least one.
+        found: the ids of each of these periods, in order.
+        done: callback, called after each period with the number of periods written so far.
+
+    Returns:
+        The number of written marks.
+
+    Raises:
+        InputError: ``periods_absent``: there is no period; nothing was written.
+        OSError: the file can not be written.
+    """
+    if not periods:
+        raise InputError("periods_absent", "the range of periods is empty, so there are no ids")
+    written, digest = 0, b""
+    for number, (period, by_index) in enumerate(found, 1):
+        if not digest:
+            devices = len(by_index[0])
+            about = (campaign.id, periods[0], periods[-1], campaign.answers, devices)
+            head = _HEAD.pack(MAGIC, FILE_VERSION, *about)
+            sink.write(head)
+            digest = sha256(head).digest()
+        state = sha256(digest)
+        for index, ids in enumerate(by_index):
+            raw = np.sort(marks(campaign.id, period, index, ids)).astype(">u8").tobytes()
+            state.update(raw)
+            sink.write(raw)
+            written += len(ids)
+        digest = state.digest()
+        sink.write(digest)
+        done(number)
+    return written
+
+
+class _BareIdsError(Exception):
+    """The file has version 1, and holds ids instead of marks."""
+
+
+class IdReader:
+    """Reads marks of enrolled ids from a file, by period. Keeps no file open, so it can be sent to another process.
+
+    The digest of the whole file is checked first, and the digest of a period again when its marks are read. Without
+    these checks a changed file would silently refuse devices.
+
+    Args:
+        path: of the file.
+
+    Attributes:
+        about: the header.
+        digest: 32 bytes, the last digest in the file, which depends on all other bytes.
+
+    Raises:
+        InputError: ``file_not_found``; ``ids_invalid``: the file can not be read, holds no marks, holds ids in place
+            of marks, or was changed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._digests: list[bytes] = []
+        self.about: IdFile = self._read(self._check)
+        self.digest = self._digests[-1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_path": self._path.absolute()}  # The other process may have another working folder.
+
+    @property
+    def periods(self) -> range:
+        """The periods that the file covers, by number. It has the marks of all enrolled ids of these periods."""
+        return self.about.periods
+
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:
+        """The marks of given ids, to be looked for among the marks of enrolled ids (:meth:`known`).
+
+        Args:
+            period: number of the reports' period.
+            index: which answer of the period, from 0.
+            ids: (N,) uint64.
+
+        Returns:
+            (N,) uint64.
+        """
+        return marks(self.about.campaign, period, index, ids)
+
+    def known(self, period: int) -> tuple[Ids, ...]:
+        """The marks of all enrolled ids of one period.
+
+        Returns:
+            For each answer of a device in a period one array, (devices,) uint64, sorted. The arrays are empty if the
+            file does not cover the period.
+
+        Raises:
+            InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.
+        """
+        if period not in self.periods:
+            nobody: Ids = np.empty(0, np.uint64)
+            return (nobody,) * self.about.answers
+        place, size = period - self.periods[0], self.about.period_bytes
+
+        def read(file: IO[bytes]) -> bytes:
+            file.seek(_HEAD.size + place * (size + DIGEST_BYTES))
+            raw = file.read(size)
+            if sha256(self._digests[place] + raw).digest() != self._digests[place + 1]:
+                raise ValueError
+            return raw
+
+        ids = np.frombuffer(self._read(read), ">u8").astype(np.uint64)
+        return tuple(ids.reshape(self.about.answers, self.about.devices))
+
+    def _check(self, file: IO[bytes]) -> IdFile:
+        head = file.read(_HEAD.size)
+        if len(head) != _HEAD.size:
+            raise ValueError
+        magic, version, campaign, first, last, answers, devices = _HEAD.unpack(head)
+        about = IdFile(campaign, range(first, last + 1), answers, devices)
+        whole = _HEAD.size + len(about.periods) * (about.period_bytes + DIGEST_BYTES)
+        if (magic, version) == (MAGIC, BARE_IDS):
+            raise _BareIdsError
+        if (magic, version) != (MAGIC, FILE_VERSION) or not about.periods or not answers:
+            raise ValueError
+        if os.fstat(file.fileno()).st_size != whole:
+            raise ValueError
+        self._digests.append(sha256(head).digest())
+        for _ in about.periods:
+            state, left = sha256(self._digests[-1]), about.period_bytes
+            while left:
+                chunk = file.read(min(left, _CHUNK_BYTES))
+                if not chunk:
+                    raise ValueError
+                state.update(chunk)
+                left -= len(chunk)
+            self._digests.append(state.digest())
+            if file.read(DIGEST_BYTES) != self._digests[-1]:
+                raise ValueError
+        return about
+
+    def _read(self, what: Callable[[IO[bytes]], Any]) -> Any:
+        try:
+            with self._path.open("rb") as file:
+                return what(file)
+        except FileNotFoundError:
+            problem = InputError("file_not_found", f"there is no file '{self._path}'")
+        except _BareIdsError:
+            why = "holds bare ids, with which whoever reads it can vote; delete it and run 'hearsay fleet ids' again"
+            problem = InputError("ids_invalid", f"'{self._path}' {why}")
+        except (OSError, ValueError):
+            detail = f"'{self._path}' is no file of enrolled ids, or was changed; 'hearsay fleet ids' makes one"
+            problem = InputError("ids_invalid", detail)
+        raise problem

@@ -1,0 +1,497 @@
+"""The gateway's merge: many report files become one, sorted by id, so that the order of records hides their origin.
+
+Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
+file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
+output as from the inputs, byte for byte. The exception is an unproven record that forms a header: it is lost
+(:func:`_readable`).
+
+    - Of identical records one is written. Different records with one id are all written; a store rejects them.
+    - Proven records are written into a batch with a trailer. Other records are written into batches *without* a
+      trailer, which every reader takes for unproven. The gateway does not vouch for records of damaged batches.
+    - If the trailer of a damaged batch states the digest of a complete batch of the inputs (by its first eight bytes),
+      its records are a damaged copy and are left out (docs/formats.md, section 4).
+    - Each campaign has its own batches. The campaign's document is not needed. With it (``campaign``) batches with a
+      damaged header are read too, and records of other campaigns are left out.
+
+Source: docs/decisions/0026.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aggregator.common.files import PRIVATE, check_output, open_output, storage_errors
+from aggregator.reports.decoding.columns import count_adjacent
+from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
+from aggregator.reports.intake.sources import SHORTENED_REASON, Loaded, Unreadable, check_urls, read_source
+from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
+from protocol.documents.campaign import Campaign
+from protocol.errors import InputError
+
+Bytes = NDArray[np.uint8]
+
+
+_TAG_BYTES = 4
+_PARTS = 256
+_ID_BYTES = 8
+
+
+class Sorter:
+    """Sorts tagged records of one length by id.
+
+    Args:
+        folder: for the files of records that do not fit into memory; made when it is needed.
+        length: bytes of a record, L.
+        id_at: offset of the id in a record.
+
+    Attributes:
+        held_bytes: bytes of the records in memory, with their tags.
+    """
+
+    def __init__(self, folder: Path, length: int, id_at: int) -> None:
+        self._folder = folder
+        self._length = length
+        self._id_at = id_at
+        self._held: list[Bytes] = []
+        self._spilled = False
+        self.held_bytes = 0
+
+    def add(self, rows: Bytes, tag: int) -> None:
+        """Add records.
+
+        Args:
+            rows: (N, L) uint8, the records.
+            tag: a number below 2^32 for all of them, which :meth:`pieces` yields with each record.
+        """
+        tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
+        tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
+        self._held.append(tagged)
+        self.held_bytes += tagged.nbytes
+
+    def spill(self) -> None:
+        """Move the records in memory to the disk.
+
+        Raises:
+            OSError: the files can not be written.
+        """
+        if self._held:
+            self._divide(self._joined(), self._folder, 0)
+            self._spilled = True
+
+    def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
+        """Yield all records in pieces, sorted by id. Every id of a piece is below every id of the next one.
+
+        Call it only once, since it empties the sorter.
+
+        Args:
+            memory_bytes: size of a piece. A piece is larger only if its ids are all equal, or if :meth:`spill` was
+                never called: then all records are one piece.
+
+        Yields:
+            (N, L) uint8, the records, sorted; and (N,) uint32, their tags.
+        """
+        if not self._spilled:
+            yield self._untag(self._joined())
+            return
+        self.spill()
+        yield from map(self._untag, self._read(self._folder, 0, memory_bytes))
+
+    def _joined(self) -> Bytes:
+        rows = np.concatenate(self._held) if self._held else np.empty((0, self._length + _TAG_BYTES), np.uint8)
+        self._held, self.held_bytes = [], 0
+        return rows
+
+    def _divide(self, rows: Bytes, folder: Path, depth: int) -> None:
+        """Append rows, (N, L + 4) uint8, to the files of byte number ``depth`` of their ids."""
+        folder.mkdir(exist_ok=True)
+        byte = rows[:, self._id_at + depth]
+        order = np.argsort(byte, kind="stable")
+        ends = np.cumsum(np.bincount(byte, minlength=_PARTS))
+        for part, end in enumerate(ends.tolist()):
+            start = int(ends[part - 1]) if part else 0
+            if end > start:
+                with (folder / f"{part:02x}").open("ab") as file:
+                    file.write(rows[order[start:end]].tobytes())
+
+    def _read(self, folder: Path, depth: int, memory_bytes: int) -> Iterator[Bytes]:
+        width = self._length + _TAG_BYTES
+        for path in sorted(folder.iterdir()):
+            if path.stat().st_size <= max(memory_bytes, width) or depth + 1 == _ID_BYTES:
+                yield np.fromfile(path, np.uint8).reshape(-1, width)
+            else:
+                deeper = folder / f"{path.name}-divided"
+                with path.open("rb") as file:
+                    while some := file.read(max(1, memory_bytes // width) * width):
+                        self._divide(np.frombuffer(some, np.uint8).reshape(-1, width), deeper, depth + 1)
+                path.unlink()
+                yield from self._read(deeper, depth + 1, memory_bytes)
+                deeper.rmdir()
+                continue
+            path.unlink()
+
+    def _untag(self, tagged: Bytes) -> tuple[Bytes, NDArray[np.uint32]]:
+        order = self._order(tagged)
+        tagged = tagged[order]
+        tags = np.ascontiguousarray(tagged[:, self._length :]).view(">u4")[:, 0].astype(np.uint32)
+        return tagged[:, : self._length], tags
+
+    def _order(self, tagged: Bytes) -> NDArray[np.intp]:
+        """Sort by id, then by all other bytes, so that the order depends only on the records.
+
+        Args:
+            tagged: (N, L + 4) uint8.
+
+        Returns:
+            (N,) intp, the rows in order.
+        """
+        ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
+        ids = ids.astype(np.uint64)
+        order = np.argsort(ids, kind="stable")
+        same = ids[order[1:]] == ids[order[:-1]]
+        if same.any():
+            repeated = np.zeros(len(ids), np.bool_)
+            repeated[1:] |= same
+            repeated[:-1] |= same
+            doubtful = order[repeated]
+            order[repeated] = doubtful[np.argsort(as_strings(tagged[doubtful]), kind="stable")]
+        return order
+
+
+def as_strings(rows: Bytes) -> NDArray[Any]:
+    """View ``rows``, (N, L) uint8, as N strings of L bytes, which can be compared: (N,) of dtype ``S``.
+
+    numpy ignores trailing zeros in comparisons, which does not change the order of strings of one length.
+    """
+    rows = np.ascontiguousarray(rows)
+    return rows.view(f"S{rows.shape[1]}")[:, 0]
+
+
+class ByStanding(NamedTuple):
+    """Distinct records, divided by whether their batch is proven.
+
+    Attributes:
+        proven: (P, L) uint8, sorted.
+        unproven: (U, L) uint8, sorted.
+        repeated: number of identical copies that were left out.
+    """
+
+    proven: Bytes
+    unproven: Bytes
+    repeated: int
+
+
+def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
+    """Keep one of each group of identical rows. The kept row counts as proven if any row of its group is proven.
+
+    Args:
+        rows: (N, L) uint8, sorted, so that identical rows are neighbours.
+        proven: (N,) bool, for each row.
+
+    Returns:
+        The kept rows, proven and unproven rows in separate arrays, and the number of rows left out.
+    """
+    if not len(rows):
+        return ByStanding(rows, rows, 0)
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    starts = np.flatnonzero(first)
+    best = np.logical_or.reduceat(proven, starts)
+    return ByStanding(rows[starts[best]], rows[starts[~best]], len(rows) - len(starts))
+
+
+MEMORY_BYTES = 1 << 28
+MAX_BATCH_RECORDS = (1 << 32) - 1
+_MAPPED_BYTES = 1 << 24
+"""Larger files are read in pieces."""
+_CHUNK_BYTES = 1 << 24
+_UNPROVEN_BYTES = 1 << 18
+"""A batch of unproven records has at most this many bytes, whatever the memory: the output depends on records alone."""
+_PROVEN, _NO_CLAIM = 0, 1
+"""Tags of records of proven batches, and of damaged batches whose trailer states no digest.
+
+Each larger tag means one digest that the trailers of damaged batches state.
+"""
+_CLAIM_BYTES = 8
+"""Number of bytes of a stated digest that are compared with other digests, the same as in a store."""
+
+
+class MergeSummary(NamedTuple):
+    """The result of one merge.
+
+    Attributes:
+        files: number of files given.
+        campaigns: number of campaigns with records in them.
+        proven, unproven: number of written records.
+        repeated: number of left out copies of written records.
+        superseded: number of left out records of damaged copies of a complete batch.
+        rejected: number of left out pieces that are no record, and of records of other campaigns, by reason.
+    """
+
+    files: int
+    campaigns: int
+    proven: int
+    unproven: int
+    repeated: int
+    superseded: int
+    rejected: dict[str, int]
+
+
+class _Kind(NamedTuple):
+    """Header and prefix of records that may share a batch."""
+
+    header: Header
+    prefix: bytes
+
+
+def merge_files(
+    paths: Sequence[str | os.PathLike[str]],
+    out: Path,
+    *,
+    campaign: Campaign | None = None,
+    memory_bytes: int = MEMORY_BYTES,
+    force: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> MergeSummary:
+    """Merge report files. Run by a gateway, or by an operator who archives reports.
+
+    After an error ``out`` is as before, unless only the last flush or the removal of temporary files failed: then
+    it is the new file.
+
+    Args:
+        paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are
+            passed over.
+        out: the file to write, atomically.
+        campaign: keep only records of this campaign; None keeps all records.
+        memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
+        force: replace ``out``.
+        progress: called after each file with (files done, files given).
+
+    Raises:
+        InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``is_folder``, ``permission_denied``,
+            ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``file_shortened``,
+            ``unreadable``: a file can not be read; ``no_reports``: the files hold no record that could be kept.
+            Of URLs also ``missing_extra``, ``protocol_unknown``.
+        StorageError: ``disk_full``, ``io_failed``.
+    """
+    check_output(out, force=force)
+    check_urls(paths)
+    with (
+        storage_errors(f"the records can not be sorted beside '{out}'"),
+        tempfile.TemporaryDirectory(prefix=f".{out.name[:40]}.", suffix=".tmp", dir=out.parent) as folder,
+    ):
+        merge = _Merge(Path(folder), campaign, memory_bytes)
+        for done, path in enumerate(paths, 1):
+            merge.read(path)
+            if progress is not None:
+                progress(done, len(paths))
+        if not merge.sorters:
+            raise InputError("no_reports", "the files hold no record that could be kept")
+        with open_output(out, force=force, mode=PRIVATE) as sink:
+            merge.write(sink)
+    return merge.summary(len(paths))
+
+
+class _Merge:
+    """The state of one merge: the records of all files read so far."""
+
+    def __init__(self, folder: Path, campaign: Campaign | None, memory_bytes: int) -> None:
+        self._folder = folder
+        self._memory = memory_bytes
+        self._layouts = {campaign.id: campaign.layout} if campaign is not None else {}
+        self._wanted = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length) if campaign else None
+        self._claims: dict[bytes, int] = {}
+        self._whole: set[bytes] = set()
+        self.sorters: dict[_Kind, Sorter] = {}
+        self._rejected: Counter[str] = Counter()
+        self._proven = self._unproven = self._repeated = self._superseded = 0
+
+    def summary(self, files: int) -> MergeSummary:
+        """The summary of the merge."""
+        campaigns = {kind.header.campaign for kind in self.sorters}
+        rejected = dict(sorted(self._rejected.items()))
+        counts = (self._proven, self._unproven, self._repeated, self._superseded)
+        return MergeSummary(files, len(campaigns), *counts, rejected)
+
+    def read(self, path: str | os.PathLike[str]) -> None:
+        """Add the records of one file."""
+        with _content(path) as data:
+            for found in read_batches(data, self._layouts, adjacent=count_adjacent, digest=piecewise_digest):
+                if not isinstance(found, Batch):
+                    self._rejected[found.reason] += 1
+                elif (reason := self._header_fault(found.header)) is not None:
+                    self._rejected[reason] += sum(count for _, count in found.spans)
+                else:
+                    self._take(data, found)
+
+    def _header_fault(self, header: Header) -> str | None:
+        if self._wanted is None or header == self._wanted:
+            return None
+        return "invalid_message" if header.campaign == self._wanted.campaign else "unrecognized_campaign"
+
+    def _take(self, data: Content, batch: Batch) -> None:
+        if batch.proven:
+            self._whole.add(batch.digest[:_CLAIM_BYTES])
+            tag = _PROVEN
+        else:
+            claim = batch.digest[:_CLAIM_BYTES]
+            tag = self._claims.setdefault(claim, len(self._claims) + 2) if claim else _NO_CLAIM
+        if not batch.spans:
+            return
+        length = batch.header.record_length
+        # All records of a batch have the same first bytes, so the first record tells the layout of all.
+        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])
+        sorter = self.sorters.get(kind)
+        if sorter is None:
+            place = self._folder / str(len(self.sorters))
+            sorter = self.sorters[kind] = Sorter(place, length, len(kind.prefix))
+        for joined in self._joined(data, batch.spans, length):
+            sorter.add(np.frombuffer(joined, np.uint8).reshape(-1, length), tag)
+            self._bound_memory()
+
+    def _joined(self, data: Content, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
+        """Yield the bytes of some runs of records in steps: short runs are joined, long runs are divided."""
+        step, held = self._step(length) * length, 0
+        waiting: list[bytes] = []
+        for start, count in spans:
+            for first in range(start, start + count * length, step):
+                piece = data[first : min(first + step, start + count * length)]
+                if held + len(piece) > step:
+                    yield b"".join(waiting)
+                    waiting, held = [], 0
+                waiting.append(piece)
+                held += len(piece)
+        yield b"".join(waiting)
+
+    def _step(self, length: int) -> int:
+        """Number of records that are moved at a time."""
+        return max(1, min(_CHUNK_BYTES, self._memory) // length)
+
+    def _bound_memory(self) -> None:
+        if sum(sorter.held_bytes for sorter in self.sorters.values()) > self._memory:
+            for sorter in self.sorters.values():
+                sorter.spill()
+
+    def write(self, sink: IO[bytes]) -> None:
+        """Write all batches, in the order of their headers."""
+        left_out = np.zeros(len(self._claims) + 2, np.bool_)
+        left_out[[tag for digest, tag in self._claims.items() if digest in self._whole]] = True
+        for number, kind in enumerate(sorted(self.sorters)):
+            with (self._folder / f"unproven-{number}").open("w+b") as aside:
+                self._write_kind(sink, aside, kind, left_out)
+
+    def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
+        """Write the proven records as one batch, then the unproven records as batches without a trailer.
+
+        Args:
+            sink: the output.
+            aside: a temporary file for the unproven records.
+            kind: the records to write.
+            left_out: (tags,) bool, tags whose records are damaged copies.
+        """
+        writer = _BatchWriter(sink, kind.header)
+        for rows, tags in self.sorters[kind].pieces(self._memory):
+            kept = ~left_out[tags]
+            self._superseded += int((~kept).sum())
+            proven, unproven, repeated = split_standing(rows[kept], tags[kept] == _PROVEN)
+            self._proven += len(proven)
+            self._repeated += repeated
+            writer.add(proven)
+            aside.write(unproven.tobytes())
+        writer.close()
+        aside.seek(0)
+        length = kind.header.record_length
+        while some := aside.read(_UNPROVEN_BYTES // length * length):
+            for batch in _readable(kind.header, some, self._layouts):
+                self._unproven += (len(batch) - len(kind.header.to_bytes())) // length
+                sink.write(batch)
+
+
+@contextmanager
+def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
+    """The content of a file as an ingest reads it: decompressed, and in pieces if it is large.
+
+    Raises:
+        InputError: the reason of an :class:`aggregator.reports.intake.sources.Unreadable`.
+    """
+    found = read_source(path, _MAPPED_BYTES)
+    if isinstance(found, Unreadable):
+        if found.reason != "empty_file":  # An empty file is passed over: no report is lost by that.
+            raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
+        found = Loaded(b"", 0)
+    data = found.data
+    try:
+        yield data
+    except FileShortenedError:
+        raise InputError(SHORTENED_REASON, f"'{path}' became shorter while it was read; nothing was written") from None
+    finally:
+        if isinstance(data, mmap.mmap):
+            data.close()
+
+
+def _kind(header: Header, first: bytes) -> _Kind:
+    """Header and prefix of records that begin with the bytes ``first``."""
+    fitting = prefixes(header.layout, header.record_length)
+    return _Kind(header, next(prefix for prefix in fitting if first.startswith(prefix)))
+
+
+class _BatchWriter:
+    """Writes proven batches piece by piece. The trailer of a batch holds the number and the digest of its records."""
+
+    def __init__(self, sink: IO[bytes], header: Header) -> None:
+        self._sink = sink
+        self._header = header
+        self._count = 0
+        self._digest = sha256()
+
+    def add(self, rows: NDArray[np.uint8]) -> None:
+        """Append records, (N, L) uint8. A new batch is begun when the number of records has reached its limit."""
+        while len(rows):
+            if self._count == MAX_BATCH_RECORDS:
+                self.close()
+            some = rows[: MAX_BATCH_RECORDS - self._count]
+            if not self._count:
+                self._put(self._header.to_bytes())
+            self._put(some.tobytes())
+            self._count += len(some)
+            rows = rows[len(some) :]
+
+    def close(self) -> None:
+        """Write the trailer of the open batch, if there is one."""
+        if self._count:
+            self._sink.write(trailer(self._count, self._digest.digest()))
+        self._count, self._digest = 0, sha256()
+
+    def _put(self, data: bytes) -> None:
+        self._digest.update(data)
+        self._sink.write(data)
+
+
+def _readable(header: Header, records: bytes, layouts: Any) -> Iterable[bytes]:
+    """Batches without a trailer from which a reader gets exactly these records, whatever header follows.
+
+    The bytes of two adjacent records may form a header where they meet, and a reader would cut the batch there. Such a
+    batch is halved until no header is formed. A record that forms a header alone, which an attacker can make, is lost.
+    """
+    head = header.to_bytes()
+    batch = head + records
+    found = list(read_batches(batch + head, layouts))
+    read = [item.spans for item in found if isinstance(item, Batch)]
+    count = len(records) // header.record_length
+    if len(found) == 2 and read == [((len(head), count),), ()]:
+        return [batch]
+    if count <= 1:
+        return []
+    middle = count // 2 * header.record_length
+    halves = (records[:middle], records[middle:])
+    return [batch for half in halves for batch in _readable(header, half, layouts)]

@@ -1,0 +1,362 @@
+"""One run for a device that is online at times: send batches, acknowledge them, fetch what is new.
+
+Batches go first. A source that keeps every document waiting could else use up the time of every run, and reports would
+stay until the spool drops them.
+
+After every step the whole run can begin again. So a crash, a power cut or a lost connection costs a repetition, and no
+report is lost. A refused document does not stop the run: refusals are collected and returned.
+
+A batch is sealed into ``outbox/`` below the state's folder under a random name, sent under that name, acknowledged, and
+removed, in this order. A file that is found in the outbox may have been sent already. It is sent again under the same
+name before new reports are sealed. While a file waits, no new file is sealed, since it would hold the same reports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from edge_sdk.arguments import path_of
+from edge_sdk.entropy import system_entropy
+from edge_sdk.log import INFO, WARNING, note
+from edge_sdk.storage.fetched import Fetched, Known
+from edge_sdk.storage.outbox import NAME_BYTES, Outbox
+from edge_sdk.sync.outcome import Outcome, Refusal, Taken
+from edge_sdk.transport.base import Guarded
+from protocol.digest import sha256
+from protocol.document import is_text, read_payload
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from edge_sdk.device import Device
+    from edge_sdk.transport.base import Transport
+
+MAX_ROOTS = 100
+"""Most roots that one run fetches at once; the next run continues after them. Only the last root's dates count. If it
+has expired, as many roots again are fetched in the same run, up to ten times in all."""
+_MOST_ROOTS = 10 * MAX_ROOTS
+_MAX_ROOT_BYTES = 4 << 20
+_WILD = frozenset("*")
+_PLACES = {
+    "campaign": ("campaigns", "hsc"), "model": ("models", "hsm"), "nodes": ("nodes", "hsl"), "keys": ("keys", "hsk"),
+}  # fmt: skip
+
+
+def sync(
+    device: Device,
+    transport: Transport,
+    *,
+    campaigns: Iterable[str] = (),
+    models: Iterable[str] = (),
+    folder: str | os.PathLike[str] | None = None,
+    entropy: Callable[[int], bytes] = system_entropy,
+) -> Outcome:
+    """Fetch what is new at a source, and send the device's reports. After any failure the run may be repeated.
+
+    The run fetches newer roots, campaigns and models; for a :class:`edge_sdk.Node` also the lists of nodes of its
+    campaigns and the key books of its masked campaigns, under the campaigns' names. Fetched campaigns: every enrolled
+    campaign; every campaign that a new root ended, since it may have been signed again; every name in ``campaigns``;
+    every name without a wildcard in the owner's policy. Fetched models: every installed model; every name in
+    ``models``; a model with the name of an enrolled campaign. Models are fetched first, since a campaign that evaluates
+    a model is refused without it. A document is accepted only under the name by which it was fetched.
+
+    Args:
+        device: the device; other threads and processes may use it meanwhile.
+        transport: the way to the source.
+        campaigns: names of campaigns to enrol in, if the policy allows them.
+        models: names of models to install.
+        folder: the folder of the outbox; by default the device's state folder.
+        entropy: n → n random bytes, for the names of batches.
+
+    Returns:
+        The results. Refusals of documents, of the source and of the outbox are listed in it and not raised.
+
+    Raises:
+        InputError: ``argument_invalid``: a device in memory needs a folder, or a name is not a printable text of 1 to
+            1024 bytes.
+        StorageError: the device's status can not be read.
+    """
+    place = device.folder if folder is None else path_of(folder, "folder")
+    if place is None:
+        raise InputError("argument_invalid", "a device whose state is in memory needs a folder for what it sends")
+    named = {"campaign": tuple(campaigns), "model": tuple(models)}
+    if not all(is_text(name) for names in named.values() for name in names):
+        raise InputError("argument_invalid", "the name of a campaign or model is a text of 1 to 1024 bytes that prints")
+    fetched = Fetched(place, transport.address)
+    try:
+        return _Run(device, Guarded(transport), Outbox(place), fetched, entropy).all(named)
+    finally:
+        fetched.save()
+
+
+class _Run:
+    """One run: its steps, and the results that they collect."""
+
+    def __init__(
+        self,
+        device: Device,
+        transport: Transport,
+        outbox: Outbox,
+        fetched: Fetched,
+        entropy: Callable[[int], bytes],
+    ) -> None:
+        self._device = device
+        self._transport = transport
+        self._outbox = outbox
+        self._fetched = fetched
+        self._entropy = entropy
+        self._refusals: list[Refusal] = []
+        self._taken: dict[str, list[Taken]] = {role: [] for role in _PLACES}
+        self._absent: list[str] = []
+        self._asked: set[str] = set()
+        self._unchanged = 0
+        self._root_expired_at = 0
+        self._sent = 0
+        self._released = 0
+
+    def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
+        """Run all steps: batches, then roots, then models and campaigns. A refused step does not stop the others.
+
+        ``named`` has the names that the arguments of :func:`sync` give, under ``campaign`` and ``model``.
+        """
+        device = self._device
+        before = device.status()
+        if not before.disabled:
+            with self._step("outbox"):
+                self._send()
+        self._rotate(before.root_version)
+        trusted = device.status()
+        self._root_expired_at = trusted.root_expires if trusted.root_expired else 0
+        self._renew_models(named["model"])
+        if not before.disabled:
+            present = device.status()
+            enrolled = {campaign.name: campaign.version for campaign in present.campaigns}
+            usual = [*enrolled, *present.unsigned, *self._names_allowed()]
+            self._renew_all("campaign", enrolled, usual, named["campaign"])
+            self._renew_models(())
+            self._renew_followed()
+        version = device.status().root_version
+        return Outcome(
+            root_version=version,
+            rotated=version - before.root_version,
+            campaigns=tuple(self._taken["campaign"]),
+            models=tuple(self._taken["model"]),
+            unchanged=self._unchanged,
+            absent=tuple(self._absent),
+            sent=self._sent,
+            released=self._released,
+            disabled=before.disabled,
+            refusals=tuple(self._refusals),
+            lists=tuple(self._taken["nodes"]),
+            key_books=tuple(self._taken["keys"]),
+        )
+
+    def _names_allowed(self) -> list[str]:
+        """The campaigns that the owner's policy names; none, and a refusal, if the policy can not be read."""
+        with self._step("policy"):
+            names = self._device.policy.campaigns or ()
+            return [name for name in names if is_text(name) and not _WILD.intersection(name)]
+        return []
+
+    @contextlib.contextmanager
+    def _step(self, step: str) -> Iterator[None]:
+        """Catch a HearsayError in the body of ``with``, add it to the refusals, and continue after the body."""
+        try:
+            yield
+        except HearsayError as error:
+            self._refuse(step, error)
+
+    def _refuse(self, step: str, error: HearsayError) -> None:
+        note(WARNING, "sync: %s: %s", step, error)
+        self._refusals.append(Refusal(step, error.reason, error.detail, error.status))
+
+    # Steps that fetch documents -------------------------------------------------------------------
+
+    def _rotate(self, version: int) -> None:
+        """Fetch the roots after a version until there are no more, and let the device follow them."""
+        roots: list[bytes] = []
+        now = self._device.status().clock.wall
+        while self._fetch_roots(version, roots, len(roots) + MAX_ROOTS) and len(roots) < _MOST_ROOTS:
+            if not _claims_to_be_expired(roots[-1], now):
+                break
+        self._follow(version, roots)
+
+    def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
+        """Append the roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or no more can be had.
+
+        Returns:
+            Whether ``most`` was reached, so that there may be more.
+        """
+        while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
+            place = _root_place(version + len(roots) + 1)
+            content = None
+            with self._step(place):
+                found = self._transport.fetch(place, SIZE_LIMITS["root"])
+                content = None if found is None else found.content
+                if content is not None:
+                    # Without this check a server with one page for every address would be asked MAX_ROOTS times.
+                    read_envelope(content, "root")
+            if content is None or self._refused(place):
+                return False
+            roots.append(content)
+        return len(roots) == most
+
+    def _follow(self, version: int, roots: list[bytes]) -> None:
+        if roots:
+            with self._step(_root_place(version + 1)):
+                reached, problem = self._device.follow(roots)
+                if problem is not None:
+                    self._refuse(_root_place(reached + 1), problem)
+
+    def _refused(self, step: str) -> bool:
+        return any(refusal.step == step for refusal in self._refusals)
+
+    def _renew_models(self, named: Iterable[str]) -> None:
+        """Fetch models. Run before campaigns, which may evaluate models, and after them for the names of new ones."""
+        status = self._device.status()
+        installed = {model.name: model.version for model in status.models}
+        self._renew_all("model", installed, [*installed, *(campaign.name for campaign in status.campaigns)], named)
+
+    def _renew_followed(self) -> None:
+        """Fetch what a node follows beside campaigns and models: lists of nodes and key books."""
+        for each in self._device.followed():
+            place = _place(each.role, each.name)
+            if place not in self._asked:
+                self._asked.add(place)
+                with self._step(place):
+                    self._renew(*each[:4], asked=False, most_bytes=each.most_bytes)
+
+    def _renew_all(self, role: str, held: Mapping[str, int], usual: Iterable[str], named: Iterable[str]) -> None:
+        asked = set(named)
+        for name in dict.fromkeys([*usual, *named]):
+            place = _place(role, name)
+            if place in self._asked:
+                continue
+            self._asked.add(place)
+            with self._step(place):
+                accept = partial(self._enrol if role == "campaign" else self._install, name)
+                most = SIZE_LIMITS[role]
+                self._renew(role, name, held.get(name), accept, asked=name in asked, most_bytes=most)
+
+    def _renew(
+        self,
+        role: str,
+        name: str,
+        version: int | None,
+        accept: Callable[[bytes], int],
+        *,
+        asked: bool,
+        most_bytes: int,
+    ) -> None:
+        """Fetch one document unless it is unchanged, and let the device judge it by ``accept``.
+
+        Raises:
+            InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
+            HearsayError: the transport can not fetch the document, or the device refuses it, an unchanged one too if
+                the trusted root has expired.
+        """
+        place = _place(role, name)
+        known = self._fetched.get(place, version)
+        found = self._transport.fetch(place, most_bytes, "" if known is None else known.tag)
+        if found is None:
+            if asked:
+                raise InputError("not_published", f"the source has nothing at {place}")
+            self._absent.append(place)
+        elif found.content is None:
+            self._note_unchanged()
+        else:
+            digest = sha256(found.content).digest().hex()
+            if known is not None and known.digest == digest:
+                self._note_unchanged()
+            else:
+                held, version = version, accept(found.content)
+                if version == held:
+                    self._unchanged += 1
+                else:
+                    self._taken[role].append(Taken(name, version))
+            self._fetched.put(place, Known(version or 0, digest, found.tag))
+
+    def _note_unchanged(self) -> None:
+        """Count a document that the device has accepted before.
+
+        Raises:
+            DocumentError: ``expired``: the trusted root, so that the device would not accept the document now.
+        """
+        if self._root_expired_at:
+            from protocol.dates import date  # imported here, since most runs do not need it
+
+            raise DocumentError("expired", f"the trust root expired at {date(self._root_expired_at)}")
+        self._unchanged += 1
+
+    def _enrol(self, name: str, content: bytes) -> int:
+        return self._device.enrol(content, name=name).header.version
+
+    def _install(self, name: str, content: bytes) -> int:
+        return self._device.install(content, name=name).version
+
+    # Steps that send reports ----------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Send the waiting files; then seal the new reports and send them.
+
+        Raises:
+            HearsayError: a file can not be sealed, sent or acknowledged; the files still wait.
+        """
+        self._outbox.remove_unfinished()
+        for path in self._outbox.waiting():
+            self._send_file(path)
+        # A file holds one kind of answers. A node that answers masked campaigns and others needs several files.
+        while (ending := self._device.file_ending()) is not None:
+            path = self._outbox.new(self._entropy(NAME_BYTES), ending)
+            if not self._device.drain(path):
+                break
+            self._send_file(path)
+
+    def _send_file(self, path: str) -> None:
+        try:
+            self._transport.send(f"reports/{os.path.basename(path)}", path)
+        except HearsayError:
+            if self._outbox.is_whole(path):
+                raise
+            # Another run has sent and removed the file, or the file is damaged and its reports are sealed again.
+            self._outbox.remove(path)
+            return
+        self._sent += 1
+        note(INFO, "sync: a file of reports has arrived")
+        try:
+            self._acknowledge(path)
+        except StorageError as error:
+            if error.reason != "disk_full":
+                raise
+            # This frees space on the full disk. The acknowledgement finds a removed file by its path.
+            self._outbox.remove(path)
+            self._acknowledge(path)
+        self._outbox.remove(path)
+
+    def _acknowledge(self, path: str) -> None:
+        # A file that was sealed before a reset, or long ago, is unknown to the device: `ack` refuses it. The server has
+        # the file all the same, so this is no error.
+        with contextlib.suppress(InputError):
+            self._released += self._device.ack(path)
+
+
+def _claims_to_be_expired(root: bytes, now: int) -> bool:
+    """Whether an unverified root states that it has expired. It only decides whether more roots are fetched."""
+    with contextlib.suppress(DocumentError):
+        return read_payload(read_envelope(root, "root").payload)[1].expires <= now
+    return False
+
+
+def _place(role: str, name: str) -> str:
+    folder, suffix = _PLACES[role]
+    return f"{folder}/{quote(name, safe='')}.{suffix}"
+
+
+def _root_place(version: int) -> str:
+    return f"roots/{version}.hst"
