@@ -9,12 +9,14 @@ traceback is printed instead, with the message.
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Any
@@ -24,11 +26,54 @@ from click.shell_completion import CompletionItem
 
 from aggregator.cli.output import RESULT_PRINTED, complain, print_json
 from aggregator.cli.streams import discard_output
-from aggregator.cli.summaries import summary_command
 from aggregator.cli.table import COMMANDS
 from aggregator.common.files import failure_of
 from protocol import VERSION
 from protocol.errors import HearsayError, StorageError
+
+_DECORATORS = ("click.command", "click.group")
+_PLAIN = frozenset({"name", "epilog", "context_settings", "no_args_is_help", "invoke_without_command", "chain"})
+"""Arguments of ``click.command`` and ``click.group`` that do not change a command's line in the list of commands."""
+
+
+def summary_command(place: str) -> click.Command | None:
+    """Make a substitute for a command that is not imported: it has the same help text and no options.
+
+    Args:
+        place: ``module:attribute`` of the command's function.
+
+    Returns:
+        The substitute; None if the help text can not be read from the source. The command must then be imported. This
+        is so if there is no source, if the attribute is no function whose first decorator is ``click.command`` or
+        ``click.group``, or if an argument of that decorator may change the text.
+    """
+    module, _, attribute = place.partition(":")
+    for function in _functions(module):
+        if function.name == attribute and function.decorator_list and _is_plain(function.decorator_list[0]):
+            return click.Command(attribute, help=ast.get_docstring(function))
+    return None
+
+
+def _functions(module: str) -> Iterator[ast.FunctionDef]:
+    """The functions at the top level of a module; none if its source can not be found or parsed."""
+    try:
+        spec = find_spec(module)
+        source = spec.loader.get_source(module) if spec and spec.loader else ""  # type: ignore[attr-defined]
+        statements = ast.parse(source or "").body
+    except Exception:  # noqa: BLE001 - find_spec imports parent packages, and their code may raise anything
+        return
+    yield from (each for each in statements if isinstance(each, ast.FunctionDef))
+
+
+def _is_plain(decorator: ast.expr) -> bool:
+    """Whether a decorator makes a click command whose help text is the docstring of the function."""
+    return (
+        isinstance(decorator, ast.Call)
+        and ast.unparse(decorator.func) in _DECORATORS
+        and len(decorator.args) <= 1  # a second argument would be a class with a help text of its own
+        and all(keyword.arg in _PLAIN for keyword in decorator.keywords)
+    )
+
 
 PLUGINS = "hearsay.commands"
 """Entry-point group of commands of other packages: name → click command."""
@@ -45,7 +90,7 @@ class Commands(click.Group):
     """A group of the commands of this package and of other packages.
 
     A command is imported when it runs. The help and the completion of the group import a command only if its source
-    does not hold its help text (:mod:`aggregator.cli.summaries`).
+    does not hold its help text (:mod:`aggregator.cli.app`).
 
     A plugin that can not be loaded does not affect other commands.
 

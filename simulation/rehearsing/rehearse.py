@@ -11,7 +11,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from aggregator.cli.enrolment import campaign_of
+from aggregator.cli.inputs import campaign_of
 from aggregator.cli.options import (
     PATH,
     force_option,

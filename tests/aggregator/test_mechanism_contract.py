@@ -35,7 +35,7 @@ from support.mechanisms import (
 from vectors import runner
 
 from aggregator.cards.alarms import alarms
-from aggregator.cli.documents.campaign import campaign
+from aggregator.cli.publishing.campaign import campaign
 from aggregator.estimates.debias import Pairs, debias, marginal, noise_law, pairs_of, support_counts
 from aggregator.estimates.intervals import count_interval, normal_interval
 from aggregator.estimates.reports import estimate

@@ -12,7 +12,7 @@ import pytest
 from support.commands import invoke, run
 
 import aggregator
-from aggregator.cli.reports.refine import _signed
+from aggregator.cli.planning.refine import _signed
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import open_store

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.curator.opening import open_budget
+from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when, working
 from aggregator.curator.budget import BudgetState, Query

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.curator.opening import open_budget
+from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.options import (
     CENTRAL_METHODS,
     PATH,
     POSTPROCESSINGS,
+    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -22,7 +23,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_outputs
 from aggregator.curator.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.curator.terms import (

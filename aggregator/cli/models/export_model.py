@@ -46,7 +46,7 @@ def export_model(
       hearsay export-model m.hsm --to sklearn --trust work/root.hst -o m.joblib
       hearsay export-model mushrooms --workspace work --to json -o mushrooms.json
     """  # noqa: D301
-    from aggregator.cli.models.opening import open_model
+    from aggregator.cli.inputs import open_model
     from aggregator.common.files import check_output, write_output
 
     check_output(output, force=force)

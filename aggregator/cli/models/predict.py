@@ -47,7 +47,7 @@ def predict(
       hearsay predict m.hsm new.csv --trust work/root.hst -o classes.csv
       hearsay predict mushrooms new.csv --workspace work --proba
     """  # noqa: D301
-    from aggregator.cli.models.opening import open_model
+    from aggregator.cli.inputs import open_model
     from aggregator.common.files import check_output, write_output
     from aggregator.common.spreadsheets import csv_text
     from aggregator.models.predicting import predict_file

@@ -15,6 +15,7 @@ from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
     contact_option,
+    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -24,7 +25,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
 from aggregator.nodes.campaigns.masking import Masking
 from aggregator.nodes.campaigns.words import noise_text

@@ -2,17 +2,356 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from aggregator.cli.output import counted, lasting
+import click
+
+from aggregator.cli.output import counted, lasting, print_facts, print_json, print_table
+from aggregator.nodes.campaigns.dealer_file import parse_public_file
 from aggregator.nodes.campaigns.sheet import NodeSheet
-from aggregator.nodes.campaigns.words import cost_text, in_words, noise_text
+from aggregator.nodes.campaigns.words import IN_WORDS, cost_text, in_words, noise_text
+from protocol.documents import campaign, trust
 from protocol.documents.campaign import Campaign
-from protocol.documents.envelope import keyid
+from protocol.documents.envelope import SIZE_LIMITS, keyid, read_envelope
 from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import format_micro
+from protocol.errors import DocumentError, InputError
+from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
+from protocol.masked.message import Message, read_message
+from protocol.masked.release import MAX_REQUEST_BYTES, Release, Request, parse_release, parse_request, read_release
+from protocol.nodes import node_list
 from protocol.nodes.node_list import NodeList
-from protocol.sums.adjacency import ADD_REMOVE
+from protocol.nodes.summary import Summary, judge_summary, read_summary
+from protocol.nodes.summary_files import read_summaries
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE
+
+MOST_PARTIES = 1000
+"""Most messages, damaged byte ranges and parties of a book that are listed for one file. All of them are counted."""
+
+
+class Described(NamedTuple):
+    """What a file says.
+
+    Attributes:
+        kind: of the file, in words.
+        facts: names and values, for people.
+        columns, rows: a table, for people.
+        content: the content in the types of JSON, for programs.
+    """
+
+    kind: str
+    facts: dict[str, object]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    content: dict[str, Any]
+
+
+def dealer_described(raw: bytes, role: str) -> Described:
+    """What a file of masked messages, a key book or a release says. Nothing is verified.
+
+    Args:
+        raw: bytes of the file.
+        role: ``masked``, ``keys`` or ``release``.
+
+    Raises:
+        DocumentError: ``malformed``, ``too_large``, ``invalid_keys``, …: a key book or release can not be read.
+    """
+    if role == "masked":
+        return _messages(raw)
+    payload = read_envelope(raw, role).payload
+    return _book(parse_key_book(payload)) if role == "keys" else _release(parse_release(payload))
+
+
+def unsigned(raw: bytes) -> Described | None:
+    """What a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
+    if len(raw) <= MAX_REQUEST_BYTES:
+        try:
+            return _request(parse_request(raw))
+        except DocumentError:
+            pass
+    try:
+        found = parse_public_file(raw)
+    except InputError:
+        return None
+    facts: dict[str, object] = {"key": found.key.hex(), "key id": found.id}
+    facts["modulus"] = f"{found.modulus:x}"
+    return Described("dealer's public file", facts, (), (), {"key": found.key, "modulus": f"{found.modulus:x}"})
+
+
+def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
+    """Check a key book or release: the dealer whom the campaign names has signed it, and its values fit the campaign.
+
+    Args:
+        raw: bytes of the file.
+        role: ``keys`` or ``release``.
+        state: the trust in the root that must have signed the campaign.
+        campaign_file: the signed campaign.
+        now: seconds since 1970.
+
+    Returns:
+        Facts about the file, in the types of JSON.
+
+    Raises:
+        InputError: the campaign's file can not be read; ``campaign_not_masked``.
+        DocumentError: the campaign is refused (:func:`protocol.documents.trust.verify`), or the file is
+            (:func:`protocol.masked.keys.read_key_book`, :func:`protocol.masked.release.read_release`).
+    """
+    from aggregator.common.files import read_file
+
+    document = read_file(campaign_file, SIZE_LIMITS["campaign"])
+    asked = campaign.parse_campaign(trust.verify(state, document, "campaign", now, campaign.UNDERSTOOD).payload)
+    return {"kind": NAMES[role], "verified": True, "campaign": asked.header.name, **_verified(raw, role, asked)}
+
+
+def _verified(raw: bytes, role: str, asked: Campaign) -> dict[str, Any]:
+    if role == "keys":
+        book = read_key_book(raw, asked)
+        facts = {"version": book.version, "list_version": book.list_version, "parties": len(book.parties)}
+        return {**facts, "id": book.identity.hex()}
+    release = read_release(raw, asked)
+    return {"period": release.period, "key_book": release.version, "parties": len(release.parties)}
+
+
+def _book(found: KeyBook) -> Described:
+    facts: dict[str, object] = {
+        "campaign": found.campaign.hex(),
+        "version": found.version,
+        "node list": f"version {found.list_version}",
+        "parties": len(found.parties),
+        "id": found.identity.hex(),
+        "same for all": "parties that compare version and id see whether the dealer gave them one book",
+        "keys": "each is sealed: only its own node can open it",
+    }
+    parties = sorted(found.parties.items())
+    content = {
+        "campaign": found.campaign,
+        "version": found.version,
+        "list_version": found.list_version,
+        "id": found.identity,
+        "parties": [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties],
+    }
+    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MOST_PARTIES]]
+    if len(parties) > MOST_PARTIES:
+        facts["listed"] = f"the first {MAX_ROWS}; --json lists all"
+    return Described(NAMES["keys"], facts, ("node", "serial", "u"), rows, content)
+
+
+def _release(found: Release) -> Described:
+    about = _request(found.request)
+    elements = len(found.elements)
+    return about._replace(
+        kind=NAMES["release"],
+        facts={**about.facts, "decrypts": f"the total of exactly these parties, {counted(elements, 'ciphertext')}"},
+        content={**about.content, "elements": elements},
+    )
+
+
+def _request(found: Request) -> Described:
+    facts: dict[str, object] = {
+        "campaign": found.campaign.hex(),
+        "period": found.period,
+        "key book": f"version {found.version}",
+        "parties": len(found.parties),
+    }
+    content = {"campaign": found.campaign, "period": found.period, "version": found.version, "parties": found.parties}
+    return Described("request for a masked sum", facts, ("node",), [(node.hex(),) for node in found.parties], content)
+
+
+def _messages(raw: bytes) -> Described:
+    rows: list[list[object]] = []
+    listed: list[dict[str, Any]] = []
+    count = damaged = 0
+    for piece in read_summaries(raw, "masked"):
+        found: Message | None = None
+        reason = piece.reason
+        if reason is None:
+            try:
+                found = read_message(piece.envelope)[1]
+            except DocumentError as error:
+                reason = error.reason
+        count, damaged = count + (found is not None), damaged + (piece.length if found is None else 0)
+        if len(rows) >= MOST_PARTIES:
+            continue
+        if found is None:
+            rows.append(["damage", reason, f"{counted(piece.length, 'byte')} at {piece.offset}"])
+            listed.append({"damage": reason, "position": piece.offset, "length": piece.length})
+            continue
+        rows.append([found.campaign.hex(), found.node.hex(), found.period, found.serial, len(found.ciphertexts)])
+        listed.append({**found._asdict(), "ciphertexts": len(found.ciphertexts)})
+    facts: dict[str, object] = {"messages": count, "bytes": len(raw), "damaged bytes": damaged}
+    facts["numbers"] = "encrypted: only the total of a set of nodes can be decrypted, with the dealer's release"
+    if count > MOST_PARTIES:
+        facts["listed"] = f"the first {MAX_ROWS}"
+    content = {"messages": count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
+    columns = ("campaign", "node", "period", "serial", "ciphertexts")
+    return Described(NAMES["masked"], facts, columns, rows, content)
+
+
+MOST_ROWS = 1000
+"""Most summaries and damaged byte ranges that are listed for one file. All of them are counted."""
+COLUMNS = ("campaign", "node", "period", "ε", "numbers", "least", "largest")
+
+
+class Entry(NamedTuple):
+    """One summary of a file, or a byte range that holds none.
+
+    Attributes:
+        summary: the summary; None for a byte range that holds none, or one that can not be read.
+        raw: the bytes of the summary's envelope; empty for damage.
+        reason: why there is no summary; empty if there is one.
+        position, length: place in the file, in bytes.
+    """
+
+    summary: Summary | None
+    raw: bytes
+    reason: str
+    position: int
+    length: int
+
+
+def entries(raw: bytes) -> Iterator[Entry]:
+    """The summaries and damaged byte ranges of a file, in order. Signatures are not checked."""
+    for piece in read_summaries(raw):
+        if piece.reason is not None:
+            yield Entry(None, b"", piece.reason, piece.offset, piece.length)
+            continue
+        try:
+            _, found = read_summary(piece.envelope)
+        except DocumentError as error:
+            yield Entry(None, b"", error.reason, piece.offset, piece.length)
+        else:
+            yield Entry(found, piece.envelope, "", piece.offset, piece.length)
+
+
+def summaries_described(raw: bytes) -> tuple[dict[str, object], list[list[object]], dict[str, Any]] | None:
+    """What a file of summaries says, for ``hearsay show``. Nothing is verified.
+
+    Returns:
+        Facts for people, rows of :data:`COLUMNS`, and the content in the types of JSON; None if the file holds no
+        summary.
+    """
+    rows: list[list[object]] = []
+    listed: list[dict[str, Any]] = []
+    count = damaged = 0
+    for entry in entries(raw):
+        count, damaged = count + (entry.summary is not None), damaged + (entry.length if entry.summary is None else 0)
+        if len(rows) < MOST_ROWS:
+            rows.append(_row(entry))
+            listed.append(_content(entry))
+    if not count:
+        return None
+    facts: dict[str, object] = {"summaries": count, "bytes": len(raw), "damaged bytes": damaged}
+    facts["numbers"] = "sums over a node's records, each with noise; nothing shows whether they are true"
+    if count > MOST_ROWS:
+        facts["listed"] = f"the first {MAX_ROWS}"
+    content = {"summaries": count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
+    return facts, rows, content
+
+
+def _row(entry: Entry) -> list[object]:
+    found = entry.summary
+    if found is None:
+        return ["damage", entry.reason, f"{counted(entry.length, 'byte')} at {entry.position}"]
+    return [
+        found.campaign.hex(),
+        found.node.hex(),
+        found.period,
+        format_micro(found.epsilon_micro),
+        len(found.sums),
+        min(found.sums),
+        max(found.sums),
+    ]
+
+
+def _content(entry: Entry) -> dict[str, Any]:
+    found = entry.summary
+    if found is None:
+        return {"damage": entry.reason, "position": entry.position, "length": entry.length}
+    return {
+        "campaign": found.campaign,
+        "node": found.node,
+        "period": found.period,
+        "epsilon": format_micro(found.epsilon_micro),
+        "numbers": len(found.sums),
+        "least": min(found.sums),
+        "largest": max(found.sums),
+    }
+
+
+def verify_summaries(
+    raw: bytes, state: trust.TrustState, campaign_file: Path, list_file: Path, now: int, *, as_json: bool
+) -> None:
+    """Check all summaries of a file against their campaign and node list, as an aggregator does, and print the result.
+
+    Args:
+        raw: bytes of the file.
+        state: the trust in the root that must have signed campaign and list.
+        campaign_file, list_file: signed campaign and node list.
+        now: seconds since 1970.
+        as_json: whether to print one JSON object.
+
+    Raises:
+        InputError: a file can not be read; ``not_a_campaign``: the campaign is not for nodes; ``summaries_refused``: a
+            summary is refused, or the file is damaged. The result is printed before.
+        DocumentError: campaign or list lack signatures or are out of date (:func:`protocol.documents.trust.verify`).
+    """
+    from aggregator.common.files import read_file
+
+    def accepted(path: Path, role: str, known: frozenset[str]) -> bytes:
+        return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
+
+    asked = campaign.parse_campaign(accepted(campaign_file, "campaign", campaign.UNDERSTOOD))
+    if asked.nodes is None:
+        raise InputError(
+            "not_a_campaign", f"'{campaign_file}' is a campaign for devices; summaries answer one for nodes"
+        )
+    nodes = node_list.parse_node_list(accepted(list_file, "nodes", node_list.UNDERSTOOD))
+    if nodes.header.name != asked.nodes.list_name:
+        raise InputError(
+            "other_name", f"the campaign asks nodes of the list '{asked.nodes.list_name}', not of this one"
+        )
+    found = [(entry, _verdict(entry, asked, nodes)) for entry in entries(raw)]
+    refused = sum(reason != "" for _, reason in found)
+    if as_json:
+        listed = [{**_content(entry), "verified": not reason, "reason": reason or None} for entry, reason in found]
+        print_json({"kind": "node summaries", "verified": not refused, "entries": listed})
+    else:
+        rows = [
+            [*_row(entry), *[""] * (len(COLUMNS) - len(_row(entry))), reason or "verified"] for entry, reason in found
+        ]
+        print_table((*COLUMNS, "verdict"), rows)
+    if refused or not found:
+        raise InputError("summaries_refused", f"{refused} of {counted(len(found), 'piece')} of the file are refused")
+
+
+def _verdict(entry: Entry, asked: Campaign, nodes: NodeList) -> str:
+    """Why an aggregator refuses a summary; empty if it does not. Its period is not compared with a clock."""
+    if entry.summary is None:
+        return entry.reason
+    try:
+        judge_summary(entry.raw, asked, nodes)
+    except DocumentError as error:
+        return error.reason
+    return ""
+
+
+def print_node_sheet(sheet: NodeSheet) -> None:
+    """Print the exact privacy loss of every released vector, and whether a summary spends no more than it books."""
+    shown = [name for name in (ADD_REMOVE, CHANGE) if name in sheet.booked_micro] or list(sheet.booked_micro)
+    rows: list[list[object]] = [
+        [vector.name, vector.size, str(vector.sensitivity), f"{vector.deviation:.4g}"]
+        + [f"{float(vector.losses[name]):.9g}" for name in shown]
+        for vector in sheet.vectors
+    ]
+    rows.append(["total", sheet.numbers, "", "", *(f"{float(sheet.total(name)):.9g}" for name in shown)])
+    columns = ["released vector", "numbers", "Δ", "noise SD", *(f"ε, {IN_WORDS[name]}" for name in shown)]
+    print_table(columns, rows, columns[1:])
+    print_facts({"declared": f"ε = {format_micro(sheet.declared_micro)}", "a node books": cost_text(sheet)})
+    click.echo("a summary spends no more than a node books" if sheet.holds else "A SUMMARY SPENDS MORE THAN IT BOOKS")
+
 
 NAMES = {
     "nodes": "node list",

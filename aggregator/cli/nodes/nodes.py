@@ -12,6 +12,7 @@ import click
 from aggregator.cli.nodes.campaign import campaign
 from aggregator.cli.options import (
     PATH,
+    existing_passphrase,
     force_option,
     json_option,
     life_option,
@@ -20,7 +21,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import print_facts, print_json, print_table, say, warn_of_draft, when
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
 
 if TYPE_CHECKING:

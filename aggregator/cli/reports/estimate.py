@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import count_stores, losses, print_populations
-from aggregator.cli.enrolment import rosters_of
+from aggregator.cli.inputs import rosters_of
 from aggregator.cli.options import (
     counted_options,
     joining_options,

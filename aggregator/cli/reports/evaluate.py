@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import count_store, print_populations
-from aggregator.cli.enrolment import rosters_of
+from aggregator.cli.inputs import rosters_of
 from aggregator.cli.options import (
     PATH,
     contact_option,
     counted_options,
+    existing_passphrase,
     force_option,
     joining_options,
     json_option,
@@ -28,7 +29,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.periods import Span
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro

@@ -48,7 +48,7 @@ def export(
     Example:
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
-    from aggregator.cli.federated.exporting import export_summaries
+    from aggregator.cli.nodes.stores import export_summaries
     from aggregator.nodes.summaries.envelope_store import is_node_store
     from aggregator.operations.export import export as export_reports
     from aggregator.operations.report_store import open_store

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.enrolment import campaign_of, rosters_of
+from aggregator.cli.inputs import campaign_of, rosters_of
 from aggregator.cli.options import (
     PATH,
+    existing_passphrase,
     force_option,
     json_option,
     naming_workspace_option,
+    new_passphrase,
     no_passphrase_option,
     output_option,
     passphrase_option,
@@ -20,7 +22,6 @@ from aggregator.cli.options import (
     store_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
-from aggregator.cli.passphrase import existing_passphrase, new_passphrase
 from aggregator.common.periods import Span, of_campaign, shown, shown_range
 from protocol.errors import InputError
 

@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import workers_of
-from aggregator.cli.enrolment import enrolled_ids, note_missing_ids
-from aggregator.cli.inbox import recursive_option, report_files
+from aggregator.cli.inputs import (
+    enrolled_ids,
+    note_missing_ids,
+    print_unread,
+    recursive_option,
+    report_files,
+    say_unread,
+)
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, read_start, signer_options
 from aggregator.cli.output import counted, note, print_facts, print_json, progress
-from aggregator.cli.unread import print_unread, say_unread
 from aggregator.common.periods import Moment
 from protocol.errors import InputError
 
@@ -92,7 +97,7 @@ def ingest(
       hearsay ingest n.hsc inbox --nodes clinics.hsl --store sums --trust work/root.hst
       hearsay ingest m.hsc inbox --nodes clinics.hsl --keys clinics.hsk --store sums --trust work/root.hst
     """  # noqa: D301
-    from aggregator.cli.federated.ingest import ingest_summaries
+    from aggregator.cli.nodes.stores import ingest_summaries
     from aggregator.common.files import read_file
     from aggregator.nodes.summaries.listing import check_list
     from aggregator.operations.report_store import create_store

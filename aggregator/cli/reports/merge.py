@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.enrolment import campaign_of
-from aggregator.cli.inbox import recursive_option, report_files
+from aggregator.cli.inputs import campaign_of, recursive_option, report_files
 from aggregator.cli.options import (
     PATH,
     force_option,

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.enrolment import enrolled_ids
+from aggregator.cli.inputs import enrolled_ids
 from aggregator.cli.options import enrolment_options, json_option, store_option
 from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
@@ -51,7 +51,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     Example:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
-    from aggregator.cli.federated.exporting import list_refused
+    from aggregator.cli.nodes.stores import list_refused
     from aggregator.nodes.summaries.envelope_store import is_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.reports.storage.manifest import read_manifest

@@ -51,7 +51,7 @@ def status(
     Example:
       hearsay status --store store --interval 0.02
     """  # noqa: D301
-    from aggregator.cli.federated.status import print_node_status
+    from aggregator.cli.nodes.stores import print_node_status
     from aggregator.nodes.summaries.envelope_store import is_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.operations.status import half_width_of

@@ -144,7 +144,7 @@ def test_a_command_is_loaded_when_it_is_asked_for():
         "print(sorted(name for name in sys.modules if name.startswith(rooms)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr == "['aggregator.cli.documents.describe', 'aggregator.cli.documents.show']\n"
+    assert done.stderr == "['aggregator.cli.publishing.show', 'aggregator.cli.publishing.show']\n"
 
 
 @pytest.mark.parametrize("words", ["hearsay(['--help'])", "print(hearsay.shell_complete(click.Context(hearsay), 'd'))"])

@@ -15,7 +15,7 @@ from support.commands import REFUSED
 from support.publisher import DAY, NOW, Publisher
 from support.reports import batch, digest, opened
 
-from aggregator.cli import passphrase
+from aggregator.cli import options as passphrase
 from aggregator.cli.app import hearsay
 from aggregator.common import sealing
 from aggregator.common.periods import begins

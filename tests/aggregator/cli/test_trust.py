@@ -12,7 +12,7 @@ from support.commands import REFUSED, mushrooms
 from support.failures import reason
 from support.publisher import Publisher
 
-from aggregator.cli import passphrase as asking
+from aggregator.cli import options as asking
 from aggregator.cli.app import hearsay
 from aggregator.common.passphrases import VARIABLE
 from aggregator.common.sealing import Cost

@@ -11,7 +11,7 @@ from support.publisher import NOW, Publisher
 from support.reports import batch, header, opened, report
 
 from aggregator.cli.app import hearsay
-from aggregator.cli.documents.describe import MAX_DAMAGE
+from aggregator.cli.publishing.show import MAX_DAMAGE
 from aggregator.operations.report_store import create_store
 from aggregator.reports.decoding.decode import MAX_PIECES, Decoder
 from aggregator.reports.gateway import merge_files

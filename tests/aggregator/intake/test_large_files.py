@@ -12,7 +12,7 @@ import pytest
 from support.publisher import NOW, Publisher
 from support.reports import batch, opened, report
 
-from aggregator.cli.unread import WHY_NOT
+from aggregator.cli.inputs import WHY_NOT
 from aggregator.common.files import read_regular
 from aggregator.operations import report_store as store
 from aggregator.reports.decoding import content as large_file

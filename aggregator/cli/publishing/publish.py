@@ -14,6 +14,7 @@ from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
     counted_options,
+    existing_passphrase,
     force_option,
     glossary,
     joining_options,
@@ -25,7 +26,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import note, say, warn, warn_of_draft, when
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
 from aggregator.common.periods import Span, shown
 

@@ -8,9 +8,9 @@ import click
 from click.core import ParameterSource
 
 from aggregator.cards.words import SheetWords
-from aggregator.cli.documents.describe import MAX_FILE_BYTES
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_facts, print_json, print_table, warn
+from aggregator.cli.publishing.show import MAX_FILE_BYTES
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.errors import InputError

@@ -15,6 +15,7 @@ from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
     contact_option,
+    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -27,7 +28,6 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import note, print_table, say, signed_facts, warn, warn_of_draft, when
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output
 from aggregator.publishing.mechanisms.by_variance import Candidate
 from protocol.documents.campaign import Campaign

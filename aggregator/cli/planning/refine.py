@@ -12,6 +12,7 @@ import click
 
 from aggregator.cli.options import (
     PATH,
+    existing_passphrase,
     force_option,
     json_option,
     output_option,
@@ -19,7 +20,6 @@ from aggregator.cli.options import (
     several_stores_option,
 )
 from aggregator.cli.output import note, print_facts, print_json, print_table
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.common.files import check_output, write_output
 from aggregator.publishing.ask_table import listed
 from protocol.documents.pilots import PilotCost

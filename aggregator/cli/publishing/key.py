@@ -6,9 +6,15 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.options import PATH, json_option, no_passphrase_option, passphrase_option
+from aggregator.cli.options import (
+    PATH,
+    existing_passphrase,
+    json_option,
+    new_passphrase,
+    no_passphrase_option,
+    passphrase_option,
+)
 from aggregator.cli.output import say
-from aggregator.cli.passphrase import existing_passphrase, new_passphrase
 from protocol.documents.envelope import KEY_BYTES
 from protocol.documents.trust import ROLES
 

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.nodes.describe import NAMES
-from aggregator.cli.options import PATH, json_option, life_option, passphrase_option, workspace_option
+from aggregator.cli.options import (
+    PATH,
+    existing_passphrase,
+    json_option,
+    life_option,
+    passphrase_option,
+    workspace_option,
+)
 from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
-from aggregator.cli.passphrase import existing_passphrase
 from aggregator.publishing.history import Published
 from aggregator.publishing.roots import NextRoot, RootChange
 from aggregator.publishing.signatures import Standing

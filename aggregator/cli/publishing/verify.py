@@ -8,12 +8,10 @@ from typing import Any, NoReturn
 
 import click
 
-from aggregator.cli.documents.describe import MAX_FILE_BYTES, uncompressed
-from aggregator.cli.masked.describe import verify_of_dealer
-from aggregator.cli.nodes.describe import NAMES
-from aggregator.cli.nodes.summaries import print_node_sheet, verify_summaries
+from aggregator.cli.nodes.describe import NAMES, print_node_sheet, verify_of_dealer, verify_summaries
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import print_json, print_table, say, warn, when
+from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
 from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.publishing.privacy import PrivacySheet, rounded_up
 from aggregator.publishing.signatures import Standing

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from aggregator.cli.curator.opening import open_budget
-from aggregator.cli.curator.paying import Payment, private_options
+from aggregator.cli.curator.paying import Payment, open_budget, private_options
 from aggregator.cli.options import (
     PATH,
     equal_frequency_option,

@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from aggregator.cli.nodes.describe import NAMES
-from aggregator.cli.options import PATH, force_option, json_option, passphrase_option
+from aggregator.cli.options import PATH, existing_passphrase, force_option, json_option, passphrase_option
 from aggregator.cli.output import note, say, warn, when
-from aggregator.cli.passphrase import existing_passphrase
 from protocol.document import Header
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
 from protocol.errors import InputError

@@ -8,9 +8,15 @@ from typing import Any
 
 import click
 
-from aggregator.cli.options import PATH, json_option, life_option, no_passphrase_option, passphrase_option
+from aggregator.cli.options import (
+    PATH,
+    json_option,
+    life_option,
+    new_passphrase,
+    no_passphrase_option,
+    passphrase_option,
+)
 from aggregator.cli.output import say, when
-from aggregator.cli.passphrase import new_passphrase
 from protocol.document import DAY_SECONDS
 from protocol.documents.trust import ROLES
 

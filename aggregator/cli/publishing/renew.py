@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.options import PATH, json_option, passphrase_option, workspace_option
+from aggregator.cli.options import PATH, existing_passphrase, json_option, passphrase_option, workspace_option
 from aggregator.cli.output import note, print_json, print_table, warn, when
-from aggregator.cli.passphrase import existing_passphrase
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
 

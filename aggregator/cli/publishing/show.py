@@ -1,4 +1,4 @@
-"""The content of files, in words and as plain data, for ``hearsay show``. Nothing is verified."""
+"""``hearsay show``: print the content of a file, without verifying it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
+
 from aggregator.cards.card_words import sections
-from aggregator.cli.masked import describe as masked
 from aggregator.cli.nodes import describe as files
-from aggregator.cli.nodes import summaries as of_nodes
-from aggregator.cli.output import counted, lasting, when
+from aggregator.cli.nodes import describe as masked
+from aggregator.cli.nodes import describe as of_nodes
+from aggregator.cli.options import PATH, json_option
+from aggregator.cli.output import counted, lasting, print_facts, print_json, print_pairs, print_table, warn, when
+from aggregator.cli.publishing import show as describe
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
@@ -20,7 +24,7 @@ from aggregator.reports.decoding.content import Content
 from protocol.batches import batch
 from protocol.document import Header, read_payload
 from protocol.documents import campaign, model, trust
-from protocol.documents.envelope import Envelope, keyid
+from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
@@ -110,7 +114,7 @@ def uncompressed(file: Path, raw: bytes) -> Content:
     Raises:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
     """
-    from aggregator.cli.unread import WHY_NOT
+    from aggregator.cli.inputs import WHY_NOT
     from aggregator.reports.intake.sources import Unreadable, decompressed
 
     found = decompressed(file, raw) if raw else raw
@@ -272,3 +276,55 @@ def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
     parts = () if schema.projection is None else schema.projection.components
     rows += [[part.name, part.kind, part.size, ", ".join(part.labels())] for part in parts]
     return ("feature", "kind", "codes", "values"), rows
+
+
+@click.command()
+@click.argument("file", type=PATH)
+@json_option
+def show(file: Path, *, as_json: bool) -> None:
+    """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
+
+    Also of masked sums: messages, key books, requests, releases, and a dealer's public file. A report file may be
+    compressed by gzip or zstd, as for hearsay ingest.
+
+    \b
+    Example:
+      hearsay show c.hsc
+    """  # noqa: D301
+    from aggregator.common.files import read_file
+
+    raw = read_file(file, describe.MAX_FILE_BYTES)
+    role = role_of(raw)
+    shown = describe.of_masked_sums(raw, role)
+    if shown is None and role is not None and role != "node":
+        shown = describe.document(read_envelope(raw, role), role)
+    elif shown is None:
+        shown = _of_reports(file, raw, role)
+    if as_json:
+        print_json({"kind": shown.kind, "verified": False, **shown.content})
+    else:
+        click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
+        print_facts(shown.facts)
+        for title, rows in shown.sections:
+            click.echo(f"\n{title}")
+            print_pairs(rows)
+        if shown.rows:
+            click.echo()
+            print_table(shown.columns, shown.rows)
+    if shown.warning:
+        warn(shown.warning)
+
+
+def _of_reports(file: Path, raw: bytes, role: str | None) -> describe.Shown:
+    """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None.
+
+    Raises:
+        InputError: ``unknown_file``; or the file can not be decompressed.
+    """
+    content = describe.uncompressed(file, raw)
+    shown = describe.summaries(content) if role == "node" else describe.batches(content)
+    if shown is None and role is None:
+        shown = describe.summaries(content)
+    if shown is None:
+        raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
+    return shown

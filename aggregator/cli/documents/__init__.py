@@ -1,5 +1,0 @@
-"""Commands about signed documents: trust roots, campaigns and models.
-
-In: schemas, keys, document files. Out: signed documents in a workspace, the folder that devices fetch from, and text.
-Each file is named after its command. ``describe`` holds what ``show`` and ``verify`` share.
-"""

@@ -1,0 +1,222 @@
+"""Opening the campaigns, fleet lists and enrolled ids that options of a command name."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.options import existing_passphrase
+from aggregator.cli.output import counted, note, print_table
+from aggregator.common.periods import shown
+from protocol.documents.campaign import Campaign
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.models.scoring import Model
+    from aggregator.reports.fleet import Roster
+    from aggregator.reports.intake.enrolment import Enrolled
+    from aggregator.reports.intake.sources import Unreadable
+
+
+def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
+    """Load the model. Its signature is checked if a trust root or a workspace is given.
+
+    Args:
+        given: a model file or, with a workspace, also a name, NAME@VERSION or id.
+        trust: a trust root file, or None.
+        workspace: a workspace folder, or None.
+
+    Raises:
+        InputError: ``trust_ambiguous``: both are given; ``file_not_found``, ``unreadable``, ``too_large``;
+            ``model_unknown``: the workspace has no model of that name or id.
+        DocumentError: the file is no valid model, or the root does not accept it.
+        StorageError: the workspace can not be opened or read.
+    """
+    from aggregator.common.files import read_file
+    from aggregator.models.scoring import Model
+    from aggregator.publishing.naming import document_bytes
+    from aggregator.publishing.workspace import open_workspace
+    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+    from protocol.documents.model import parse_model
+
+    if trust is not None and workspace is not None:
+        raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
+    signer = None if workspace is None else open_workspace(workspace)
+    raw = document_bytes("model", given, signer)
+    if signer is not None:
+        return Model.verified(raw, signer.root_bytes)
+    if trust is not None:
+        return Model.verified(raw, read_file(trust, SIZE_LIMITS["root"]))
+    return Model.of(parse_model(read_envelope(raw, "model").payload))
+
+
+WHY_NOT = {
+    "file_not_found": "there is no such file",
+    "is_folder": "it is a folder in a list of files, or one that can not be listed; folders are given as arguments",
+    "empty_file": "it holds nothing: it was cut on its way, or never written",
+    "permission_denied": "this user may not read it",
+    "too_large": "it has more than 1 TiB (of summaries 1 GiB), or more than fits into memory; it can be sent in parts",
+    "expands_too_far": "it is compressed and holds more than 16 times its length: no reports do",
+    "compression_damaged": "it is compressed, and nothing can be had from it",
+    "file_shortened": "it became shorter while it was read; give it again when it is complete",
+    "not_reached": "no server answers where its URL leads; look at the endpoint, the network and its settings",
+    "unreadable": "it is no file, or the disk failed",
+}
+"""Reason → why a file was not read, in words."""
+MOST_SHOWN = 40
+"""Most unread files that are listed. The number of further ones is printed."""
+MOST_CHARACTERS = 120
+"""Most characters of a printed file name. A longer name is cut at its beginning."""
+
+
+def print_unread(unreadable: Sequence[Unreadable]) -> None:
+    """Print a table of the files that were not read, if there are any."""
+    if not unreadable:
+        return
+    click.echo()
+    shown = unreadable[:MOST_SHOWN]
+    print_table(["not read", "reason", ""], [(_short(file), reason, WHY_NOT[reason]) for file, reason in shown])
+    if len(unreadable) > len(shown):
+        note(f"and {len(unreadable) - len(shown)} more that were not read; --json names all")
+
+
+def say_unread(missed: int, files: int, *, strict: bool) -> None:
+    """Print how many files were not read. With ``strict``, or if no file was read, this is an error.
+
+    Args:
+        missed: number of files that were not read.
+        files: number of files given.
+        strict: whether a single unread file is an error.
+
+    Raises:
+        InputError: ``unreadable``.
+    """
+    if not missed:
+        return
+    words = f"{missed} of {counted(files, 'file')} could not be read"
+    if strict or missed == files:
+        raise InputError("unreadable", words)
+    note(f"{words}; --strict makes that an error")
+
+
+def _short(name: str) -> str:
+    """The end of a long file name; a short one unchanged."""
+    return name if len(name) <= MOST_CHARACTERS else "…" + name[1 - MOST_CHARACTERS :]
+
+
+recursive_option = click.option("--recursive", is_flag=True, help="Read folders in folders too.")
+
+
+def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, ...] | None = None) -> list[str]:
+    """Expand the file arguments of a command to names of files and URLs. A URL with a pattern stays unchanged.
+
+    Notes on standard error tell how many files and folders are left out.
+
+    Args:
+        names: files, folders, patterns and URLs; ``-`` for a list of names on standard input.
+        recursive: whether folders in folders are read.
+        suffixes: ends of the names of the files that are taken from folders; None for those of report files.
+
+    Raises:
+        InputError: ``too_large``: the list on standard input is too long.
+    """
+    from aggregator.reports.intake.finding import SUFFIXES, gather, read_names
+
+    suffixes = suffixes or SUFFIXES
+    listed = read_names(sys.stdin.buffer) if "-" in names else []
+    found = gather((name for name in names if name != "-"), recursive=recursive, suffixes=suffixes)
+    if found.left:
+        note(f"left out {counted(found.left, 'file')} in the folders: hidden, or no {suffixes[0]}")
+    if found.folders:
+        note(f"left out {counted(found.folders, 'folder')} in the folders; --recursive reads what is in them")
+    return [*found.files, *listed]
+
+
+def campaign_of(given: Path, workspace: Path | None) -> Campaign:
+    """Read the campaign for devices that a command names. Its signatures are not checked.
+
+    Args:
+        given: a file or, with a workspace, also a name or id.
+        workspace: folder of the workspace that knows names and ids; None for files only.
+
+    Raises:
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
+            campaign of that name or id; ``campaign_for_nodes``: nodes have keys of their own and no report ids.
+        DocumentError: the file is no campaign, or has a wrong value.
+        StorageError: the workspace can not be opened or read.
+    """
+    from aggregator.publishing.naming import document_bytes
+    from aggregator.publishing.workspace import open_workspace
+    from protocol.documents.campaign import parse_campaign
+    from protocol.documents.envelope import read_envelope
+
+    signer = None if workspace is None else open_workspace(workspace)
+    found = parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)
+    if found.nodes is not None:
+        raise InputError(
+            "campaign_for_nodes",
+            f"'{given}' asks nodes for summaries, which have no report ids; the list of its nodes says who counts "
+            "(hearsay nodes), and hearsay ingest takes files of summaries as they are",
+        )
+    return found
+
+
+def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Roster]:
+    """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
+
+    ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
+
+    Raises:
+        InputError, StorageError: a list can not be opened; :func:`aggregator.reports.fleet.read_roster` lists
+            the reasons.
+    """
+    if not lists:
+        return []
+    from aggregator.reports.fleet import read_roster
+
+    passphrase = existing_passphrase(passphrase_file, "the fleet list")
+    return [read_roster(path, passphrase) for path in lists]
+
+
+def enrolled_ids(
+    campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...], passphrase_file: Path | None
+) -> Enrolled | None:
+    """The ids of the enrolled devices of a campaign; None if the command names none.
+
+    Args:
+        campaign: the campaign of the reports.
+        enrolled: file of ids, from ``--enrolled``; None without it.
+        lists: fleet lists, from ``--fleet``; empty without it.
+        passphrase_file: file with the passphrase of the lists; None asks the user.
+
+    Raises:
+        InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and
+            the reasons of a fleet list that can not be opened.
+    """
+    if enrolled is not None and lists:
+        raise InputError("enrolment_ambiguous", "give --enrolled or --fleet, not both")
+    if enrolled is not None:
+        from aggregator.reports.fleet import IdReader
+        from aggregator.reports.intake.enrolment import enrolled_from_file
+
+        return enrolled_from_file(campaign, IdReader(enrolled))
+    if lists:
+        from aggregator.reports.intake.enrolment import enrolled_from_rosters
+
+        return enrolled_from_rosters(campaign, rosters_of(lists, passphrase_file))
+    return None
+
+
+def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None:
+    """Print a note if the ids do not cover the period at ``now``, because reports of that period would be refused."""
+    period = campaign.period_at(now)
+    if ids is not None and not ids.covers(period):
+        now_is = shown(period, campaign.time_precision)
+        note(
+            f"the enrolled ids are not for period {now_is}, which is now: its reports are refused as id_not_enrolled "
+            "until their files are ingested again with its ids"
+        )

@@ -1,0 +1,245 @@
+"""``hearsay status`` of a store of nodes' summaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from aggregator.cli.counting import chosen_periods
+from aggregator.cli.inputs import print_unread, report_files, say_unread
+from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, warn_of_end
+from aggregator.common.periods import Span, shown
+from aggregator.nodes.campaigns.words import in_words
+from protocol.epsilon import format_micro
+from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.nodes.masked.store import MaskedStore
+    from aggregator.nodes.summaries.status import NodeStatus, PeriodCount
+    from aggregator.nodes.summaries.writing import Taken
+
+
+def ingest_summaries(
+    campaign_bytes: bytes,
+    names: tuple[str, ...],
+    store: Path,
+    list_bytes: bytes | None,
+    book_bytes: bytes | None,
+    now: int,
+    *,
+    recursive: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """Take in files of summaries or masked messages, and print the numbers.
+
+    Args:
+        campaign_bytes: the checked campaign file, of a campaign for nodes.
+        names: files, folders, patterns, URLs, or ``-``.
+        store: folder of the store, which is made if there is none.
+        list_bytes: a list of nodes whose signatures were checked; None for the list that the store has.
+        now: the present, in seconds since 1970.
+        book_bytes: a version of the dealer's key book for a masked campaign; None for those that the store has.
+        recursive: whether folders in folders are read.
+        strict: whether an unread file is an error.
+        as_json: print one JSON object.
+
+    Raises:
+        InputError: ``unreadable``: no file can be read, or one with ``strict``; ``nodes_unknown``,
+            ``keys_unknown``: there is no list, or no key book.
+        DocumentError: the list is refused.
+        StorageError: the store can not be made or written.
+    """
+    from aggregator.nodes.masked.stores import kind_of, new_or_open
+    from aggregator.nodes.summaries.intake import suffixes
+    from aggregator.reports.storage.manifest import read_campaign
+
+    kind = kind_of(read_campaign(campaign_bytes))
+    given = report_files(names, recursive=recursive, suffixes=suffixes(kind.suffix))
+    opened = new_or_open(store, campaign_bytes, list_bytes, given, book_bytes)
+    with progress(f"reading {kind.what}", len(given)) as callback:
+        taken = opened.ingest(given, now=now, progress=callback)
+    _print_taken(taken, kind.what, as_json=as_json)
+    if not given:
+        note(f"there is no file of {kind.what}; nothing was added")
+    if taken.rejected.get("node_not_listed"):
+        note("give files with nodes that were not listed again when a newer list names them (--nodes)")
+    if taken.rejected.get("stale_key"):
+        note("give files with stale keys again when you have the key book that names these keys (--keys)")
+    say_unread(len(taken.unreadable), taken.files, strict=strict)
+
+
+def _print_taken(taken: Taken, what: str, *, as_json: bool) -> None:
+    """Print the numbers of an ingest, and the files that were not read."""
+    if as_json:
+        print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable]})
+        return
+    print_facts(
+        {
+            "files": taken.files,
+            "files not read": len(taken.unreadable),
+            f"{what} added": taken.accepted,
+            f"{what} repeated": taken.replayed,
+        }
+        | ({f"{what} in conflict": taken.conflicting} if taken.conflicting else {})
+        | {f"set aside: {reason}": count for reason, count in taken.rejected.items()}
+    )
+    print_unread(taken.unreadable)
+
+
+_IDENTITY_DIGITS = 8
+
+
+def export_summaries(
+    store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool, force: bool, as_json: bool
+) -> None:
+    """Write the summaries or masked messages of a store to one file, and print their number.
+
+    Args:
+        store: folder of the store.
+        kind: ``hsn`` or ``hse``, as the store holds summaries or masked messages.
+        periods: the periods to write; None for all.
+        output: the file.
+        everything: write all kept summaries, also those that do not count.
+        force: replace an existing file.
+        as_json: print one JSON object.
+
+    Raises:
+        InputError, StorageError: :meth:`aggregator.nodes.summaries.envelope_store.EnvelopeStore.export`.
+    """
+    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.reports.tally.scope import scope_of
+
+    opened = open_node_store(store)
+    if opened.suffix != f".{kind}":
+        raise InputError("argument_invalid", f"this store holds {opened.what}: export them as {opened.suffix[1:]}")
+    scope = scope_of(chosen_periods(periods, opened.campaign))
+    number = opened.export(output, scope=scope, everything=everything, force=force)
+    if as_json:
+        print_json({opened.what: number, "output": str(output)})
+        return
+    print_facts({opened.what: number, "written": str(output)})
+
+
+def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
+    """Print what was refused of files of summaries, by reason and file. The bytes stay in the files.
+
+    Args:
+        store: folder of the store.
+        reason: only this reason; None for all.
+        pieces: one line per piece.
+        as_json: print one JSON object.
+
+    Raises:
+        InputError, StorageError: the store can not be read.
+    """
+    from aggregator.nodes.masked.stores import open_node_store
+
+    opened = open_node_store(store)
+    counted = {each: number for each, number in opened.rejected().items() if reason in (None, each)}
+    found = [(name, file, piece) for name, file, piece in opened.quarantined() if reason in (None, piece.reason)]
+    if as_json:
+        listed = [{"file": name, "identity": file.hex(), **piece._asdict()} for name, file, piece in found]
+        print_json({"counted": counted, "kept": listed})
+        return
+    if pieces:
+        rows = [(piece.reason, name, piece.offset, piece.length) for name, _, piece in found]
+        print_table(["reason", "file", "offset", "bytes"], rows, ["offset", "bytes"])
+    else:
+        groups: dict[tuple[str, str, str], list[int]] = {}
+        for name, file, piece in found:
+            groups.setdefault((piece.reason, name, file.hex()[:_IDENTITY_DIGITS]), []).append(piece.length)
+        totals = [(*group, len(lengths), sum(lengths)) for group, lengths in sorted(groups.items())]
+        print_table(["reason", "file", "identity", "pieces", "bytes"], totals, ["pieces", "bytes"])
+    for each, number in counted.items():
+        kept = sum(piece.reason == each for _, _, piece in found)
+        if number > kept:
+            note(f"{each}: {number} were counted, the places of {kept} of them are kept")
+
+
+_PERIODS = 31
+_NAMES = 4
+
+
+def print_node_status(store: Path, *, as_json: bool) -> None:
+    """Print the nodes of each period, and what does not count by reason.
+
+    Args:
+        store: folder of the store.
+        as_json: print one JSON object.
+
+    Raises:
+        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.summaries.status.status`).
+    """
+    from aggregator.nodes.masked.store import MaskedStore
+    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.nodes.summaries.status import status
+
+    opened = open_node_store(store)
+    found = status(opened)
+    warn_of_end(opened.campaign)
+    sums = _sums(opened, found) if isinstance(opened, MaskedStore) else None
+    if as_json:
+        print_json({**found.to_json(), **({} if sums is None else {"sums": sums})})
+        return
+    _print(found, opened.what, in_words(opened.campaign)[found.adjacency])
+    if sums:
+        click.echo()
+        rows = [["" if value is None else value for value in each.values()] for each in sums]
+        print_table(("period", "messages", "needed", "asked for", "in the sum"), rows, numeric=("messages", "needed"))
+
+
+def _sums(store: MaskedStore, found: NodeStatus) -> list[dict[str, object]]:
+    """For each period: messages that count, parties that a sum needs, parties of the request and of the sum."""
+    asked = store.asked()
+    sums = {total.period: len(total.parties) for total in store.totals()}
+    return [
+        {
+            "period": each.period,
+            "messages": each.seen,
+            "needed": store.needed(each.period),
+            "asked_for": len(asked[each.period]) if each.period in asked else None,
+            "decrypted": sums.get(each.period),
+        }
+        for each in found.periods
+    ]
+
+
+def _print(found: NodeStatus, what: str, neighbours: str) -> None:
+    """Print the facts and the periods; ``neighbours`` are the kind that every ε is for, in words."""
+    reached = "reached" if found.enough else "not reached"
+    print_facts(
+        {
+            "campaign": found.name,
+            "list of nodes": f"{found.list_name}, version {found.list_version}: {counted(found.listed, 'node')}",
+            "nodes heard": found.nodes,
+            what: sum(found.summaries.values()),
+            "smallest batch": f"{counted(found.min_batch_size, 'node')}, {reached}",
+        }
+        | {f"of them with ε = {format_micro(each)} for {neighbours}": _stated(found, each) for each in found.summaries}
+        | {f"set aside: {reason}": count for reason, count in found.rejected.items()}
+    )
+    if not found.periods:
+        return
+    click.echo()
+    last = found.periods[-_PERIODS:]
+    rows = [_row(period, found.time_precision) for period in last]
+    print_table(
+        ["period", "nodes", "missing", "in conflict", "missing nodes"], rows, ["nodes", "missing", "in conflict"]
+    )
+    if len(last) < len(found.periods):
+        note(f"{len(found.periods) - len(last)} earlier periods; --json has all, with the ids of all missing nodes")
+
+
+def _stated(found: NodeStatus, epsilon_micro: int) -> str:
+    """Number of summaries with this ε; with the ids of their nodes if these are few and other nodes state another ε."""
+    nodes = found.epsilon_nodes[epsilon_micro]
+    names = f": {', '.join(nodes)}" if len(found.summaries) > 1 and len(nodes) <= _NAMES else ""
+    return f"{found.summaries[epsilon_micro]}{names}"
+
+
+def _row(period: PeriodCount, time_precision: int) -> tuple[object, ...]:
+    names = ", ".join(period.missing[:_NAMES]) + (", …" if len(period.missing) > _NAMES else "")
+    return shown(period.period, time_precision), period.seen, len(period.missing), len(period.conflicting), names
