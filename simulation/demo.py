@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, progress
 from aggregator.common.extras import missing_extra
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.operations.report_store import create_store
@@ -91,7 +91,7 @@ class Outcome(NamedTuple):
 @click.option("--epsilon", default="1", show_default=True, help="Total that each device spends.")
 @click.option("--mechanism", default="direct", show_default=True)
 @json_option
-def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: bool) -> None:
+def demo(output: Path, devices: int, epsilon: str, mechanism: str) -> None:
     """Learn to tell malignant from benign tumours from one private answer per device.
 
     Makes keys, a signed campaign, a fleet of real devices, report files (two of them sent twice, one cut
@@ -114,7 +114,7 @@ def demo(output: Path, devices: int, epsilon: str, mechanism: str, *, as_json: b
     finally:
         shutil.rmtree(staging, ignore_errors=True)
     outcome = outcome._replace(folder=output)
-    if as_json:
+    if as_json():
         print_json({**outcome._asdict(), "folder": str(output)})
     else:
         _print(outcome)

@@ -18,7 +18,7 @@ from aggregator.cli.options import (
     json_option,
     missing_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, progress, warn
 from aggregator.common.files import check_output, write_output
 from aggregator.common.tables import read_table
 from aggregator.curator.methods.table import DEFAULT as DEFAULT_METHOD
@@ -197,7 +197,6 @@ def simulate(
     missing: tuple[str, ...],
     *,
     force: bool,
-    as_json: bool,
     **others: Any,
 ) -> None:
     """Try a campaign on records you have: people, devices, reports, counts, a signed model, its accuracy.
@@ -246,13 +245,13 @@ def simulate(
             found = run_sweep(prepared, progress=callback)
         if plot_file is not None:
             write_output(plot_file, plot(found, label).encode(), force=force)
-        _print_sweep(found, as_json=as_json)
+        _print_sweep(found, as_json=as_json())
         return
     with progress("repetitions", settings.repeats) as callback:
         result, trials = prepared[0][1].run(progress=callback)
     if out is not None:
         _keep(out, trials, force=force)
-    _print(result, as_json=as_json)
+    _print(result, as_json=as_json())
 
 
 def _check_usage(

@@ -17,6 +17,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.models.scoring import Model
+    from aggregator.publishing.workspace import Workspace
     from aggregator.reports.fleet import Roster
     from aggregator.reports.intake.enrolment import Enrolled
     from aggregator.reports.intake.sources import Unreadable
@@ -165,7 +166,7 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     return found
 
 
-def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Roster]:
+def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
     """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
 
     ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
@@ -178,13 +179,11 @@ def rosters_of(lists: tuple[Path, ...], passphrase_file: Path | None) -> list[Ro
         return []
     from aggregator.reports.fleet import read_roster
 
-    passphrase = existing_passphrase(passphrase_file, "the fleet list")
+    passphrase = existing_passphrase("the fleet list")
     return [read_roster(path, passphrase) for path in lists]
 
 
-def enrolled_ids(
-    campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...], passphrase_file: Path | None
-) -> Enrolled | None:
+def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, ...]) -> Enrolled | None:
     """The ids of the enrolled devices of a campaign; None if the command names none.
 
     Args:
@@ -207,7 +206,7 @@ def enrolled_ids(
     if lists:
         from aggregator.reports.intake.enrolment import enrolled_from_rosters
 
-        return enrolled_from_rosters(campaign, rosters_of(lists, passphrase_file))
+        return enrolled_from_rosters(campaign, rosters_of(lists))
     return None
 
 
@@ -220,3 +219,14 @@ def note_missing_ids(campaign: Campaign, ids: Enrolled | None, now: int) -> None
             f"the enrolled ids are not for period {now_is}, which is now: its reports are refused as id_not_enrolled "
             "until their files are ingested again with its ids"
         )
+
+
+def signer_of(workspace: Path) -> Workspace:
+    """Open the workspace that signs. Its passphrase is asked for when a key is needed.
+
+    Raises:
+        StorageError: as :func:`aggregator.publishing.workspace.open_workspace`.
+    """
+    from aggregator.publishing.workspace import open_workspace
+
+    return open_workspace(workspace, existing_passphrase())

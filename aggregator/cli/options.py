@@ -16,71 +16,11 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from aggregator.cli.output import setting
 from aggregator.common.passphrases import VARIABLE, read_passphrase
 from aggregator.common.periods import Moment, Span, parse_span, parse_start
 from aggregator.publishing.lifetimes import MAX_DAYS
 from protocol.errors import InputError
-
-
-def existing_passphrase(file: Path | None, what: str = "") -> Callable[[], bytes]:
-    """Make a function that returns the passphrase of existing secrets.
-
-    Its first call reads the file or asks the user. Later calls return the same passphrase.
-
-    Args:
-        file: file from the command line or the environment; None asks the user.
-        what: words for the secret, which the question contains.
-
-    Raises (when the result is called):
-        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
-            reasons of an unreadable file.
-    """
-
-    @lru_cache(maxsize=1)
-    def passphrase() -> bytes:
-        return _from_terminal(what, again=False) if file is None else read_passphrase(file)
-
-    return passphrase
-
-
-def new_passphrase(file: Path | None, *, refuse: bool, what: str = "") -> bytes | None:
-    """Read or ask for a passphrase for new secrets. The result is None only if ``refuse`` is true.
-
-    Args:
-        file: file from the command line or the environment; None asks the user.
-        refuse: whether ``--no-passphrase`` is given. It takes precedence over a file that the environment names.
-        what: words for the secret, which the question contains.
-
-    Raises:
-        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
-            reasons of an unreadable file.
-    """
-    if refuse:
-        return None
-    return _from_terminal(what, again=True) if file is None else read_passphrase(file)
-
-
-def is_terminal() -> bool:
-    """Whether standard input is a terminal, so that a person can answer questions."""
-    return sys.stdin.isatty()
-
-
-def _from_terminal(what: str, *, again: bool) -> bytes:
-    """Ask for a passphrase at the terminal; with ``again`` twice, for a new passphrase.
-
-    Raises:
-        InputError: ``passphrase_missing``: there is no terminal.
-    """
-    if not is_terminal():
-        clear = ", or --no-passphrase for none" if again else ""
-        raise InputError(
-            "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}{clear}: there is no terminal to ask"
-        )
-    text: str = click.prompt(
-        f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
-    )
-    return text.encode()
-
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -144,11 +84,25 @@ _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write; must not exist.")
 """``output``: the path of the file to write."""
 
-force_option = click.option("--force", is_flag=True, help="Replace the output if it exists.")
-"""``force``: whether an existing output is replaced."""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-"""``as_json``: whether the output is one JSON object."""
+def shared(*names: str, **options: Any) -> Decorator:
+    """Make a decorator that adds an option which the command does not receive: :func:`.output.setting` tells its value.
+
+    ``names`` and ``options`` are those of ``click.option``.
+    """
+
+    def remember(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        context.meta[f"hearsay.{parameter.name}"] = value
+        return value
+
+    return click.option(*names, expose_value=False, callback=remember, **options)
+
+
+force_option = shared("--force", is_flag=True, help="Replace the output if it exists.")
+"""For :func:`.output.check_files`, :func:`.output.write_file` and :func:`.output.forced`."""
+
+json_option = shared("--json", "as_json", is_flag=True, help="Print one JSON object.")
+"""For :func:`.output.say` and :func:`.output.as_json`."""
 
 workspace_option = click.option("--workspace", type=PATH, required=True, help="Folder made by hearsay init.")
 """``workspace``: the folder whose keys sign."""
@@ -245,18 +199,18 @@ equal_frequency_option = click.option(
 )
 """``equal_frequency``: whether bins are cut at quantiles."""
 
-passphrase_option = click.option(
+passphrase_option = shared(
     "--passphrase-file",
     type=PATH,
     envvar=VARIABLE,
     help=f"File whose first line is the passphrase; default: the file in {VARIABLE}, or ask at the terminal.",
 )
-"""``passphrase_file``: a path, or None."""
+"""For :func:`existing_passphrase` and :func:`new_passphrase`."""
 
-no_passphrase_option = click.option(
+no_passphrase_option = shared(
     "--no-passphrase", is_flag=True, help="Store new secrets unencrypted, in files that only their owner can read."
 )
-"""``no_passphrase``: whether new secrets are stored unencrypted."""
+"""For :func:`new_passphrase`."""
 
 
 def min_batch_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -371,7 +325,7 @@ def robust_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` for fleet lists, which tell how often each device answered.
 
-    They give ``lists`` (paths) and ``passphrase_file``.
+    They give ``lists``, paths.
     """
     text = "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
     return _fleet_lists(text)(passphrase_option(command))
@@ -380,7 +334,7 @@ def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` that name the enrolled devices, by a file of ids or by fleet lists.
 
-    They give ``enrolled`` (a path or None), ``lists`` (paths) and ``passphrase_file``.
+    They give ``enrolled`` (a path or None) and ``lists`` (paths).
     """
     text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
     enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
@@ -462,3 +416,60 @@ def _read(
     except InputError as error:
         problem = error.detail
     raise click.BadParameter(problem, context, parameter)
+
+
+def existing_passphrase(what: str = "") -> Callable[[], bytes]:
+    """Make a function that returns the passphrase of existing secrets, from ``--passphrase-file`` or the terminal.
+
+    Its first call reads the file or asks the user. Later calls return the same passphrase.
+
+    Args:
+        what: words for the secret, which the question contains.
+
+    Raises (when the result is called):
+        InputError: ``passphrase_missing``: there is neither a file nor a terminal, or the passphrase is empty; the
+            reasons of an unreadable file.
+    """
+    file: Path | None = setting("passphrase_file")
+
+    @lru_cache(maxsize=1)
+    def passphrase() -> bytes:
+        return _from_terminal(what, again=False) if file is None else read_passphrase(file)
+
+    return passphrase
+
+
+def new_passphrase(what: str = "", option: str = "passphrase_file") -> bytes | None:
+    """Read or ask for a passphrase for new secrets. The result is None only with ``--no-passphrase``.
+
+    Without that option every new secret is encrypted, also where no variable names a file (decision 47).
+
+    Args:
+        what: words for the secret, which the question contains.
+        option: the :func:`shared` option that names the passphrase's file.
+
+    Raises:
+        InputError: as the result of :func:`existing_passphrase`.
+    """
+    if setting("no_passphrase"):
+        return None
+    file: Path | None = setting(option)
+    return _from_terminal(what, again=True) if file is None else read_passphrase(file)
+
+
+def is_terminal() -> bool:
+    """Whether standard input is a terminal, so that a person can answer questions."""
+    return sys.stdin.isatty()
+
+
+def _from_terminal(what: str, *, again: bool) -> bytes:
+    """Ask for a passphrase at the terminal; with ``again`` twice, for a new passphrase."""
+    if not is_terminal():
+        clear = ", or --no-passphrase for none" if again else ""
+        raise InputError(
+            "passphrase_missing", f"give --passphrase-file, or set {VARIABLE}{clear}: there is no terminal to ask"
+        )
+    text: str = click.prompt(
+        f"Passphrase of {what}" if what else "Passphrase", hide_input=True, confirmation_prompt=again, err=True
+    )
+    return text.encode()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.common.files import check_outputs, write_output
 from protocol.dates import expiry_warning
 from protocol.documents.campaign import Campaign
 from protocol.shown import quoted
@@ -26,7 +27,49 @@ if TYPE_CHECKING:
 
 RESULT_PRINTED: ContextVar[bool] = ContextVar("RESULT_PRINTED", default=False)
 """Whether this run has printed its JSON. A command that is refused after that prints no second object."""
+KINDS = {
+    "nodes": "node list",
+    "node": "node summaries",
+    "masked": "masked messages",
+    "keys": "key book",
+    "release": "release of a masked sum",
+}
+"""Role of an envelope → kind of file, where people call it otherwise."""
 _UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+
+
+def as_json() -> bool:
+    """Whether the running command has ``--json``: it then prints one JSON object."""
+    return bool(setting("as_json"))
+
+
+def forced() -> bool:
+    """Whether the running command has ``--force``: an output that exists is replaced."""
+    return bool(setting("force"))
+
+
+def setting(name: str) -> Any:
+    """The value of a :func:`aggregator.cli.options.shared` option of the running command; None if it has none."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.meta.get(f"hearsay.{name}")
+
+
+def check_files(*outputs: Path, inputs: Sequence[Path] = ()) -> None:
+    """Refuse outputs that exist, unless ``--force`` is given, or that are among the command's inputs.
+
+    Raises:
+        InputError: as :func:`aggregator.common.files.check_outputs`.
+    """
+    check_outputs(outputs, force=forced(), inputs=inputs)
+
+
+def write_file(output: Path, content: bytes, **options: Any) -> None:
+    """Write an output. Only with ``--force`` a file that exists is replaced. ``options``: of ``write_output``.
+
+    Raises:
+        InputError, StorageError: as :func:`aggregator.common.files.write_output`.
+    """
+    write_output(output, content, **{"force": forced(), **options})
 
 
 def complain(reason: str, detail: str) -> None:
@@ -206,9 +249,9 @@ def when(seconds: int) -> str:
         return f"{seconds} s after 1970"
 
 
-def say(facts: dict[str, Any], *, as_json: bool) -> None:
-    """Print facts: one JSON object with ``as_json``, else aligned lines with spaces in place of underscores."""
-    if as_json:
+def say(facts: dict[str, Any]) -> None:
+    """Print facts: one JSON object with ``--json``, else aligned lines with spaces in place of underscores."""
+    if as_json():
         print_json(facts)
     else:
         print_facts({name.replace("_", " "): _in_words(value) for name, value in facts.items()})

@@ -21,7 +21,7 @@ from aggregator.cli.options import (
     output_option,
     read_start,
 )
-from aggregator.cli.output import note, print_facts, print_json, progress, warn
+from aggregator.cli.output import as_json, forced, note, print_facts, print_json, progress, warn
 from aggregator.common.files import check_output, open_output, read_file
 from aggregator.common.periods import Moment, of_campaign, shown, shown_range
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
@@ -152,9 +152,6 @@ def rehearse(
     missing: tuple[str, ...],
     seed: int | None,
     output: Path,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Let made-up devices answer a signed campaign, and write their reports, to try every step before real devices do.
 
@@ -173,7 +170,7 @@ def rehearse(
       hearsay rehearse c.hsc pilot.csv --days 30 --drift winter.csv -o month.hsr
       hearsay ingest c.hsc month.hsr --store month --workspace work --now 2026-12-31
     """  # noqa: D301
-    check_output(output, force=force)
+    check_output(output, force=forced())
     campaign = campaign_of(campaign_file, workspace)
     if campaign.ended:
         raise InputError("campaign_ended", f"'{campaign_file}' asks nothing any more")
@@ -194,7 +191,7 @@ def rehearse(
         found = read_table(drift)
         doubts += [f"later records: {text}" for text in _doubts(found, campaign, evaluated, missing)]
         later = resample(found, len(people), rng)
-    with progress("answering", len(periods)) as step, open_output(output, force=force) as sink:
+    with progress("answering", len(periods)) as step, open_output(output, force=forced()) as sink:
         made = rehearsed(campaign, people, periods, rng=rng, later=later, models=evaluated, missing=missing)
         for done, batch in enumerate(made, 1):
             sink.write(batch)
@@ -202,7 +199,7 @@ def rehearse(
                 step(done, len(periods))
     answered = len(people) * campaign.answers * (1 if campaign.series is not None else len(periods))
     facts = {"devices": len(people), "reports": answered}
-    if as_json:
+    if as_json():
         print_json({**facts, "first_period": periods[0], "last_period": periods[-1], "written": str(output)})
     else:
         print_facts({**facts, "periods": shown_range(periods, campaign.time_precision), "written": str(output)})

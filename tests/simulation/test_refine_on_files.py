@@ -177,7 +177,7 @@ def test_candidates_stay_in_their_folder_whatever_the_series_is_called(followed,
     found = aggregator.refine(stores, evaluations, devices=DEVICES, epsilon=EPSILON)
     found = found._replace(candidates={"../out-1": next(iter(said["candidates"].values()))})
     opened = [open_store(store) for store in stores]
-    (file,) = _signed(found, tmp_path / "work", tmp_path / "here", opened, None, force=False)
+    (file,) = _signed(found, tmp_path / "work", tmp_path / "here", opened)
     assert file.resolve().parent == tmp_path / "here"
     assert [each.name for each in tmp_path.iterdir() if each.suffix == ".hsm"] == []
 

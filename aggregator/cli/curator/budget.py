@@ -10,7 +10,7 @@ import click
 
 from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, when, working
+from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table, when, working
 from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
@@ -54,16 +54,7 @@ def budget() -> None:
     "its features say (the sizes of the classes are public).",
 )
 @json_option
-def new(
-    file: Path,
-    name: str,
-    epsilon: str,
-    delta: str,
-    concentrated_delta: str | None,
-    adjacency: str,
-    *,
-    as_json: bool,
-) -> None:
+def new(file: Path, name: str, epsilon: str, delta: str, concentrated_delta: str | None, adjacency: str) -> None:
     """Make a budget file. Its totals can not be raised later.
 
     \b
@@ -83,7 +74,7 @@ def new(
         concentrated_delta=reserved,
         adjacency=adjacency,
     ) as made:
-        _print(file, made.state(), as_json=as_json)
+        _print(file, made.state())
     note("no records are assigned yet: see hearsay budget assign")
 
 
@@ -92,7 +83,7 @@ def new(
 @click.argument("data", type=PATH, metavar="DATA.csv")
 @click.option("--note", "text", default="", help="What the records are, for yourself.")
 @json_option
-def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
+def assign(file: Path, data: Path, text: str) -> None:
     """Say that the records of DATA.csv are about the people of a budget.
 
     The file keeps a keyed digest of the records and nothing else of them. The order of rows and columns makes no
@@ -112,7 +103,7 @@ def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
         is_new = opened.assign(digest, text)
         state = opened.state()
     facts = {"budget": state.name, "records": len(frame), "digest": digest.hex(), "assigned": is_new}
-    if as_json:
+    if as_json():
         print_json(facts)
         return
     print_facts({**facts, "digest": digest.hex()[:16], "assigned": "yes" if is_new else "already before"})
@@ -122,7 +113,7 @@ def assign(file: Path, data: Path, text: str, *, as_json: bool) -> None:
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
 @click.option("--nothing-since", is_flag=True, help="You know that nothing was paid since this copy was made.")
 @json_option
-def adopt(file: Path, *, nothing_since: bool, as_json: bool) -> None:
+def adopt(file: Path, *, nothing_since: bool) -> None:
     """Go on with a budget file that was copied, moved to another place or restored. No other copy may be used any more.
 
     Other copies may have paid for queries that this one does not know. So its whole total counts as spent, unless you
@@ -136,13 +127,13 @@ def adopt(file: Path, *, nothing_since: bool, as_json: bool) -> None:
     from aggregator.curator.budget import BudgetFile
 
     with BudgetFile.adopt(file, nothing_since=nothing_since) as opened:
-        _print(file, opened.state(), as_json=as_json)
+        _print(file, opened.state())
 
 
 @budget.command()
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
 @json_option
-def show(file: Path, *, as_json: bool) -> None:
+def show(file: Path) -> None:
     """Show the total, every query, and what is left. No record can be told from it, and no key is shown.
 
     \b
@@ -150,12 +141,12 @@ def show(file: Path, *, as_json: bool) -> None:
       hearsay budget show ward.hsb
     """  # noqa: D301
     with open_budget(file) as opened:
-        _print(file, opened.state(), as_json=as_json)
+        _print(file, opened.state())
 
 
-def _print(file: Path, state: BudgetState, *, as_json: bool) -> None:
+def _print(file: Path, state: BudgetState) -> None:
     """Print a budget: facts, then assigned records and queries as tables."""
-    if as_json:
+    if as_json():
         print_json(_json(state))
         return
     total, spent, left = state.total, state.spent, state.left

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.curator.paying import open_budget
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import (
     CENTRAL_METHODS,
     PATH,
     POSTPROCESSINGS,
-    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -22,8 +22,7 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import note, say, warn, warn_of_draft, when, working
-from aggregator.common.files import check_outputs
+from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when, working
 from aggregator.curator.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.curator.terms import (
     AUTO,
@@ -104,11 +103,8 @@ def fit(
     workspace: Path,
     output: Path,
     days: int,
-    passphrase_file: Path | None,
     *,
     strict: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Fit a model to records that you hold, so that it tells nobody whether or how one person is in them.
 
@@ -129,15 +125,14 @@ def fit(
     from aggregator.curator.composition import parse_delta
     from aggregator.curator.curating import fit_records
     from aggregator.publishing.schemas.schema_file import load_schema
-    from aggregator.publishing.workspace import open_workspace
 
-    check_outputs([output], force=force, inputs=[data, schema_file, budget_file])
+    check_files(output, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)
     _check_label(described.schema, label)
     if described.ask:
         note("the table [ask] of the schema is for campaigns of devices and nodes: the fit is of all features")
     epsilon_micro, exact_delta = micro_epsilon(epsilon), parse_delta(delta)
-    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
+    signer = signer_of(workspace)
     with open_budget(budget_file) as budget:
         terms = FitTerms(
             method,
@@ -165,8 +160,8 @@ def fit(
                 about=about,
                 pilots=described.pilots,
             )
-    made.signed.save(output, force=force)
-    _print(output, made, as_json=as_json)
+    made.signed.save(output, force=forced())
+    _print(output, made)
     warn_of_draft(made.signed.standing, output)
 
 
@@ -180,7 +175,7 @@ def _check_label(schema: Schema, label: str) -> None:
         raise InputError("label_missing", f"the schema's label is '{schema.label.name}' and not '{label}'")
 
 
-def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
+def _print(output: Path, made: FittedModel) -> None:
     """Print facts, all of them public, on standard output, and doubts about the exact records on standard error."""
     document, expected = made.signed.document, made.signed.expected
     card: dict[str, Any] = document.card
@@ -200,16 +195,16 @@ def _print(output: Path, made: FittedModel, *, as_json: bool) -> None:
         "epsilon_paid": format_micro(made.cost.epsilon_micro),
         "epsilon_left": format_micro(made.left.epsilon_micro),
         "records": card["reports"],
-        "expected_accuracy": expected.accuracy if as_json else expected.shown,
-        "largest_class": expected.largest_class if as_json else expected.largest_shown,
+        "expected_accuracy": expected.accuracy if as_json() else expected.shown,
+        "largest_class": expected.largest_class if as_json() else expected.largest_shown,
         "expected_recall": (
             {one.name: [one.expected, one.least, one.most] for one in expected.recall}
-            if as_json
+            if as_json()
             else expected.recall_shown
         ),
-        "expires": document.header.expires if as_json else when(document.header.expires),
+        "expires": document.header.expires if as_json() else when(document.header.expires),
     }
-    say(facts, as_json=as_json)
+    say(facts)
     if made.chosen:
         note(made.chosen)
     if not expected.beats:

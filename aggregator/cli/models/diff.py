@@ -16,7 +16,7 @@ from aggregator.cli.options import (
     says_missing,
     signer_options,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table, warn
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn
 from aggregator.common.periods import Span
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ def diff(
     missing: tuple[str, ...],
     *,
     every: bool,
-    as_json: bool,
 ) -> None:
     """Show what changed between two models of one label, and which changes are more than noise.
 
@@ -86,7 +85,7 @@ def diff(
             about[f"features of {which} alone"] = ", ".join(alone)
     if data is not None:
         about["classed alike"] = _alike(old, new, data, missing)
-    if as_json:
+    if as_json():
         print_json({**about, "changes": [row.to_json() for row in rows]})
         return
     print_facts(about)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, signer_options
-from aggregator.cli.output import note, print_facts, print_json
+from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, write_file
 
 if TYPE_CHECKING:
     from aggregator.models.scoring import Model
@@ -21,16 +21,7 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=PATH, required=True, help="File to write.")
 @force_option
 @json_option
-def export_model(
-    model_file: Path,
-    form: str,
-    trust: Path | None,
-    workspace: Path | None,
-    output: Path,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def export_model(model_file: Path, form: str, trust: Path | None, workspace: Path | None, output: Path) -> None:
     """Write a model as JSON, or as a fitted scikit-learn pipeline that predicts the same.
 
     MODEL is a file or, with --workspace, a name, NAME@VERSION or id.
@@ -47,14 +38,13 @@ def export_model(
       hearsay export-model mushrooms --workspace work --to json -o mushrooms.json
     """  # noqa: D301
     from aggregator.cli.inputs import open_model
-    from aggregator.common.files import check_output, write_output
 
-    check_output(output, force=force)
+    check_files(output)
     model = open_model(model_file, trust, workspace)
     content = _as_json(model) if form == "json" else _as_sklearn(model)
-    write_output(output, content, force=force)
+    write_file(output, content)
     about = {"form": form, "features": len(model.schema.observed), "written": str(output), "bytes": len(content)}
-    if as_json:
+    if as_json():
         print_json(about)
     else:
         print_facts(about)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, signer_options
-from aggregator.cli.output import note, print_facts, print_json, warn, working
+from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, warn, working, write_file
 
 if TYPE_CHECKING:
     from aggregator.models.predicting import Predictions
@@ -33,8 +33,6 @@ def predict(
     output: Path | None,
     *,
     proba: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Classify the records of a CSV file (plain or .gz) with a model, and say how often it is right.
 
@@ -48,18 +46,17 @@ def predict(
       hearsay predict mushrooms new.csv --workspace work --proba
     """  # noqa: D301
     from aggregator.cli.inputs import open_model
-    from aggregator.common.files import check_output, write_output
     from aggregator.common.spreadsheets import csv_text
     from aggregator.models.predicting import predict_file
 
     if output is not None:
-        check_output(output, force=force)
+        check_files(output)
     model = open_model(model_file, trust, workspace)
     with working("classifying"):
         found = predict_file(model, data, proba=proba, missing=missing)
     if output is not None:
-        write_output(output, csv_text(found.frame).encode(), force=force)
-    if as_json:
+        write_file(output, csv_text(found.frame).encode())
+    if as_json():
         print_json(_as_object(found, model, output, proba=proba))
     elif output is not None:
         print_facts({"records": len(found.frame), "written": str(output), **_accuracy(found)})

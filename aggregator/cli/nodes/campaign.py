@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
     contact_option,
-    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -24,8 +24,7 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import say, signed_facts, warn, warn_of_draft
-from aggregator.common.files import check_output
+from aggregator.cli.output import as_json, check_files, forced, say, signed_facts, warn, warn_of_draft
 from aggregator.nodes.campaigns.masking import Masking
 from aggregator.nodes.campaigns.words import noise_text
 from protocol.documents.campaign import Campaign
@@ -162,11 +161,7 @@ def campaign(
     days: int,
     min_batch_size: int,
     postprocess: str,
-    passphrase_file: Path | None,
     masking: Masking | None,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Sign a campaign for nodes: what they sum over their records, at what ε, for how long.
 
@@ -189,11 +184,10 @@ def campaign(
       hearsay nodes campaign schema.toml --workspace work --list clinics --epsilon 1 --max-records 100000 -o c.hsc
     """  # noqa: D301
     from aggregator.nodes.campaigns.campaigns import make_node_campaign
-    from aggregator.publishing.workspace import open_workspace
 
-    check_output(output, force=force)
+    check_files(output)
     made = make_node_campaign(
-        open_workspace(workspace, existing_passphrase(passphrase_file)),
+        signer_of(workspace),
         schema_file,
         epsilon=epsilon,
         nodes=nodes,
@@ -214,14 +208,14 @@ def campaign(
         postprocess=postprocess,
         masking=masking,
     )
-    made.save(output, force=force)
-    say(_facts(made.campaign, output, as_json=as_json), as_json=as_json)
+    made.save(output, force=forced())
+    say(_facts(made.campaign, output))
     for warning in made.warnings:
         warn(warning)
     warn_of_draft(made.standing, output)
 
 
-def _facts(made: Campaign, output: Path, *, as_json: bool) -> dict[str, Any]:
+def _facts(made: Campaign, output: Path) -> dict[str, Any]:
     """The facts about a signed campaign for nodes that the command prints."""
     from aggregator.nodes.campaigns.sheet import node_sheet
     from aggregator.publishing.privacy import periods
@@ -234,8 +228,8 @@ def _facts(made: Campaign, output: Path, *, as_json: bool) -> dict[str, Any]:
         "max_records": made.nodes.max_records,
         "queries": len(sheet.vectors),
         "numbers": sheet.numbers,
-        **cost_facts(made, sheet, as_json=as_json),
+        **cost_facts(made, sheet),
         "periods": periods(made),
-        "noise": [vector.deviation for vector in sheet.vectors] if as_json else noise_text(sheet, made.masked),
-        **masked_facts(made, as_json=as_json),
+        "noise": [vector.deviation for vector in sheet.vectors] if as_json() else noise_text(sheet, made.masked),
+        **masked_facts(made),
     }

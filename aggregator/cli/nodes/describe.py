@@ -1,4 +1,4 @@
-"""Campaigns and files of nodes in words and as plain data, for commands that print them."""
+"""Campaigns and files of nodes and dealers in words and as plain data, for ``show``, ``verify`` and their makers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from aggregator.cli.output import counted, lasting, print_facts, print_json, print_table
+from aggregator.cli.output import KINDS, as_json, counted, lasting, print_facts, print_json, print_table
 from aggregator.nodes.campaigns.dealer_file import parse_public_file
 from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.nodes.campaigns.words import IN_WORDS, cost_text, in_words, noise_text
@@ -22,24 +22,34 @@ from protocol.errors import DocumentError, InputError
 from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
 from protocol.masked.message import Message, read_message
 from protocol.masked.release import MAX_REQUEST_BYTES, Release, Request, parse_release, parse_request, read_release
-from protocol.nodes import node_list
-from protocol.nodes.node_list import NodeList
+from protocol.nodes.node_list import UNDERSTOOD, NodeList, parse_node_list
 from protocol.nodes.summary import Summary, judge_summary, read_summary
 from protocol.nodes.summary_files import read_summaries
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 
-MOST_PARTIES = 1000
-"""Most messages, damaged byte ranges and parties of a book that are listed for one file. All of them are counted."""
+MOST_ROWS = 1000
+"""Most summaries, messages, damaged byte ranges and parties that are listed for one file. All of them are counted."""
+COLUMNS = {
+    "node": ("campaign", "node", "period", "ε", "numbers", "least", "largest"),
+    "masked": ("campaign", "node", "period", "serial", "ciphertexts"),
+}
+"""Role of the envelopes of a file → columns of its table."""
+_NUMBERS = {
+    "node": "sums over a node's records, each with noise; nothing shows whether they are true",
+    "masked": "encrypted: only the total of a set of nodes can be decrypted, with the dealer's release",
+}
 
 
-class Described(NamedTuple):
-    """What a file says.
+class Shown(NamedTuple):
+    """The content of a file.
 
     Attributes:
         kind: of the file, in words.
         facts: names and values, for people.
-        columns, rows: a table, for people.
+        columns, rows: a table, for people; without rows none is printed.
         content: the content in the types of JSON, for programs.
+        warning: a warning about a campaign; empty for most files.
+        sections: titles with more facts, printed below; the card of a model.
     """
 
     kind: str
@@ -47,25 +57,99 @@ class Described(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     content: dict[str, Any]
+    warning: str = ""
+    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
 
 
-def dealer_described(raw: bytes, role: str) -> Described:
-    """What a file of masked messages, a key book or a release says. Nothing is verified.
+class Entry(NamedTuple):
+    """One summary or message of a file, or a byte range that holds none.
 
-    Args:
-        raw: bytes of the file.
-        role: ``masked``, ``keys`` or ``release``.
+    Attributes:
+        found: the summary or message; None for a byte range that holds none, or one that can not be read.
+        raw: the bytes of its envelope; empty for damage.
+        reason: why there is none; empty if there is one.
+        position, length: place in the file, in bytes.
+    """
+
+    found: Summary | Message | None
+    raw: bytes
+    reason: str
+    position: int
+    length: int
+
+    @property
+    def row(self) -> list[object]:
+        """The cells of its row under :data:`COLUMNS`, or of damage."""
+        if self.found is None:
+            return ["damage", self.reason, f"{counted(self.length, 'byte')} at {self.position}"]
+        about = self.found
+        first = [about.campaign.hex(), about.node.hex(), about.period]
+        if isinstance(about, Message):
+            return [*first, about.serial, len(about.ciphertexts)]
+        return [*first, format_micro(about.epsilon_micro), len(about.sums), min(about.sums), max(about.sums)]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The same in the types of JSON."""
+        if self.found is None:
+            return {"damage": self.reason, "position": self.position, "length": self.length}
+        if isinstance(self.found, Message):
+            return {**self.found._asdict(), "ciphertexts": len(self.found.ciphertexts)}
+        first = {"campaign": self.found.campaign, "node": self.found.node, "period": self.found.period}
+        return first | dict(zip(("epsilon", "numbers", "least", "largest"), self.row[3:], strict=True))
+
+
+def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
+    """The summaries or messages (``role`` masked) of a file and its damage, in order. Signatures are not checked."""
+    read = read_message if role == "masked" else read_summary
+    for piece in read_summaries(raw, role):
+        reason, found = piece.reason, None
+        if reason is None:
+            try:
+                found = read(piece.envelope)[1]
+            except DocumentError as error:
+                reason = error.reason
+        yield Entry(found, piece.envelope if found else b"", reason or "", piece.offset, piece.length)
+
+
+def pieces_shown(raw: bytes, role: str = "node") -> Shown | None:
+    """What a file of summaries or messages says. Nothing is verified. None if it holds no summary; damage is shown."""
+    rows: list[list[object]] = []
+    listed: list[dict[str, Any]] = []
+    count = damaged = 0
+    for entry in entries(raw, role):
+        count, damaged = count + (entry.found is not None), damaged + (entry.length if entry.found is None else 0)
+        if len(rows) < MOST_ROWS:
+            rows.append(entry.row)
+            listed.append(entry.content)
+    if not count and role == "node":
+        return None
+    what = "messages" if role == "masked" else "summaries"
+    facts: dict[str, object] = {what: count, "bytes": len(raw), "damaged bytes": damaged, "numbers": _NUMBERS[role]}
+    if count > MOST_ROWS:
+        facts["listed"] = f"the first {MOST_ROWS}"
+    content = {what: count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
+    return Shown(KINDS[role], facts, COLUMNS[role], rows, content)
+
+
+def dealer_shown(raw: bytes, role: str | None) -> Shown | None:
+    """What a file of masked sums says: messages, key book, release, request, or a dealer's public file.
+
+    Nothing is verified. None if the file is another one.
 
     Raises:
-        DocumentError: ``malformed``, ``too_large``, ``invalid_keys``, …: a key book or release can not be read.
+        DocumentError: a key book or release can not be read.
     """
     if role == "masked":
-        return _messages(raw)
-    payload = read_envelope(raw, role).payload
-    return _book(parse_key_book(payload)) if role == "keys" else _release(parse_release(payload))
+        return pieces_shown(raw, role)
+    if role == "keys":
+        return _book(parse_key_book(read_envelope(raw, role).payload))
+    if role == "release":
+        return _release(parse_release(read_envelope(raw, role).payload))
+    return _unsigned(raw) if role is None else None
 
 
-def unsigned(raw: bytes) -> Described | None:
+def _unsigned(raw: bytes) -> Shown | None:
     """What a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
     if len(raw) <= MAX_REQUEST_BYTES:
         try:
@@ -76,9 +160,54 @@ def unsigned(raw: bytes) -> Described | None:
         found = parse_public_file(raw)
     except InputError:
         return None
-    facts: dict[str, object] = {"key": found.key.hex(), "key id": found.id}
-    facts["modulus"] = f"{found.modulus:x}"
-    return Described("dealer's public file", facts, (), (), {"key": found.key, "modulus": f"{found.modulus:x}"})
+    modulus = f"{found.modulus:x}"
+    facts: dict[str, object] = {"key": found.key.hex(), "key id": found.id, "modulus": modulus}
+    return Shown("dealer's public file", facts, (), (), {"key": found.key, "modulus": modulus})
+
+
+def _book(found: KeyBook) -> Shown:
+    facts: dict[str, object] = {
+        "campaign": found.campaign.hex(),
+        "version": found.version,
+        "node list": f"version {found.list_version}",
+        "parties": len(found.parties),
+        "id": found.identity.hex(),
+        "same for all": "parties that compare version and id see whether the dealer gave them one book",
+        "keys": "each is sealed: only its own node can open it",
+    }
+    parties = sorted(found.parties.items())
+    content = {
+        "campaign": found.campaign,
+        "version": found.version,
+        "list_version": found.list_version,
+        "id": found.identity,
+        "parties": [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties],
+    }
+    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MOST_ROWS]]
+    if len(parties) > MOST_ROWS:
+        facts["listed"] = f"the first {MOST_ROWS}; --json lists all"
+    return Shown(KINDS["keys"], facts, ("node", "serial", "u"), rows, content)
+
+
+def _release(found: Release) -> Shown:
+    about = _request(found.request)
+    elements = len(found.elements)
+    return about._replace(
+        kind=KINDS["release"],
+        facts={**about.facts, "decrypts": f"the total of exactly these parties, {counted(elements, 'ciphertext')}"},
+        content={**about.content, "elements": elements},
+    )
+
+
+def _request(found: Request) -> Shown:
+    facts: dict[str, object] = {
+        "campaign": found.campaign.hex(),
+        "period": found.period,
+        "key book": f"version {found.version}",
+        "parties": len(found.parties),
+    }
+    content = {"campaign": found.campaign, "period": found.period, "version": found.version, "parties": found.parties}
+    return Shown("request for a masked sum", facts, ("node",), [(node.hex(),) for node in found.parties], content)
 
 
 def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
@@ -99,191 +228,17 @@ def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_fi
         DocumentError: the campaign is refused (:func:`protocol.documents.trust.verify`), or the file is
             (:func:`protocol.masked.keys.read_key_book`, :func:`protocol.masked.release.read_release`).
     """
-    from aggregator.common.files import read_file
-
-    document = read_file(campaign_file, SIZE_LIMITS["campaign"])
-    asked = campaign.parse_campaign(trust.verify(state, document, "campaign", now, campaign.UNDERSTOOD).payload)
-    return {"kind": NAMES[role], "verified": True, "campaign": asked.header.name, **_verified(raw, role, asked)}
-
-
-def _verified(raw: bytes, role: str, asked: Campaign) -> dict[str, Any]:
+    asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
+    facts: dict[str, Any] = {"kind": KINDS[role], "verified": True, "campaign": asked.header.name}
     if role == "keys":
         book = read_key_book(raw, asked)
-        facts = {"version": book.version, "list_version": book.list_version, "parties": len(book.parties)}
-        return {**facts, "id": book.identity.hex()}
+        facts |= {"version": book.version, "list_version": book.list_version, "parties": len(book.parties)}
+        return facts | {"id": book.identity.hex()}
     release = read_release(raw, asked)
-    return {"period": release.period, "key_book": release.version, "parties": len(release.parties)}
+    return facts | {"period": release.period, "key_book": release.version, "parties": len(release.parties)}
 
 
-def _book(found: KeyBook) -> Described:
-    facts: dict[str, object] = {
-        "campaign": found.campaign.hex(),
-        "version": found.version,
-        "node list": f"version {found.list_version}",
-        "parties": len(found.parties),
-        "id": found.identity.hex(),
-        "same for all": "parties that compare version and id see whether the dealer gave them one book",
-        "keys": "each is sealed: only its own node can open it",
-    }
-    parties = sorted(found.parties.items())
-    content = {
-        "campaign": found.campaign,
-        "version": found.version,
-        "list_version": found.list_version,
-        "id": found.identity,
-        "parties": [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties],
-    }
-    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MOST_PARTIES]]
-    if len(parties) > MOST_PARTIES:
-        facts["listed"] = f"the first {MAX_ROWS}; --json lists all"
-    return Described(NAMES["keys"], facts, ("node", "serial", "u"), rows, content)
-
-
-def _release(found: Release) -> Described:
-    about = _request(found.request)
-    elements = len(found.elements)
-    return about._replace(
-        kind=NAMES["release"],
-        facts={**about.facts, "decrypts": f"the total of exactly these parties, {counted(elements, 'ciphertext')}"},
-        content={**about.content, "elements": elements},
-    )
-
-
-def _request(found: Request) -> Described:
-    facts: dict[str, object] = {
-        "campaign": found.campaign.hex(),
-        "period": found.period,
-        "key book": f"version {found.version}",
-        "parties": len(found.parties),
-    }
-    content = {"campaign": found.campaign, "period": found.period, "version": found.version, "parties": found.parties}
-    return Described("request for a masked sum", facts, ("node",), [(node.hex(),) for node in found.parties], content)
-
-
-def _messages(raw: bytes) -> Described:
-    rows: list[list[object]] = []
-    listed: list[dict[str, Any]] = []
-    count = damaged = 0
-    for piece in read_summaries(raw, "masked"):
-        found: Message | None = None
-        reason = piece.reason
-        if reason is None:
-            try:
-                found = read_message(piece.envelope)[1]
-            except DocumentError as error:
-                reason = error.reason
-        count, damaged = count + (found is not None), damaged + (piece.length if found is None else 0)
-        if len(rows) >= MOST_PARTIES:
-            continue
-        if found is None:
-            rows.append(["damage", reason, f"{counted(piece.length, 'byte')} at {piece.offset}"])
-            listed.append({"damage": reason, "position": piece.offset, "length": piece.length})
-            continue
-        rows.append([found.campaign.hex(), found.node.hex(), found.period, found.serial, len(found.ciphertexts)])
-        listed.append({**found._asdict(), "ciphertexts": len(found.ciphertexts)})
-    facts: dict[str, object] = {"messages": count, "bytes": len(raw), "damaged bytes": damaged}
-    facts["numbers"] = "encrypted: only the total of a set of nodes can be decrypted, with the dealer's release"
-    if count > MOST_PARTIES:
-        facts["listed"] = f"the first {MAX_ROWS}"
-    content = {"messages": count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
-    columns = ("campaign", "node", "period", "serial", "ciphertexts")
-    return Described(NAMES["masked"], facts, columns, rows, content)
-
-
-MOST_ROWS = 1000
-"""Most summaries and damaged byte ranges that are listed for one file. All of them are counted."""
-COLUMNS = ("campaign", "node", "period", "ε", "numbers", "least", "largest")
-
-
-class Entry(NamedTuple):
-    """One summary of a file, or a byte range that holds none.
-
-    Attributes:
-        summary: the summary; None for a byte range that holds none, or one that can not be read.
-        raw: the bytes of the summary's envelope; empty for damage.
-        reason: why there is no summary; empty if there is one.
-        position, length: place in the file, in bytes.
-    """
-
-    summary: Summary | None
-    raw: bytes
-    reason: str
-    position: int
-    length: int
-
-
-def entries(raw: bytes) -> Iterator[Entry]:
-    """The summaries and damaged byte ranges of a file, in order. Signatures are not checked."""
-    for piece in read_summaries(raw):
-        if piece.reason is not None:
-            yield Entry(None, b"", piece.reason, piece.offset, piece.length)
-            continue
-        try:
-            _, found = read_summary(piece.envelope)
-        except DocumentError as error:
-            yield Entry(None, b"", error.reason, piece.offset, piece.length)
-        else:
-            yield Entry(found, piece.envelope, "", piece.offset, piece.length)
-
-
-def summaries_described(raw: bytes) -> tuple[dict[str, object], list[list[object]], dict[str, Any]] | None:
-    """What a file of summaries says, for ``hearsay show``. Nothing is verified.
-
-    Returns:
-        Facts for people, rows of :data:`COLUMNS`, and the content in the types of JSON; None if the file holds no
-        summary.
-    """
-    rows: list[list[object]] = []
-    listed: list[dict[str, Any]] = []
-    count = damaged = 0
-    for entry in entries(raw):
-        count, damaged = count + (entry.summary is not None), damaged + (entry.length if entry.summary is None else 0)
-        if len(rows) < MOST_ROWS:
-            rows.append(_row(entry))
-            listed.append(_content(entry))
-    if not count:
-        return None
-    facts: dict[str, object] = {"summaries": count, "bytes": len(raw), "damaged bytes": damaged}
-    facts["numbers"] = "sums over a node's records, each with noise; nothing shows whether they are true"
-    if count > MOST_ROWS:
-        facts["listed"] = f"the first {MAX_ROWS}"
-    content = {"summaries": count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
-    return facts, rows, content
-
-
-def _row(entry: Entry) -> list[object]:
-    found = entry.summary
-    if found is None:
-        return ["damage", entry.reason, f"{counted(entry.length, 'byte')} at {entry.position}"]
-    return [
-        found.campaign.hex(),
-        found.node.hex(),
-        found.period,
-        format_micro(found.epsilon_micro),
-        len(found.sums),
-        min(found.sums),
-        max(found.sums),
-    ]
-
-
-def _content(entry: Entry) -> dict[str, Any]:
-    found = entry.summary
-    if found is None:
-        return {"damage": entry.reason, "position": entry.position, "length": entry.length}
-    return {
-        "campaign": found.campaign,
-        "node": found.node,
-        "period": found.period,
-        "epsilon": format_micro(found.epsilon_micro),
-        "numbers": len(found.sums),
-        "least": min(found.sums),
-        "largest": max(found.sums),
-    }
-
-
-def verify_summaries(
-    raw: bytes, state: trust.TrustState, campaign_file: Path, list_file: Path, now: int, *, as_json: bool
-) -> None:
+def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, list_file: Path, now: int) -> None:
     """Check all summaries of a file against their campaign and node list, as an aggregator does, and print the result.
 
     Args:
@@ -291,45 +246,45 @@ def verify_summaries(
         state: the trust in the root that must have signed campaign and list.
         campaign_file, list_file: signed campaign and node list.
         now: seconds since 1970.
-        as_json: whether to print one JSON object.
 
     Raises:
         InputError: a file can not be read; ``not_a_campaign``: the campaign is not for nodes; ``summaries_refused``: a
             summary is refused, or the file is damaged. The result is printed before.
         DocumentError: campaign or list lack signatures or are out of date (:func:`protocol.documents.trust.verify`).
     """
-    from aggregator.common.files import read_file
-
-    def accepted(path: Path, role: str, known: frozenset[str]) -> bytes:
-        return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
-
-    asked = campaign.parse_campaign(accepted(campaign_file, "campaign", campaign.UNDERSTOOD))
+    asked = campaign.parse_campaign(_accepted(state, campaign_file, "campaign", campaign.UNDERSTOOD, now))
     if asked.nodes is None:
         raise InputError(
             "not_a_campaign", f"'{campaign_file}' is a campaign for devices; summaries answer one for nodes"
         )
-    nodes = node_list.parse_node_list(accepted(list_file, "nodes", node_list.UNDERSTOOD))
+    nodes = parse_node_list(_accepted(state, list_file, "nodes", UNDERSTOOD, now))
     if nodes.header.name != asked.nodes.list_name:
         raise InputError(
             "other_name", f"the campaign asks nodes of the list '{asked.nodes.list_name}', not of this one"
         )
     found = [(entry, _verdict(entry, asked, nodes)) for entry in entries(raw)]
     refused = sum(reason != "" for _, reason in found)
-    if as_json:
-        listed = [{**_content(entry), "verified": not reason, "reason": reason or None} for entry, reason in found]
+    if as_json():
+        listed = [{**entry.content, "verified": not reason, "reason": reason or None} for entry, reason in found]
         print_json({"kind": "node summaries", "verified": not refused, "entries": listed})
     else:
-        rows = [
-            [*_row(entry), *[""] * (len(COLUMNS) - len(_row(entry))), reason or "verified"] for entry, reason in found
-        ]
-        print_table((*COLUMNS, "verdict"), rows)
+        columns = COLUMNS["node"]
+        rows = [[*entry.row, *[""] * (len(columns) - len(entry.row)), reason or "verified"] for entry, reason in found]
+        print_table((*columns, "verdict"), rows)
     if refused or not found:
         raise InputError("summaries_refused", f"{refused} of {counted(len(found), 'piece')} of the file are refused")
 
 
+def _accepted(state: trust.TrustState, path: Path, role: str, known: frozenset[str], now: int) -> bytes:
+    """The payload of a document that must be signed under a trusted root."""
+    from aggregator.common.files import read_file
+
+    return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
+
+
 def _verdict(entry: Entry, asked: Campaign, nodes: NodeList) -> str:
     """Why an aggregator refuses a summary; empty if it does not. Its period is not compared with a clock."""
-    if entry.summary is None:
+    if entry.found is None:
         return entry.reason
     try:
         judge_summary(entry.raw, asked, nodes)
@@ -353,29 +308,19 @@ def print_node_sheet(sheet: NodeSheet) -> None:
     click.echo("a summary spends no more than a node books" if sheet.holds else "A SUMMARY SPENDS MORE THAN IT BOOKS")
 
 
-NAMES = {
-    "nodes": "node list",
-    "node": "node summaries",
-    "masked": "masked messages",
-    "keys": "key book",
-    "release": "release of a masked sum",
-}
-"""Role of an envelope → kind of file, where people call it otherwise."""
-
-
-def cost_facts(found: Campaign, sheet: NodeSheet, *, as_json: bool) -> dict[str, object]:
-    """What a summary of a campaign for nodes costs, as facts that commands print; with ``as_json`` for programs."""
+def cost_facts(found: Campaign, sheet: NodeSheet) -> dict[str, object]:
+    """What a summary of a campaign for nodes costs, as facts that commands print."""
     assert found.nodes is not None
     booked = {name: format_micro(micro) for name, micro in sheet.booked_micro.items()}
     least = format_micro(found.nodes.least_epsilon_micro)
-    if as_json:
+    if as_json():
         facts: dict[str, object] = {"epsilon_total": format_micro(found.epsilon_micro), "epsilon_booked": booked}
         return facts | {"least_epsilon": least, "sensitivity": found.nodes.sensitivity}
     facts = {"epsilon": cost_text(sheet, in_words(found))}
     return facts if found.nodes.least_epsilon_micro == found.epsilon_micro else {**facts, "least_epsilon": least}
 
 
-def masked_facts(found: Campaign, *, as_json: bool) -> dict[str, object]:
+def masked_facts(found: Campaign) -> dict[str, object]:
     """The facts about a masked campaign's terms that commands print; none if it is not masked."""
     from protocol.masked.costs import cost
     from protocol.masked.terms import ciphertexts_of, least_parties
@@ -385,7 +330,7 @@ def masked_facts(found: Campaign, *, as_json: bool) -> dict[str, object]:
         return {}
     needed, least = ciphertexts_of(found), least_parties(terms, terms.most_parties)
     delta = Fraction(cost(found, ADD_REMOVE)[1], 10**12)
-    if as_json:
+    if as_json():
         facts: dict[str, object] = {**terms._asdict(), "modulus": f"{terms.modulus:x}", "ciphertexts": needed}
         return {"masked": {**facts, "delta": float(delta), "least_parties_of_most": least}}
     return {
@@ -402,7 +347,7 @@ def _share(micro: int) -> str:
     return f"{micro / 1_000_000:g}"
 
 
-def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
+def node_facts(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
     """The facts about a campaign for nodes that ``hearsay show`` prints."""
     assert found.nodes is not None
     terms = found.nodes
@@ -420,14 +365,8 @@ def node_campaign(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, 
         "sensitivity": terms.sensitivity,
         "sums": f"{len(sheet.vectors)} vectors with {sheet.numbers} numbers; each vector has an equal part of ε",
         "noise": noise_text(sheet, found.masked),
-        **masked_facts(found, as_json=False),
+        **masked_facts(found),
         "most records": f"{terms.max_records} of one node; numbers beyond that are cut by the node, or refused",
         "least nodes": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),
     }
-
-
-def node_list(found: NodeList) -> tuple[dict[str, object], list[list[object]]]:
-    """The facts about a node list, and a row for each node: id and public key."""
-    rows: list[list[object]] = [[hint.hex(), public.hex()] for hint, public in sorted(found.nodes.items())]
-    return {"nodes": len(rows)}, rows

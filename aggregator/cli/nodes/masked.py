@@ -20,8 +20,21 @@ from aggregator.cli.options import (
     passphrase_option,
     store_option,
 )
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when, working
-from aggregator.common.files import check_output, check_outputs, read_file, write_output
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    counted,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    warn,
+    when,
+    working,
+    write_file,
+)
+from aggregator.common.files import read_file
 from aggregator.common.periods import shown
 from protocol.errors import HearsayError, InputError
 from protocol.masked.terms import least_parties, masked_terms_of
@@ -36,7 +49,7 @@ if TYPE_CHECKING:
 @store_option
 @click.argument("release", metavar="R.hsd", type=PATH)
 @json_option
-def decrypt(store: Path, release: Path, *, as_json: bool) -> None:
+def decrypt(store: Path, release: Path) -> None:
     """Decrypt the sum of a period by the dealer's release, and keep it in the store.
 
     The release decrypts the sum of exactly the parties that it names, and nothing else. The same release again changes
@@ -53,16 +66,16 @@ def decrypt(store: Path, release: Path, *, as_json: bool) -> None:
     with working("decrypting the sum"):
         total = opened.decrypt(read_file(release, SIZE_LIMITS["release"]))
     facts = {
-        "period": total.period if as_json else shown(total.period, opened.campaign.time_precision),
+        "period": total.period if as_json() else shown(total.period, opened.campaign.time_precision),
         "key_book": total.book.version,
         "parties": len(total.parties),
         "parties_of_book": len(total.book.parties),
         "numbers": len(total.numbers),
     }
-    if as_json:
+    if as_json():
         print_json({**facts, "parties": total.parties})
         return
-    say(facts, as_json=False)
+    say(facts)
 
 
 @click.command()
@@ -74,7 +87,7 @@ def decrypt(store: Path, release: Path, *, as_json: bool) -> None:
 @output_option
 @force_option
 @json_option
-def request(store: Path, period: str | None, output: Path, *, again: bool, force: bool, as_json: bool) -> None:
+def request(store: Path, period: str | None, output: Path, *, again: bool) -> None:
     """Write the request for the sum of a period: which parties sent a message. The dealer answers with a release.
 
     The dealer releases one set per period, for ever. So wait until all messages that you hope for are in the store. A
@@ -89,24 +102,24 @@ def request(store: Path, period: str | None, output: Path, *, again: bool, force
     from aggregator.nodes.masked.stores import open_masked_store
     from protocol.masked.release import parse_request
 
-    check_output(output, force=force)
+    check_files(output)
     opened = open_masked_store(store)
     number = _period(opened, period)
     raw = opened.request(number, again=again)
     kept = _keep_other(output, raw)
-    write_output(output, raw, force=force)
+    write_file(output, raw)
     if kept is not None:
         note(f"the earlier request is kept as '{kept}': if the dealer has seen it, only its set is released")
     asked = parse_request(raw)
     listed = len(opened.node_list().nodes)
     facts: dict[str, Any] = {
         "file": str(output),
-        "period": number if as_json else shown(number, opened.campaign.time_precision),
+        "period": number if as_json() else shown(number, opened.campaign.time_precision),
         "key_book": asked.version,
         "parties": len(asked.parties),
         "listed_nodes": listed,
     }
-    say(facts, as_json=as_json)
+    say(facts)
     later = opened.messages_in(number) - len(asked.parties)
     if later > 0:
         note(f"{counted(later, 'message')} of this period not in the request: of another key book, or later (--again)")
@@ -128,7 +141,7 @@ def _keep_other(output: Path, raw: bytes) -> Path | None:
         return None
     free = (output.with_name(f"{output.stem}.{number}{output.suffix}") for number in count(1))
     kept = next(path for path in free if not path.exists())
-    write_output(kept, present)
+    write_file(kept, present)
     return kept
 
 
@@ -193,7 +206,7 @@ def _book_options(function: Callable[..., None]) -> Callable[..., None]:
 @passphrase_option
 @no_passphrase_option
 @json_option
-def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
+def new(folder: Path) -> None:
     """Make a dealer: a secret, and the public file dealer.pub, which masked campaigns name.
 
     The folder must not exist, or be empty. It is not on the aggregator's machine, and never inside of a workspace or
@@ -206,11 +219,11 @@ def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_j
     """  # noqa: D301
     from aggregator.nodes.dealer.dealer import PUBLIC_FILE, Dealer
 
-    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the dealer")
+    passphrase = new_passphrase(what="the dealer")
     with working("making the modulus"), Dealer.create(folder, passphrase=passphrase) as made:
         facts: dict[str, Any] = {"dealer": str(folder), "public_file": str(folder / PUBLIC_FILE)}
-        facts |= {"key": made.public.key.hex() if as_json else made.public.id, "encrypted": passphrase is not None}
-    say(facts, as_json=as_json)
+        facts |= {"key": made.public.key.hex() if as_json() else made.public.id, "encrypted": passphrase is not None}
+    say(facts)
     note(
         f"give {PUBLIC_FILE} to the publisher, who compares the key; back the folder up, and never use two copies: a "
         "copy is refused, and so is a restored backup (hearsay masked adopt)"
@@ -219,17 +232,7 @@ def new(folder: Path, passphrase_file: Path | None, *, no_passphrase: bool, as_j
 
 @masked.command()
 @_book_options
-def setup(
-    folder: Path,
-    campaign: Path,
-    nodes: Path,
-    trust: Path,
-    output: Path,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def setup(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) -> None:
     """Make the keys of all parties of a masked campaign, once, as a key book for everybody.
 
     The book holds a key for every node on the list, sealed so that only this node can open it. Hand the file to the
@@ -241,26 +244,16 @@ def setup(
     """  # noqa: D301
     from aggregator.nodes.dealer.dealer import Dealer
 
-    check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
-    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
+    check_files(output, inputs=[*_own_files(folder), campaign, nodes, trust])
+    with Dealer.open(folder, existing_passphrase()) as dealer:
         made = dealer.setup(campaign, nodes, trust)
-        write_output(output, made.raw, force=force)
-    _say_book(made, output, as_json=as_json)
+        write_file(output, made.raw)
+    _say_book(made, output)
 
 
 @masked.command()
 @_book_options
-def rekey(
-    folder: Path,
-    campaign: Path,
-    nodes: Path,
-    trust: Path,
-    output: Path,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def rekey(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) -> None:
     """Make the key book for a newer node list: nodes joined or left.
 
     Who joins gets a key, and for each join or leave at most two other parties get a new one. All others keep theirs.
@@ -272,11 +265,11 @@ def rekey(
     """  # noqa: D301
     from aggregator.nodes.dealer.dealer import Dealer
 
-    check_outputs([output], force=force, inputs=[*_own_files(folder), campaign, nodes, trust])
-    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer:
+    check_files(output, inputs=[*_own_files(folder), campaign, nodes, trust])
+    with Dealer.open(folder, existing_passphrase()) as dealer:
         made = dealer.rekey(campaign, nodes, trust)
-        write_output(output, made.raw, force=force)
-    _say_book(made, output, as_json=as_json)
+        write_file(output, made.raw)
+    _say_book(made, output)
 
 
 @masked.command()
@@ -293,16 +286,7 @@ def rekey(
 @passphrase_option
 @force_option
 @json_option
-def release(
-    folder: Path,
-    asked: Path,
-    output: Path,
-    at_least: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def release(folder: Path, asked: Path, output: Path, at_least: int) -> None:
     """Release the sum of one set of parties for one period: what the aggregator needs to decrypt that sum alone.
 
     There is one set per period, for ever: two sums that differ by a party tell that party's numbers. The set is written
@@ -316,17 +300,17 @@ def release(
     """  # noqa: D301
     from aggregator.nodes.dealer.dealer import Dealer
 
-    check_outputs([output], force=force, inputs=[*_own_files(folder), asked])
-    with Dealer.open(folder, existing_passphrase(passphrase_file)) as dealer, working("making the release"):
+    check_files(output, inputs=[*_own_files(folder), asked])
+    with Dealer.open(folder, existing_passphrase()) as dealer, working("making the release"):
         made = dealer.release(asked, at_least=at_least)
-        write_output(output, made.raw, force=force)
-    _say_release(made, output, as_json=as_json)
+        write_file(output, made.raw)
+    _say_release(made, output)
 
 
 @masked.command()
 @FOLDER
 @json_option
-def adopt(folder: Path, *, as_json: bool) -> None:
+def adopt(folder: Path) -> None:
     """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
 
     A copy is refused until this command says that it is the dealer now, also if the backup was written over the old
@@ -344,10 +328,10 @@ def adopt(folder: Path, *, as_json: bool) -> None:
     with Dealer.adopt(folder) as dealer:
         served = dealer.served()
     first = {each.campaign.header.name: each.row.first_period for each in served}
-    if as_json:
+    if as_json():
         print_json({"dealer": str(folder), "first_periods": first})
         return
-    say({"dealer": str(folder), "campaigns": len(served)}, as_json=False)
+    say({"dealer": str(folder), "campaigns": len(served)})
     for name, period in first.items():
         note(f"campaign {name}: releases begin with period {period}")
 
@@ -355,7 +339,7 @@ def adopt(folder: Path, *, as_json: bool) -> None:
 @masked.command()
 @FOLDER
 @json_option
-def show(folder: Path, *, as_json: bool) -> None:
+def show(folder: Path) -> None:
     """Show a dealer: its public key, the campaigns with their key books, and every set that was released.
 
     \b
@@ -366,7 +350,7 @@ def show(folder: Path, *, as_json: bool) -> None:
 
     with Dealer.open(folder) as dealer:
         public, served = dealer.public, dealer.served()
-    if as_json:
+    if as_json():
         print_json({"key": public.key, "modulus": f"{public.modulus:x}", "campaigns": [_json(each) for each in served]})
         return
     print_facts({"dealer": public.id, "key": public.key.hex(), "campaigns": len(served)})
@@ -384,28 +368,28 @@ def _own_files(folder: Path) -> list[Path]:
     return [journal, folder / KEY_FILE, folder / PUBLIC_FILE, *marks]
 
 
-def _say_book(made: Issued, output: Path, *, as_json: bool) -> None:
+def _say_book(made: Issued, output: Path) -> None:
     """Print what a key book holds, and who has to get a new key."""
     facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "version": made.version}
     facts |= {"parties": made.parties, "joined": len(made.joined), "left": len(made.left)}
     facts |= {"other_new_keys": len(made.changed), "bytes": len(made.raw)}
     facts["fewest_parties"] = least_parties(masked_terms_of(made.campaign), made.parties)
-    if as_json:
+    if as_json():
         facts |= {"joined": made.joined, "left": made.left, "other_new_keys": made.changed}
         print_json(facts)
         return
-    say(facts, as_json=False)
+    say(facts)
 
 
-def _say_release(made: Released, output: Path, *, as_json: bool) -> None:
+def _say_release(made: Released, output: Path) -> None:
     """Print which set was released, and who is not in it."""
     asked = made.request
     facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "period": asked.period}
     facts |= {"key_book": asked.version, "parties": len(asked.parties), "missing": len(made.missing)}
-    if as_json:
+    if as_json():
         print_json({**facts, "parties": asked.parties, "missing": made.missing, "repeated": made.repeated})
         return
-    say({**facts, "repeated": "yes: the same bytes as before" if made.repeated else "no"}, as_json=False)
+    say({**facts, "repeated": "yes: the same bytes as before" if made.repeated else "no"})
     if made.missing:
         named = ", ".join(node.hex() for node in made.missing[:_MOST_NAMED])
         more = " …" if len(made.missing) > _MOST_NAMED else ""

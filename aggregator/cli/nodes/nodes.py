@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.campaign import campaign
 from aggregator.cli.options import (
     PATH,
-    existing_passphrase,
     force_option,
     json_option,
     life_option,
@@ -20,8 +20,17 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import print_facts, print_json, print_table, say, warn_of_draft, when
-from aggregator.common.files import check_output
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    forced,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    warn_of_draft,
+    when,
+)
 
 if TYPE_CHECKING:
     from aggregator.nodes.campaigns.lists import SignedList
@@ -61,17 +70,7 @@ def _list_options(function: Callable[..., None]) -> Callable[..., None]:
 @LIST
 @KEYS
 @_list_options
-def new(
-    name: str,
-    keys: tuple[Path, ...],
-    workspace: Path,
-    output: Path,
-    days: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def new(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: int) -> None:
     """Sign the first version of a node list, from public keys.
 
     A file has one key on each line. Of a folder all files that end in .key.pub are read. Look at who gave you a key:
@@ -83,27 +82,17 @@ def new(
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import make_node_list
 
-    check_output(output, force=force)
-    signer = _signer(workspace, passphrase_file)
+    check_files(output)
+    signer = _signer(workspace)
     made = make_node_list(signer, name, keys, days=days, now=int(time.time()))
-    _say(made, output, "added", force=force, as_json=as_json)
+    _say(made, output, "added")
 
 
 @nodes.command()
 @LIST
 @KEYS
 @_list_options
-def add(
-    name: str,
-    keys: tuple[Path, ...],
-    workspace: Path,
-    output: Path,
-    days: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def add(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: int) -> None:
     """Sign the next version of a node list, with more nodes.
 
     \b
@@ -112,26 +101,16 @@ def add(
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import add_nodes
 
-    check_output(output, force=force)
-    made = add_nodes(_signer(workspace, passphrase_file), name, keys, days=days, now=int(time.time()))
-    _say(made, output, "added", force=force, as_json=as_json)
+    check_files(output)
+    made = add_nodes(_signer(workspace), name, keys, days=days, now=int(time.time()))
+    _say(made, output, "added")
 
 
 @nodes.command()
 @LIST
 @click.argument("ids", metavar="NODE...", nargs=-1, required=True)
 @_list_options
-def remove(
-    name: str,
-    ids: tuple[str, ...],
-    workspace: Path,
-    output: Path,
-    days: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def remove(name: str, ids: tuple[str, ...], workspace: Path, output: Path, days: int) -> None:
     """Sign the next version of a node list, without some nodes: a key was stolen, or a clinic left.
 
     NODE is the id of a node, 16 hexadecimal digits (hearsay nodes show). An aggregator that is given the new list
@@ -143,24 +122,15 @@ def remove(
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import remove_nodes
 
-    check_output(output, force=force)
-    made = remove_nodes(_signer(workspace, passphrase_file), name, ids, days=days, now=int(time.time()))
-    _say(made, output, "removed", force=force, as_json=as_json)
+    check_files(output)
+    made = remove_nodes(_signer(workspace), name, ids, days=days, now=int(time.time()))
+    _say(made, output, "removed")
 
 
 @nodes.command()
 @LIST
 @_list_options
-def renew(
-    name: str,
-    workspace: Path,
-    output: Path,
-    days: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def renew(name: str, workspace: Path, output: Path, days: int) -> None:
     """Sign the next version of a node list with the same nodes and another date of expiry.
 
     \b
@@ -169,16 +139,16 @@ def renew(
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import renew_nodes
 
-    check_output(output, force=force)
-    made = renew_nodes(_signer(workspace, passphrase_file), name, days=days, now=int(time.time()))
-    _say(made, output, "changed", force=force, as_json=as_json)
+    check_files(output)
+    made = renew_nodes(_signer(workspace), name, days=days, now=int(time.time()))
+    _say(made, output, "changed")
 
 
 @nodes.command()
 @LIST
 @workspace_option
 @json_option
-def show(name: str, workspace: Path, *, as_json: bool) -> None:
+def show(name: str, workspace: Path) -> None:
     """Show the newest version of a node list that the workspace has signed. Of a file: hearsay show LIST.hsl.
 
     \b
@@ -194,7 +164,7 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
         raise unknown_list(opened, name)
     held = opened.standing(ROLE, opened.copy(item))
     header = found.header
-    if as_json:
+    if as_json():
         facts: dict[str, Any] = {"list": header.name, "version": header.version, "issued_at": header.issued_at}
         facts |= {"expires": header.expires, "signatures": held.to_output(as_json=True)}
         print_json({**facts, "nodes": {hint.hex(): public.hex() for hint, public in sorted(found.nodes.items())}})
@@ -213,19 +183,17 @@ def show(name: str, workspace: Path, *, as_json: bool) -> None:
     print_table(("node", "public key"), [(hint.hex(), public.hex()) for hint, public in sorted(found.nodes.items())])
 
 
-def _signer(workspace: Path, passphrase_file: Path | None) -> Workspace:
+def _signer(workspace: Path) -> Workspace:
     """The opened workspace that signs."""
-    from aggregator.publishing.workspace import open_workspace
-
-    return open_workspace(workspace, existing_passphrase(passphrase_file))
+    return signer_of(workspace)
 
 
-def _say(made: SignedList, output: Path, verb: str, *, force: bool, as_json: bool) -> None:
+def _say(made: SignedList, output: Path, verb: str) -> None:
     """Write a signed list to its file, and print what it holds and how many nodes were added or removed."""
-    made.save(output, force=force)
+    made.save(output, force=forced())
     header = made.document.header
     facts: dict[str, Any] = {"file": str(output), "list": header.name, "version": header.version}
     facts |= {"nodes": len(made.document.nodes), verb: made.changed}
-    facts["expires"] = header.expires if as_json else when(header.expires)
-    say(facts, as_json=as_json)
+    facts["expires"] = header.expires if as_json() else when(header.expires)
+    say(facts)
     warn_of_draft(made.standing, output)

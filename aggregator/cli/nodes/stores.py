@@ -9,7 +9,17 @@ import click
 
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.inputs import print_unread, report_files, say_unread
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, progress, warn_of_end
+from aggregator.cli.output import (
+    as_json,
+    counted,
+    forced,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+    warn_of_end,
+)
 from aggregator.common.periods import Span, shown
 from aggregator.nodes.campaigns.words import in_words
 from protocol.epsilon import format_micro
@@ -31,7 +41,6 @@ def ingest_summaries(
     *,
     recursive: bool,
     strict: bool,
-    as_json: bool,
 ) -> None:
     """Take in files of summaries or masked messages, and print the numbers.
 
@@ -44,7 +53,7 @@ def ingest_summaries(
         book_bytes: a version of the dealer's key book for a masked campaign; None for those that the store has.
         recursive: whether folders in folders are read.
         strict: whether an unread file is an error.
-        as_json: print one JSON object.
+        as_json(): print one JSON object.
 
     Raises:
         InputError: ``unreadable``: no file can be read, or one with ``strict``; ``nodes_unknown``,
@@ -61,7 +70,7 @@ def ingest_summaries(
     opened = new_or_open(store, campaign_bytes, list_bytes, given, book_bytes)
     with progress(f"reading {kind.what}", len(given)) as callback:
         taken = opened.ingest(given, now=now, progress=callback)
-    _print_taken(taken, kind.what, as_json=as_json)
+    _print_taken(taken, kind.what)
     if not given:
         note(f"there is no file of {kind.what}; nothing was added")
     if taken.rejected.get("node_not_listed"):
@@ -71,9 +80,9 @@ def ingest_summaries(
     say_unread(len(taken.unreadable), taken.files, strict=strict)
 
 
-def _print_taken(taken: Taken, what: str, *, as_json: bool) -> None:
+def _print_taken(taken: Taken, what: str) -> None:
     """Print the numbers of an ingest, and the files that were not read."""
-    if as_json:
+    if as_json():
         print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable]})
         return
     print_facts(
@@ -92,9 +101,7 @@ def _print_taken(taken: Taken, what: str, *, as_json: bool) -> None:
 _IDENTITY_DIGITS = 8
 
 
-def export_summaries(
-    store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool, force: bool, as_json: bool
-) -> None:
+def export_summaries(store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool) -> None:
     """Write the summaries or masked messages of a store to one file, and print their number.
 
     Args:
@@ -104,7 +111,7 @@ def export_summaries(
         output: the file.
         everything: write all kept summaries, also those that do not count.
         force: replace an existing file.
-        as_json: print one JSON object.
+        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: :meth:`aggregator.nodes.summaries.envelope_store.EnvelopeStore.export`.
@@ -116,21 +123,21 @@ def export_summaries(
     if opened.suffix != f".{kind}":
         raise InputError("argument_invalid", f"this store holds {opened.what}: export them as {opened.suffix[1:]}")
     scope = scope_of(chosen_periods(periods, opened.campaign))
-    number = opened.export(output, scope=scope, everything=everything, force=force)
-    if as_json:
+    number = opened.export(output, scope=scope, everything=everything, force=forced())
+    if as_json():
         print_json({opened.what: number, "output": str(output)})
         return
     print_facts({opened.what: number, "written": str(output)})
 
 
-def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
+def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
     """Print what was refused of files of summaries, by reason and file. The bytes stay in the files.
 
     Args:
         store: folder of the store.
         reason: only this reason; None for all.
         pieces: one line per piece.
-        as_json: print one JSON object.
+        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: the store can not be read.
@@ -140,7 +147,7 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool, as_json: bool
     opened = open_node_store(store)
     counted = {each: number for each, number in opened.rejected().items() if reason in (None, each)}
     found = [(name, file, piece) for name, file, piece in opened.quarantined() if reason in (None, piece.reason)]
-    if as_json:
+    if as_json():
         listed = [{"file": name, "identity": file.hex(), **piece._asdict()} for name, file, piece in found]
         print_json({"counted": counted, "kept": listed})
         return
@@ -163,12 +170,12 @@ _PERIODS = 31
 _NAMES = 4
 
 
-def print_node_status(store: Path, *, as_json: bool) -> None:
+def print_node_status(store: Path) -> None:
     """Print the nodes of each period, and what does not count by reason.
 
     Args:
         store: folder of the store.
-        as_json: print one JSON object.
+        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: the store can not be read (:func:`aggregator.nodes.summaries.status.status`).
@@ -181,7 +188,7 @@ def print_node_status(store: Path, *, as_json: bool) -> None:
     found = status(opened)
     warn_of_end(opened.campaign)
     sums = _sums(opened, found) if isinstance(opened, MaskedStore) else None
-    if as_json:
+    if as_json():
         print_json({**found.to_json(), **({} if sums is None else {"sums": sums})})
         return
     _print(found, opened.what, in_words(opened.campaign)[found.adjacency])

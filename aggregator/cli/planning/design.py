@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, warn, working
-from aggregator.common.files import check_outputs, write_output
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    warn,
+    working,
+    write_file,
+)
 from aggregator.publishing.ask_table import listed
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.epsilon import micro_epsilon
@@ -42,9 +51,6 @@ def design(
     seed: int,
     private_epsilon: str | None,
     budget: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Choose what a campaign asks, from the records of a few hundred people who agreed to be seen.
 
@@ -79,16 +85,16 @@ def design(
 
     if (private_epsilon is None) != (budget is None):
         raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
-    check_outputs([output], force=force, inputs=[pilot, schema_file, *([] if budget is None else [budget])])
+    check_files(output, inputs=[pilot, schema_file, *([] if budget is None else [budget])])
     file = load_schema(schema_file)
     if private_epsilon is not None and budget is not None:
         wanted = micro_epsilon(private_epsilon), devices, micro_epsilon(epsilon), seed
-        _privately(pilot, file, budget, wanted, missing, output, force=force, as_json=as_json)
+        _privately(pilot, file, budget, wanted, missing, output)
         return
     with working("choosing what to ask"):
         found = make_design(pilot, file, epsilon=epsilon, devices=devices, missing=missing, seed=seed)
-    write_output(output, schema_text(found.file).encode(), force=force)
-    if as_json:
+    write_file(output, schema_text(found.file).encode())
+    if as_json():
         print_json({"schema": str(output), **design_json(found)})
         return
     print_table(["features", "accuracy", "asked"], shown_path(found, file.schema), numeric=["features"])
@@ -117,9 +123,6 @@ def _privately(
     wanted: tuple[int, int, int, int],
     missing: Sequence[str],
     output: Path,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Choose with privacy, write the schema and print what was chosen.
 
@@ -135,9 +138,9 @@ def _privately(
     with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):
         terms = DesignTerms(epsilon_micro, budget.adjacency, *fleet)
         found = design_records(read_table(pilot), file, terms, budget, missing=missing)
-    write_output(output, schema_text(found.file).encode(), force=force)
+    write_file(output, schema_text(found.file).encode())
     facts = found.to_json()
-    if as_json:
+    if as_json():
         print_json({"schema": str(output), **facts})
         return
     rows = [(name, one["way"], one["codes"]) for name, one in facts["asked"].items()]

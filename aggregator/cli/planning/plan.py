@@ -16,8 +16,17 @@ from aggregator.cli.options import (
     json_option,
     missing_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress, warn
-from aggregator.common.files import check_output, write_output
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+    warn,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from aggregator.planning.power_analysis.result import Plan
@@ -77,8 +86,6 @@ def plan(
     *,
     class_question: bool,
     statistics: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Say what to expect of a campaign, and what a target needs, before any device answers.
 
@@ -95,7 +102,7 @@ def plan(
     from aggregator.planning.power_analysis.plan import plan as make_plan
 
     if plot_file is not None:
-        check_output(plot_file, force=force)
+        check_files(plot_file)
     with progress("rounds", 1) as callback:
         found = make_plan(
             schema_file,
@@ -120,8 +127,8 @@ def plan(
             progress=callback,
         )
     if plot_file is not None:
-        write_output(plot_file, found.chart().encode(), force=force)
-    if as_json:
+        write_file(plot_file, found.chart().encode())
+    if as_json():
         print_json(found.to_json())
     else:
         _print(found, statistics=statistics)

@@ -18,8 +18,7 @@ from aggregator.cli.options import (
     missing_option,
     output_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table, working
-from aggregator.common.files import check_outputs, write_output
+from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, working, write_file
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
 
@@ -71,13 +70,11 @@ def projection(
     bounds: str | None,
     quantile: float | None,
     bins: int,
-    equal_frequency: bool,  # noqa: FBT001 - click passes options by name
     missing: tuple[str, ...],
     plot: Path | None,
     payment: Payment | None,
     *,
-    force: bool,
-    as_json: bool,
+    equal_frequency: bool,
 ) -> None:
     """Fit a projection of the numeric features on a pilot file whose people agreed to be seen.
 
@@ -101,7 +98,7 @@ def projection(
     if payment is not None and quantile is not None:
         raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
     inputs = [pilot, schema_file] if payment is None else [pilot, schema_file, payment.budget]
-    check_outputs([output] if plot is None else [output, plot], force=force, inputs=inputs)
+    check_files(output, *([] if plot is None else [plot]), inputs=inputs)
     wanted = _Wanted(
         method,
         components,
@@ -114,12 +111,12 @@ def projection(
     schema = load_schema(schema_file).schema
     with working("fitting the projection"):
         fitted = (_exactly if payment is None else partial(_privately, payment))(pilot, schema, wanted, missing)
-    write_output(output, projection_text(fitted.schema, fitted.facts, fitted.pilots).encode(), force=force)
+    write_file(output, projection_text(fitted.schema, fitted.facts, fitted.pilots).encode())
     if plot is not None:
-        write_output(plot, _drawing(fitted.facts).encode(), force=force)
+        write_file(plot, _drawing(fitted.facts).encode())
     assert fitted.schema.projection is not None
     names = [component.name for component in fitted.schema.projection.components]
-    _print_fit(output, fitted, names, as_json=as_json)
+    _print_fit(output, fitted, names)
 
 
 class _Wanted(NamedTuple):
@@ -201,10 +198,10 @@ def _drawing(facts: dict[str, Any]) -> str:
     return bar_chart(f"Components of {facts['method'].upper()}", names, series, x_label="component", y_label="share")
 
 
-def _print_fit(output: Path, fitted: _Fitted, names: list[str], *, as_json: bool) -> None:
+def _print_fit(output: Path, fitted: _Fitted, names: list[str]) -> None:
     """Print facts and a table of the components; of an exact fit also the numbers outside the bounds."""
     facts, beyond = fitted.facts, fitted.beyond
-    if as_json:
+    if as_json():
         inputs = {} if beyond is None else {"inputs": [one._asdict() for one in beyond]}
         print_json({"projection": str(output), **facts, "components": names, **inputs})
         return

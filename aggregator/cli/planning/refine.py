@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import (
     PATH,
-    existing_passphrase,
     force_option,
     json_option,
     output_option,
     passphrase_option,
     several_stores_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table
-from aggregator.common.files import check_output, write_output
+from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, write_file
 from aggregator.publishing.ask_table import listed
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
@@ -59,10 +58,6 @@ def refine(
     output: Path,
     workspace: Path | None,
     models: Path | None,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Say what a series of campaigns should ask next, from the private answers so far.
 
@@ -84,7 +79,7 @@ def refine(
     from aggregator.operations.report_store import open_store
     from aggregator.publishing.schemas.schema_file import load_schema
 
-    check_output(output, force=force)
+    check_files(output)
     if (schema_file is None) == (not stores):
         raise click.UsageError("give SCHEMA.toml for the first step, or the stores so far (--store)")
     if (series is None) == (not stores):
@@ -99,9 +94,9 @@ def refine(
     stated = opened[0].campaign.stated if file is None else file.schema
     pilots = opened[0].campaign.pilots if file is None else file.pilots
     file_name = found.series if file is None else file.name
-    files = _signed(found, workspace, models, opened, passphrase_file, force=force)
-    write_output(output, next_text(found, file_name, stated, pilots).encode(), force=force)
-    if as_json:
+    files = _signed(found, workspace, models, opened)
+    write_file(output, next_text(found, file_name, stated, pilots).encode())
+    if as_json():
         print_json({**found.to_json(), "output": str(output), "models": [str(file) for file in files]})
         return
     _print(found, output, files, epsilon, 1 + len(stores) + len(evaluations))
@@ -137,23 +132,14 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
     return "\n".join(lines) + "\n" + decision_text(found.decision)
 
 
-def _signed(
-    found: Refined,
-    workspace: Path | None,
-    folder: Path | None,
-    stores: Sequence[Store],
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-) -> list[Path]:
+def _signed(found: Refined, workspace: Path | None, folder: Path | None, stores: Sequence[Store]) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
     from aggregator.operations.designs import sign_candidates
     from aggregator.publishing.tree import file_name
-    from aggregator.publishing.workspace import open_workspace
 
     if workspace is None or not found.candidates:
         return []
-    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
+    signer = signer_of(workspace)
     signed = sign_candidates(signer, found, stores, now=int(time.time()))
     if folder is None:
         return []
@@ -162,7 +148,7 @@ def _signed(
     for name, raw in signed.items():
         file = folder / PurePath(file_name("model", name)).name
         if not file.exists() or file.read_bytes() != raw:
-            write_output(file, raw, force=force)
+            write_file(file, raw)
         files.append(file)
     return files
 

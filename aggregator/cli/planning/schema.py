@@ -17,8 +17,7 @@ from aggregator.cli.options import (
     missing_option,
     output_option,
 )
-from aggregator.cli.output import counted, note, say, warn, working
-from aggregator.common.files import check_outputs, write_output
+from aggregator.cli.output import as_json, check_files, counted, note, say, warn, working, write_file
 from protocol.epsilon import format_micro
 
 
@@ -49,15 +48,13 @@ def schema(
     output: Path,
     name: str | None,
     bins: int,
-    equal_frequency: bool,  # noqa: FBT001 - click passes options by name
     max_values: int,
     missing: tuple[str, ...],
     drop: tuple[str, ...],
     schema_file: Path | None,
     payment: Payment | None,
     *,
-    force: bool,
-    as_json: bool,
+    equal_frequency: bool,
 ) -> None:
     """Draft a schema from a pilot file (CSV, plain or .gz) whose people agreed to be seen.
 
@@ -74,12 +71,12 @@ def schema(
       hearsay schema patients.csv --private --schema public.toml --bins 8 --epsilon 0.5 --budget ward.hsb -o s.toml
     """  # noqa: D301
     inputs = (data, schema_file, None if payment is None else payment.budget)
-    check_outputs([output], force=force, inputs=[path for path in inputs if path is not None])
+    check_files(output, inputs=[path for path in inputs if path is not None])
     if payment is not None:
         _check_private(context)
         if schema_file is None:
             raise click.UsageError("--private needs --schema", context)
-        _private(data, schema_file, output, payment, bins, missing, force=force, as_json=as_json)
+        _private(data, schema_file, output, payment, bins, missing)
         return
     if label is None:
         raise click.UsageError("Missing option '--label'.", context)
@@ -102,7 +99,7 @@ def schema(
             missing=missing,
             drop=drop,
         )
-    write_output(output, text.encode(), force=force)
+    write_file(output, text.encode())
     drafted = parse_schema_text(text)
     kinds = [feature.kind for feature in drafted.schema.features]
     facts: dict[str, Any] = {
@@ -114,7 +111,7 @@ def schema(
         "numeric": kinds.count("numeric"),
     }
     doubtful = doubts(pilot, label, missing, drop)
-    say({**facts, "doubts": doubtful} if as_json else facts, as_json=as_json)
+    say({**facts, "doubts": doubtful} if as_json() else facts)
     for line in doubtful:
         warn(line)
     without = unlabelled(pilot, label, missing)
@@ -136,15 +133,7 @@ def _check_private(context: click.Context) -> None:
 
 
 def _private(
-    data: Path,
-    schema_file: Path,
-    output: Path,
-    payment: Payment,
-    bins: int,
-    missing: tuple[str, ...],
-    *,
-    force: bool,
-    as_json: bool,
+    data: Path, schema_file: Path, output: Path, payment: Payment, bins: int, missing: tuple[str, ...]
 ) -> None:
     """Write the schema with private bins. Everything that is printed is public or has noise."""
     from aggregator.common.tables import read_table
@@ -159,7 +148,7 @@ def _private(
     with BudgetFile.open(payment.budget) as budget, working("drawing the bins"):
         terms = BinTerms(bins, payment.epsilon_micro, budget.adjacency)
         made = bin_records(read_table(data), file, terms, budget, missing=missing)
-    write_output(output, schema_text(made).encode(), force=force)
+    write_file(output, schema_text(made).encode())
     paid = made.pilots[-1]
     facts = {"schema": str(output), "name": made.name, "made": paid.what, "epsilon": format_micro(paid.epsilon_micro)}
-    say({**facts, "adjacency": paid.adjacency, "budget": paid.budget}, as_json=as_json)
+    say({**facts, "adjacency": paid.adjacency, "budget": paid.budget})

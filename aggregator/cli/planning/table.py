@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
-from aggregator.cli.output import say, warn
+from aggregator.cli.output import as_json, check_files, say, warn, write_file
 
 
 @click.command()
@@ -31,9 +31,6 @@ def table(
     sheet: str | None,
     missing: tuple[str, ...],
     output: Path,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Convert a table to the CSV file that all commands and devices read: commas, decimal points, UTF-8.
 
@@ -46,15 +43,14 @@ def table(
       hearsay table export.csv --separator ";" --decimal , --encoding cp1252 -o pilot.csv
       hearsay table survey.xlsx --sheet Answers -o pilot.csv
     """  # noqa: D301
-    from aggregator.common.files import check_outputs, write_output
     from aggregator.common.tables import Layout, csv_bytes, read_foreign_table
 
-    check_outputs([output], force=force, inputs=[data])
+    check_files(output, inputs=[data])
     layout = Layout("\t" if separator == "tab" else separator, decimal, thousands, encoding, sheet)
     made = read_foreign_table(data, layout, missing)
-    write_output(output, csv_bytes(made.frame), force=force)
+    write_file(output, csv_bytes(made.frame))
     facts = {"records": len(made.frame), "columns": made.frame.shape[1]}
-    converted = list(made.converted) if as_json else ", ".join(made.converted) or "no column"
-    say({**facts, "converted": converted, "written": str(output)}, as_json=as_json)
+    converted = list(made.converted) if as_json() else ", ".join(made.converted) or "no column"
+    say({**facts, "converted": converted, "written": str(output)})
     for line in made.doubts:
         warn(line)

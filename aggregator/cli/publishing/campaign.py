@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import (
     MECHANISMS,
     PATH,
     POSTPROCESSINGS,
     contact_option,
-    existing_passphrase,
     force_option,
     glossary,
     json_option,
@@ -27,8 +27,18 @@ from aggregator.cli.options import (
     series_options,
     workspace_option,
 )
-from aggregator.cli.output import note, print_table, say, signed_facts, warn, warn_of_draft, when
-from aggregator.common.files import check_output
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    forced,
+    note,
+    print_table,
+    say,
+    signed_facts,
+    warn,
+    warn_of_draft,
+    when,
+)
 from aggregator.publishing.mechanisms.by_variance import Candidate
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
@@ -106,11 +116,8 @@ def campaign(
     share: str | None,
     min_batch_size: int,
     postprocess: str,
-    passphrase_file: Path | None,
     *,
     class_question: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Sign a campaign: what devices are asked, at what ε, for how long.
 
@@ -141,18 +148,11 @@ def campaign(
     """  # noqa: D301
     from aggregator.operations.campaigns import plan_campaign, sign_campaign
     from aggregator.planning.power_analysis.result import COLUMNS
-    from aggregator.publishing.workspace import open_workspace
 
-    check_output(output, force=force)
+    check_files(output)
     if ending is not None:
         _check_only_ending(context)
-        _end(
-            open_workspace(workspace, existing_passphrase(passphrase_file)),
-            ending,
-            output,
-            force=force,
-            as_json=as_json,
-        )
+        _end(signer_of(workspace), ending, output)
         return
     missing = {"SCHEMA.toml": schema_file, "--epsilon": epsilon, "--mechanism": mechanism}
     for parameter in (name for name, value in missing.items() if value is None):
@@ -190,17 +190,17 @@ def campaign(
             "devices_unused",
             "--devices is for --mechanism auto with --family auto or gaussian; leave it out",
         )
-    made = sign_campaign(open_workspace(workspace, existing_passphrase(passphrase_file)), planned, now=int(time.time()))
-    made.save(output, force=force)
+    made = sign_campaign(signer_of(workspace), planned, now=int(time.time()))
+    made.save(output, force=forced())
     facts = _campaign_facts(made.campaign, output)
-    if made.why and as_json:
+    if made.why and as_json():
         facts["why"] = [candidate._asdict() for candidate in made.why]
-    if planned.forecast is not None and as_json:
+    if planned.forecast is not None and as_json():
         facts["designs"] = planned.forecast.to_json()["designs"]
-    say(facts, as_json=as_json)
-    if made.why and not as_json:
+    say(facts)
+    if made.why and not as_json():
         _print_why(made.why, devices)
-    if planned.forecast is not None and not as_json:
+    if planned.forecast is not None and not as_json():
         click.echo()
         print_table(COLUMNS, planned.forecast.rows(), numeric=COLUMNS[1:])
     for text in planned.notes:
@@ -228,16 +228,16 @@ def _check_only_ending(context: click.Context) -> None:
             )
 
 
-def _end(signer: Workspace, name: str, output: Path, *, force: bool, as_json: bool) -> None:
+def _end(signer: Workspace, name: str, output: Path) -> None:
     from aggregator.operations.campaigns import end_campaign
 
     made = end_campaign(signer, name, now=int(time.time()))
-    made.save(output, force=force)
+    made.save(output, force=forced())
     header = made.campaign.header
     facts: dict[str, Any] = {"campaign": str(output), "name": header.name, "version": header.version}
     facts |= {"id": made.campaign.id.hex(), "ends": f"all versions below {header.version}"}
-    facts["expires"] = header.expires if as_json else when(header.expires)
-    say(facts, as_json=as_json)
+    facts["expires"] = header.expires if as_json() else when(header.expires)
+    say(facts)
     warn_of_draft(made.standing, output)
 
 

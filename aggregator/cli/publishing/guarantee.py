@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from aggregator.cards.words import SheetWords
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import print_facts, print_json, print_table, warn
+from aggregator.cli.output import as_json, print_facts, print_json, print_table, warn
 from aggregator.cli.publishing.show import MAX_FILE_BYTES
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
@@ -51,7 +51,6 @@ def guarantee(
     liars: tuple[float, ...],
     *,
     shuffled: bool,
-    as_json: bool,
 ) -> None:
     """Print the guarantee sheet of a campaign: ε, privacy after shuffling, the reach of lies, and what stays unseen.
 
@@ -90,7 +89,7 @@ def guarantee(
     elif records is not None:
         raise click.UsageError("--records is about campaigns for nodes, and this one is for devices", context)
     sheet = guarantee_sheet(raw, devices=devices, records=records, delta=delta, shuffled=shuffled, liars=liars)
-    if as_json:
+    if as_json():
         print_json(sheet.to_json())
         return
     if isinstance(sheet, MaskedGuarantee):

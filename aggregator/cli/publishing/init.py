@@ -16,7 +16,7 @@ from aggregator.cli.options import (
     no_passphrase_option,
     passphrase_option,
 )
-from aggregator.cli.output import say, when
+from aggregator.cli.output import as_json, say, when
 from protocol.document import DAY_SECONDS
 from protocol.documents.trust import ROLES
 
@@ -28,15 +28,7 @@ from protocol.documents.trust import ROLES
 @passphrase_option
 @no_passphrase_option
 @json_option
-def init(
-    folder: Path,
-    name: str | None,
-    days: int,
-    passphrase_file: Path | None,
-    *,
-    no_passphrase: bool,
-    as_json: bool,
-) -> None:
+def init(folder: Path, name: str | None, days: int) -> None:
     """Make a workspace: signing keys and the trust root that devices pin.
 
     The folder must not exist, or be empty. Back it up. Its keys are encrypted under a passphrase, which is asked
@@ -50,7 +42,7 @@ def init(
     from aggregator.publishing.workspace import create_workspace
 
     now = int(time.time())
-    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase)
+    passphrase = new_passphrase()
     workspace = create_workspace(
         folder,
         name=folder.absolute().name if name is None else name,
@@ -64,5 +56,5 @@ def init(
     facts.update({f"{role}_key": keys[role] for role in ROLES})
     facts["encrypted"] = passphrase is not None
     expires = workspace.root.header.expires
-    facts["expires"] = expires if as_json else when(expires)
-    say(facts, as_json=as_json)
+    facts["expires"] = expires if as_json() else when(expires)
+    say(facts)

@@ -13,8 +13,9 @@ from aggregator.cli.options import (
     new_passphrase,
     no_passphrase_option,
     passphrase_option,
+    shared,
 )
-from aggregator.cli.output import say
+from aggregator.cli.output import check_files, say, write_file
 from protocol.documents.envelope import KEY_BYTES
 from protocol.documents.trust import ROLES
 
@@ -36,7 +37,7 @@ def key() -> None:
 @passphrase_option
 @no_passphrase_option
 @json_option
-def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool) -> None:
+def new(output: Path, role: str) -> None:
     """Make a key pair: OUT.key, which stays secret, and OUT.key.pub for the keeper of the trust root.
 
     The key is encrypted under a passphrase, except with --no-passphrase.
@@ -47,37 +48,25 @@ def new(output: Path, role: str, passphrase_file: Path | None, *, no_passphrase:
     """  # noqa: D301
     import os
 
-    from aggregator.common.files import check_output, write_output
     from aggregator.publishing.keys import key_file, public_line, write_key
     from protocol.documents.envelope import SigningKey
 
     public = output.with_name(f"{output.name}.pub")
-    for path in (output, public):
-        check_output(path, force=False)
-    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase)
+    check_files(output, public)
+    passphrase = new_passphrase()
     made = key_file(role, SigningKey.from_seed(os.urandom(KEY_BYTES)), passphrase)
     write_key(output, made)
-    write_output(public, public_line(made).encode())
-    say(
-        {"key": str(output), "public": str(public), "role": role, "id": made.id, "encrypted": made.encrypted},
-        as_json=as_json,
-    )
+    write_file(public, public_line(made).encode())
+    say({"key": str(output), "public": str(public), "role": role, "id": made.id, "encrypted": made.encrypted})
 
 
 @key.command()
 @click.argument("file", type=PATH, metavar="FILE.key")
 @passphrase_option
-@click.option("--new-passphrase-file", type=PATH, help="File with the new passphrase.")
+@shared("--new-passphrase-file", type=PATH, help="File with the new passphrase.")
 @no_passphrase_option
 @json_option
-def protect(
-    file: Path,
-    passphrase_file: Path | None,
-    new_passphrase_file: Path | None,
-    *,
-    no_passphrase: bool,
-    as_json: bool,
-) -> None:
+def protect(file: Path) -> None:
     """Give a key file a new passphrase, or with --no-passphrase none. The key stays the same.
 
     For a workspace: run it on each file in the folder keys. All keys of a workspace need one passphrase.
@@ -89,8 +78,8 @@ def protect(
     from aggregator.publishing.keys import key_file, read_key, write_key
 
     before = read_key(file)
-    opened = before.open(existing_passphrase(passphrase_file))
-    passphrase = new_passphrase(new_passphrase_file, refuse=no_passphrase)
+    opened = before.open(existing_passphrase())
+    passphrase = new_passphrase(option="new_passphrase_file")
     after = key_file(before.role, opened, passphrase)
     write_key(file, after, force=True)
-    say({"key": str(file), "role": after.role, "id": after.id, "encrypted": after.encrypted}, as_json=as_json)
+    say({"key": str(file), "role": after.role, "id": after.id, "encrypted": after.encrypted})

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli.counting import count_stores, losses
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
     counted_options,
-    existing_passphrase,
     force_option,
     glossary,
     joining_options,
@@ -25,8 +25,7 @@ from aggregator.cli.options import (
     several_stores_option,
     workspace_option,
 )
-from aggregator.cli.output import note, say, warn, warn_of_draft, when
-from aggregator.common.files import check_output
+from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when
 from aggregator.common.periods import Span, shown
 
 if TYPE_CHECKING:
@@ -69,13 +68,10 @@ def publish(
     memory: int | None,
     cluster: str | None,
     robust: str | None,
-    passphrase_file: Path | None,
     *,
     one_population: bool,
     disjoint: bool,
     proven_only: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
 
@@ -116,8 +112,8 @@ def publish(
     of_reports = proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
     _check_options(context, stores, output, tree, books, of_reports=of_reports)
     if output is not None:
-        check_output(output, force=force)
-    signer = open_workspace(workspace, existing_passphrase(passphrase_file))
+        check_files(output)
+    signer = signer_of(workspace)
     facts: dict[str, Any] = {}
     if stores and output is not None:
         counted, raw_campaigns = count_stores(
@@ -134,14 +130,12 @@ def publish(
         for loss in losses(counted.statistics):
             note(loss)
         statistics = _of_named(counted.statistics, features)
-        facts |= _publish_model(
-            signer, statistics, raw_campaigns, output, postprocess, name, days, force=force, as_json=as_json
-        )
+        facts |= _publish_model(signer, statistics, raw_campaigns, output, postprocess, name, days)
         if counted.homogeneity is not None:
-            facts["homogeneity"] = counted.homogeneity.to_json() if as_json else str(counted.homogeneity)
+            facts["homogeneity"] = counted.homogeneity.to_json() if as_json() else str(counted.homogeneity)
     if tree is not None:
-        facts |= _publish_tree(signer, tree, books, as_json=as_json)
-    say(facts, as_json=as_json)
+        facts |= _publish_tree(signer, tree, books)
+    say(facts)
     now = int(time.time())
     for each in endings(open_workspace(workspace), now) if tree is None else endings_in(tree, now):
         warn(each.warning(now))
@@ -193,9 +187,6 @@ def _publish_model(
     postprocess: str | None,
     name: str | None,
     days: int,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> dict[str, Any]:
     """Fit, sign and write a model. Returns the facts to print."""
     from aggregator.models.foresight import Foresight
@@ -206,7 +197,7 @@ def _publish_model(
     signed = sign_model(
         signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
     )
-    signed.save(output, force=force)
+    signed.save(output, force=forced())
     made = signed.document
     expected = Foresight.of_card(made.card)
     for warning in (expected.warning, expected.recall_warning):
@@ -224,18 +215,20 @@ def _publish_model(
         "name": made.header.name,
         "version": made.header.version,
         "reports": made.card["reports"],
-        "periods": made.card["periods"] if as_json else _dated(made.card["periods"], statistics),
+        "periods": made.card["periods"] if as_json() else _dated(made.card["periods"], statistics),
         "epsilon_total": made.card["epsilon_total"],
         **({"adjacency": made.card["adjacency"]} if "adjacency" in made.card else {}),
         "postprocess": made.card["postprocess"],
-        "expected_accuracy": expected.accuracy if as_json else expected.shown,
-        "largest_class": expected.largest_class if as_json else expected.largest_shown,
-        "expected_recall": _recall_json(expected) if as_json else expected.recall_shown,
-        **({"expected_accuracy_interval": interval, "expected_accuracy_assumes": expected.assumes} if as_json else {}),
-        **({"largest_class_interval": [expected.low, expected.high]} if as_json else {}),
-        **({"beats_largest_class": expected.beats} if as_json else {}),
+        "expected_accuracy": expected.accuracy if as_json() else expected.shown,
+        "largest_class": expected.largest_class if as_json() else expected.largest_shown,
+        "expected_recall": _recall_json(expected) if as_json() else expected.recall_shown,
+        **(
+            {"expected_accuracy_interval": interval, "expected_accuracy_assumes": expected.assumes} if as_json() else {}
+        ),
+        **({"largest_class_interval": [expected.low, expected.high]} if as_json() else {}),
+        **({"beats_largest_class": expected.beats} if as_json() else {}),
         "statistics_id": made.statistics_id.hex(),
-        "expires": made.header.expires if as_json else when(made.header.expires),
+        "expires": made.header.expires if as_json() else when(made.header.expires),
     }
 
 
@@ -258,7 +251,7 @@ def _dated(periods: str, statistics: Statistics) -> str:
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 
-def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path], *, as_json: bool) -> dict[str, Any]:
+def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> dict[str, Any]:
     """Update the published folder. Returns the facts to print."""
     from aggregator.common.files import read_file
     from aggregator.publishing.tree import write_tree
@@ -269,8 +262,8 @@ def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path], *, as_
         warn(f"{item.role} '{item.name}', version {item.version}, lacks signatures and is left out")
     for name in made.unnamable:
         warn(f"'{name[:40]}…' is too long a name for a file and is left out")
-    written = list(made.written) if as_json else len(made.written)
+    written = list(made.written) if as_json() else len(made.written)
     facts = {"tree": str(folder), "roots": made.roots, "campaigns": made.campaigns, "models": made.models}
-    facts |= {"node_lists": made.lists} if made.lists or as_json else {}
-    facts |= {"key_books": made.key_books} if made.key_books or as_json else {}
+    facts |= {"node_lists": made.lists} if made.lists or as_json() else {}
+    facts |= {"key_books": made.key_books} if made.key_books or as_json() else {}
     return {**facts, "files_changed": written}

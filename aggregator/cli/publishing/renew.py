@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.options import PATH, existing_passphrase, json_option, passphrase_option, workspace_option
-from aggregator.cli.output import note, print_json, print_table, warn, when
+from aggregator.cli.inputs import signer_of
+from aggregator.cli.options import PATH, json_option, passphrase_option, workspace_option
+from aggregator.cli.output import as_json, note, print_json, print_table, warn, when
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
 
@@ -35,15 +36,7 @@ _ROLES = ("root", "nodes", "campaign")
 @passphrase_option
 @json_option
 def renew(
-    workspace: Path,
-    ahead: int,
-    roles: tuple[str, ...],
-    tree: Path | None,
-    passphrase_file: Path | None,
-    *,
-    expired: bool,
-    dry_run: bool,
-    as_json: bool,
+    workspace: Path, ahead: int, roles: tuple[str, ...], tree: Path | None, *, expired: bool, dry_run: bool
 ) -> None:
     """Sign the next version of the root, node lists and campaigns that are about to expire. For cron.
 
@@ -65,10 +58,10 @@ def renew(
     from aggregator.publishing.workspace import open_workspace
 
     now = int(time.time())
-    opened = open_workspace(workspace, existing_passphrase(passphrase_file))
+    opened = signer_of(workspace)
     done = renew_all(opened, now, ahead * DAY_SECONDS, roles=roles or _ROLES, expired=expired, dry_run=dry_run)
     changed = () if tree is None or dry_run else write_tree(open_workspace(workspace), tree).written
-    if as_json:
+    if as_json():
         shown = [_facts(each, dry_run=dry_run) for each in done]
         print_json({"documents": shown, "dry_run": dry_run, "files_changed": list(changed)})
     else:

@@ -28,7 +28,7 @@ MAX_TOKEN_BYTES = 4096
 @click.option("--largest", default="16MiB", help="Size of the largest batch file to take.", **_SIZE)
 @click.option("--room", default="1GiB", help="Most bytes of all files in DIR/reports.", **_SIZE)
 @json_option
-def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: int, room: int, *, as_json: bool) -> None:
+def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: int, room: int) -> None:
     """Serve a published folder and take reports into it, to try hearsay-edge sync on this machine.
 
     It is not for the internet. It has no TLS: anybody between it and a device could answer instead, and the device
@@ -46,7 +46,7 @@ def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: in
     token = None if token_file is None else _read_token(token_file)
     limits, daily = Limits(largest, room), partial(_say_endings, tree)
     with TreeServer(tree, host, port, token=token, limits=limits, log=_log, problem=warn, daily=daily) as server:
-        say({"address": server.url, "reports": str(tree / "reports")}, as_json=as_json)
+        say({"address": server.url, "reports": str(tree / "reports")})
         if not _is_loopback(server.server_address[0]):
             warn("this address can be reached by others; this server speaks no TLS and is not for the internet")
         sys.stdout.flush()

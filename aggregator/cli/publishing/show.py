@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
 from aggregator.cards.card_words import sections
-from aggregator.cli.nodes import describe as files
-from aggregator.cli.nodes import describe as masked
-from aggregator.cli.nodes import describe as of_nodes
+from aggregator.cli.nodes.describe import Shown, dealer_shown, node_facts, pieces_shown
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import counted, lasting, print_facts, print_json, print_pairs, print_table, warn, when
-from aggregator.cli.publishing import show as describe
+from aggregator.cli.output import (
+    KINDS,
+    as_json,
+    counted,
+    lasting,
+    print_facts,
+    print_json,
+    print_pairs,
+    print_table,
+    warn,
+    when,
+)
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
@@ -28,7 +36,7 @@ from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.features import Grouped, Numeric
-from protocol.nodes import node_list
+from protocol.nodes.node_list import parse_node_list
 from protocol.schema import Schema
 from protocol.shown import quoted
 from protocol.words import to_words
@@ -38,27 +46,6 @@ MAX_FILE_BYTES = 1 << 30
 
 MAX_DAMAGE = 100
 """Most damaged byte ranges listed for one report file. All of them are counted."""
-
-
-class Shown(NamedTuple):
-    """The content of a file.
-
-    Attributes:
-        kind: root, campaign, model, node list, node summaries or reports.
-        facts: names and values, for people.
-        columns, rows: a table, for people; without rows none is printed.
-        content: the content in the types of JSON, for programs.
-        warning: a warning about a campaign; empty for most files.
-        sections: titles with more facts, printed below; the card of a model.
-    """
-
-    kind: str
-    facts: dict[str, object]
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    content: dict[str, Any]
-    warning: str = ""
-    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
 
 
 def document(envelope: Envelope, role: str) -> Shown:
@@ -89,9 +76,9 @@ def document(envelope: Envelope, role: str) -> Shown:
             columns, rows = _features(found.schema)
             warning = warning_of(found)
         elif role == "nodes":
-            listed, rows = files.node_list(node_list.parse_node_list(envelope.payload))
-            facts.update(listed)
-            columns = ["node", "public key"]
+            nodes = parse_node_list(envelope.payload).nodes
+            facts["nodes"] = len(nodes)
+            columns, rows = ["node", "public key"], [[hint.hex(), key.hex()] for hint, key in sorted(nodes.items())]
         else:
             fitted = model.parse_model(envelope.payload)
             facts.update(_model(fitted))
@@ -101,7 +88,7 @@ def document(envelope: Envelope, role: str) -> Shown:
         refused = str(error)
         facts["REFUSED BY DEVICES"] = refused
     content = {"id": digest, "signed_by": signers, "refused": refused, "payload": body}
-    return Shown(files.NAMES.get(role, role), facts, columns, rows, content, warning, card)
+    return Shown(KINDS.get(role, role), facts, columns, rows, content, warning, card)
 
 
 def uncompressed(file: Path, raw: bytes) -> Content:
@@ -164,6 +151,7 @@ def batches(raw: Content) -> Shown | None:
     return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
 
 
+<<<<<<< HEAD
 def summaries(raw: Content) -> Shown | None:
     """Describe the bytes ``raw`` of a file of node summaries. None if it holds no summary."""
     found = of_nodes.described(bytes(raw[:]))
@@ -185,6 +173,8 @@ def of_masked_sums(raw: bytes, role: str | None) -> Shown | None:
     return None if found is None else Shown(*found)
 
 
+=======
+>>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
     """The last batch among the entries, and its row. Entries of damage are skipped."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])
@@ -222,7 +212,7 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     about |= _asked(found)
     if found.nodes is not None:
         about |= {f"private pilot {number}": cost.shown for number, cost in enumerate(found.pilots, 1)}
-        return {**about, **files.node_campaign(found, node_sheet(found), most)}
+        return {**about, **node_facts(found, node_sheet(found), most)}
     if found.model is not None:
         about["evaluates"] = f"model {found.model.hex()}, which decides what is read"
     for number, (name, digest) in enumerate(zip(found.model_names, found.models, strict=True), 1):
@@ -281,7 +271,7 @@ def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
 @click.command()
 @click.argument("file", type=PATH)
 @json_option
-def show(file: Path, *, as_json: bool) -> None:
+def show(file: Path) -> None:
     """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
 
     Also of masked sums: messages, key books, requests, releases, and a dealer's public file. A report file may be
@@ -293,14 +283,14 @@ def show(file: Path, *, as_json: bool) -> None:
     """  # noqa: D301
     from aggregator.common.files import read_file
 
-    raw = read_file(file, describe.MAX_FILE_BYTES)
+    raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
-    shown = describe.of_masked_sums(raw, role)
+    shown = dealer_shown(raw, role)
     if shown is None and role is not None and role != "node":
-        shown = describe.document(read_envelope(raw, role), role)
+        shown = document(read_envelope(raw, role), role)
     elif shown is None:
         shown = _of_reports(file, raw, role)
-    if as_json:
+    if as_json():
         print_json({"kind": shown.kind, "verified": False, **shown.content})
     else:
         click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
@@ -315,16 +305,16 @@ def show(file: Path, *, as_json: bool) -> None:
         warn(shown.warning)
 
 
-def _of_reports(file: Path, raw: bytes, role: str | None) -> describe.Shown:
+def _of_reports(file: Path, raw: bytes, role: str | None) -> Shown:
     """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None.
 
     Raises:
         InputError: ``unknown_file``; or the file can not be decompressed.
     """
-    content = describe.uncompressed(file, raw)
-    shown = describe.summaries(content) if role == "node" else describe.batches(content)
+    content = uncompressed(file, raw)
+    shown = pieces_shown(bytes(content[:])) if role == "node" else batches(content)
     if shown is None and role is None:
-        shown = describe.summaries(content)
+        shown = pieces_shown(bytes(content[:]))
     if shown is None:
         raise InputError("unknown_file", f"'{file}' is no file of Hearsay that can be shown")
     return shown

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from aggregator.cli.nodes.describe import NAMES
 from aggregator.cli.options import PATH, existing_passphrase, force_option, json_option, passphrase_option
-from aggregator.cli.output import note, say, warn, when
+from aggregator.cli.output import KINDS, as_json, forced, note, say, warn, when, write_file
 from protocol.document import Header
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
 from protocol.errors import InputError
@@ -24,16 +23,7 @@ from protocol.errors import InputError
 @passphrase_option
 @force_option
 @json_option
-def sign(
-    document: Path,
-    key_path: Path,
-    output: Path | None,
-    trust_file: Path | None,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
-) -> None:
+def sign(document: Path, key_path: Path, output: Path | None, trust_file: Path | None) -> None:
     """Add one signature to a trust root, campaign, model or node list. Needs only the key file, no workspace.
 
     Look at the document first (hearsay show): your signature tells devices to obey it. A document with invalid
@@ -44,7 +34,7 @@ def sign(
     Example:
       hearsay sign c.hsc --key alice.key --trust work/root.hst
     """  # noqa: D301
-    from aggregator.common.files import check_output, read_file, write_output
+    from aggregator.common.files import check_output, read_file
     from aggregator.publishing.keys import read_key
     from aggregator.publishing.signatures import check_payload, signed, to_bytes
 
@@ -54,34 +44,27 @@ def sign(
         raise InputError("unknown_file", f"'{document}' is no trust root, campaign, model or node list")
     if role not in SIGNERS:
         raise InputError(
-            "wrong_role", f"'{document}' is of the kind '{NAMES[role]}', which a node or dealer signs with its own key"
+            "wrong_role", f"'{document}' is of the kind '{KINDS[role]}', which a node or dealer signs with its own key"
         )
     place = document if output is None else output
-    check_output(place, force=force or output is None)
+    replaced = forced() or output is None
+    check_output(place, force=replaced)
     envelope = read_envelope(raw, role)
     header = check_payload(envelope, role)
     found = read_key(key_path)
     if found.role != SIGNERS[role]:
         raise InputError(
             "wrong_key",
-            f"the key is for a {found.role}, and the document is a {NAMES.get(role, role)}, for {SIGNERS[role]} keys",
+            f"the key is for a {found.role}, and the document is a {KINDS.get(role, role)}, for {SIGNERS[role]} keys",
         )
-    after = signed(envelope, found.open(existing_passphrase(passphrase_file)))
+    after = signed(envelope, found.open(existing_passphrase()))
     if after != envelope or place != document:
-        write_output(place, to_bytes(after, role), force=force or output is None)
-    _say_signed(place, role, header, after, trust_file, found.id, added=after != envelope, as_json=as_json)
+        write_file(place, to_bytes(after, role), force=replaced)
+    _say_signed(place, role, header, after, trust_file, found.id, added=after != envelope)
 
 
 def _say_signed(
-    place: Path,
-    role: str,
-    header: Header,
-    after: Envelope,
-    trust_file: Path | None,
-    hint: str,
-    *,
-    added: bool,
-    as_json: bool,
+    place: Path, role: str, header: Header, after: Envelope, trust_file: Path | None, hint: str, *, added: bool
 ) -> None:
     """Print the document and the number of its signatures; with a trust root, or for a root, how many are needed."""
     from aggregator.common.files import read_file
@@ -90,11 +73,11 @@ def _say_signed(
 
     facts: dict[str, Any] = {
         "document": str(place),
-        "kind": NAMES.get(role, role),
+        "kind": KINDS.get(role, role),
         "name": header.name,
         "version": header.version,
     }
-    facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json else when(header.expires)}
+    facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json() else when(header.expires)}
     facts |= {"key": hint, "added": added, "signatures": len(after.signatures)}
     counted = []
     if trust_file is not None:
@@ -103,8 +86,8 @@ def _say_signed(
     if role == "root":
         counted.append(("itself", standing(after, root_of(after).roles["root"])))
     for name, held in counted:
-        facts[name] = held.to_output(as_json=as_json)
-    say(facts, as_json=as_json)
+        facts[name] = held.to_output(as_json=as_json())
+    say(facts)
     if not added:
         note("the key had signed it already; nothing was changed")
     if counted and not any(hint in held.signers for _, held in counted):

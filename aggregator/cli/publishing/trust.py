@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.nodes.describe import NAMES
+from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import (
     PATH,
     existing_passphrase,
@@ -19,7 +19,7 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import counted, note, print_facts, print_json, print_table, say, warn, when
+from aggregator.cli.output import KINDS, as_json, counted, note, print_facts, print_json, print_table, say, warn, when
 from aggregator.publishing.history import Published
 from aggregator.publishing.roots import NextRoot, RootChange
 from aggregator.publishing.signatures import Standing
@@ -63,26 +63,18 @@ def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
     @passphrase_option
     @json_option
     @wraps(function)
-    def command(
-        workspace: Path,
-        days: int,
-        sign_with: tuple[Path, ...],
-        passphrase_file: Path | None,
-        *,
-        as_json: bool,
-        **own: Any,
-    ) -> None:
+    def command(workspace: Path, days: int, sign_with: tuple[Path, ...], **own: Any) -> None:
         from aggregator.publishing.keys import read_key
         from aggregator.publishing.roots import change_root
         from aggregator.publishing.workspace import open_workspace
 
         change = function(**own)
-        passphrase = existing_passphrase(passphrase_file)
+        passphrase = existing_passphrase()
         opened = open_workspace(workspace, passphrase)
         signers = [read_key(path).open(passphrase) for path in sign_with]
         now = int(time.time())
         made = change_root(opened, change, now, days * DAY_SECONDS, signers=signers)
-        _say_root(made, workspace, now, as_json=as_json)
+        _say_root(made, workspace, now)
 
     return command
 
@@ -195,7 +187,7 @@ def _public(path: Path, role: str) -> bytes:
 @trust.command()
 @workspace_option
 @json_option
-def show(workspace: Path, *, as_json: bool) -> None:
+def show(workspace: Path) -> None:
     """Show the trust root in force: keys, thresholds, dates, and the documents that lack signatures.
 
     \b
@@ -210,7 +202,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
     now = int(time.time())
     undersigned = lacking(opened, now)
     rows = _key_rows(opened)
-    if as_json:
+    if as_json():
         _print_trust(opened, rows, waiting, undersigned)
         return
     needs = {
@@ -223,7 +215,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
     print_table(("role", "key", "kept"), rows)
     if waiting is not None:
         click.echo()
-        print_facts({"pending root": waiting.root.header.version, **_root_facts(waiting, as_json=False)})
+        print_facts({"pending root": waiting.root.header.version, **_root_facts(waiting)})
     for item in undersigned:
         note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign signs it")
     if root.header.expires < now + SOON_SECONDS:
@@ -233,7 +225,7 @@ def show(workspace: Path, *, as_json: bool) -> None:
 def _print_trust(
     opened: Workspace, rows: list[tuple[str, str, str]], waiting: NextRoot | None, undersigned: list[Published]
 ) -> None:
-    """Print the root in force, the pending root and the documents that lack signatures, as JSON."""
+    """Print the root in forced(), the pending root and the documents that lack signatures, as JSON."""
     root = opened.root
     roles = {
         name: {
@@ -253,7 +245,7 @@ def _print_trust(
             "version": root.header.version,
             "expires": root.header.expires,
             "roles": roles,
-            "pending": None if waiting is None else _root_facts(waiting, as_json=True),
+            "pending": None if waiting is None else _root_facts(waiting),
             "lacking": documents,
         }
     )
@@ -274,7 +266,7 @@ def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
 @click.argument("files", type=PATH, nargs=-1, required=True)
 @workspace_option
 @json_option
-def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
+def gather(files: tuple[Path, ...], workspace: Path) -> None:
     """Read signed copies of one document into the workspace, and join their signatures.
 
     A root with enough signatures comes into force. A campaign, model or node list with enough signatures is
@@ -293,23 +285,23 @@ def gather(files: tuple[Path, ...], workspace: Path, *, as_json: bool) -> None:
     if role is None:
         raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign, model or node list")
     if role not in SIGNERS:
-        raise InputError("wrong_role", f"'{files[0]}' is of the kind '{NAMES[role]}', which has one signature for ever")
+        raise InputError("wrong_role", f"'{files[0]}' is of the kind '{KINDS[role]}', which has one signature for ever")
     opened = open_workspace(workspace)
     found = gather_copies(opened, role, copies)
     if isinstance(found, NextRoot):
-        _say_root(found, workspace, int(time.time()), as_json=as_json)
+        _say_root(found, workspace, int(time.time()))
         return
     item, held = found
     facts: dict[str, Any] = {"kind": item.role, "name": item.name, "version": item.version}
     facts["document"] = str(opened.copy_path(item))
-    facts["signatures"] = held.to_output(as_json=as_json)
-    say(facts, as_json=as_json)
+    facts["signatures"] = held.to_output(as_json=as_json())
+    say(facts)
 
 
 @trust.command()
 @workspace_option
 @json_option
-def discard(workspace: Path, *, as_json: bool) -> None:
+def discard(workspace: Path) -> None:
     """Delete the root that waits for signatures. Nobody may sign it any more: another root will take its number.
 
     \b
@@ -319,14 +311,14 @@ def discard(workspace: Path, *, as_json: bool) -> None:
     from aggregator.publishing.roots import discard as forget
     from aggregator.publishing.workspace import open_workspace
 
-    say({"discarded": forget(open_workspace(workspace))}, as_json=as_json)
+    say({"discarded": forget(open_workspace(workspace))})
 
 
 @trust.command()
 @workspace_option
 @passphrase_option
 @json_option
-def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+def resign(workspace: Path) -> None:
     """Sign the newest campaigns, models and node lists again, if they lack signatures under the root in force.
 
     Payloads, ids and versions stay the same, so enrolled devices go on. Once a document has enough signatures, new
@@ -337,11 +329,10 @@ def resign(workspace: Path, passphrase_file: Path | None, *, as_json: bool) -> N
       hearsay trust resign --workspace work
     """  # noqa: D301
     from aggregator.publishing.roots import resign as sign_again
-    from aggregator.publishing.workspace import open_workspace
 
-    opened = open_workspace(workspace, existing_passphrase(passphrase_file))
+    opened = signer_of(workspace)
     redone = sign_again(opened, int(time.time()))
-    if as_json:
+    if as_json():
         print_json({"signed": [_signed_again(opened, item, held) for item, held in redone]})
         return
     rows = [(item.role, item.name, item.version, str(held)) for item, held in redone]
@@ -357,23 +348,23 @@ def _signed_again(opened: Workspace, item: Published, held: Standing) -> dict[st
     return {**facts, "signatures": held.to_output(as_json=True)}
 
 
-def _root_facts(found: NextRoot, *, as_json: bool) -> dict[str, Any]:
+def _root_facts(found: NextRoot) -> dict[str, Any]:
     """The file of a next root, and its signatures."""
     facts: dict[str, Any] = {"file": str(found.path)}
     for name, held in (("root_before", found.before), ("itself", found.own)):
-        facts[name] = held.to_output(as_json=as_json)
+        facts[name] = held.to_output(as_json=as_json())
     return facts
 
 
-def _say_root(found: NextRoot, workspace: Path, now: int, *, as_json: bool) -> None:
+def _say_root(found: NextRoot, workspace: Path, now: int) -> None:
     """Print the state of the next root, and the next step for its signers."""
     from aggregator.publishing.roots import lacking
     from aggregator.publishing.workspace import open_workspace
 
     facts: dict[str, Any] = {"version": found.root.header.version}
     facts["in_force"] = found.in_force
-    facts["expires"] = found.root.header.expires if as_json else when(found.root.header.expires)
-    say({**facts, **_root_facts(found, as_json=as_json)}, as_json=as_json)
+    facts["expires"] = found.root.header.expires if as_json() else when(found.root.header.expires)
+    say({**facts, **_root_facts(found)})
     if not found.in_force:
         note(f"hearsay sign {found.path} --key KEY adds a signature; hearsay trust gather brings the root into force")
     elif left := lacking(open_workspace(workspace), now):

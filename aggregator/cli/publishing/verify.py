@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 
 import click
 
-from aggregator.cli.nodes.describe import NAMES, print_node_sheet, verify_of_dealer, verify_summaries
+from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, verify_summaries
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import print_json, print_table, say, warn, when
+from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when
 from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
 from aggregator.nodes.campaigns.sheet import NodeSheet
 from aggregator.publishing.privacy import PrivacySheet, rounded_up
@@ -48,7 +48,6 @@ def verify(
     list_file: Path | None,
     *,
     privacy: bool,
-    as_json: bool,
 ) -> None:
     """Check a file as a device does: signatures, dates, and every value of a campaign, model or node list.
 
@@ -79,31 +78,31 @@ def verify(
     if role is None:
         _refuse_unsigned(file, raw)
     if privacy and role != "campaign":
-        raise InputError("not_a_campaign", f"'{file}' is a {NAMES.get(role, role)}; --privacy is about campaigns")
+        raise InputError("not_a_campaign", f"'{file}' is a {KINDS.get(role, role)}; --privacy is about campaigns")
     _check_usage(context, file, role, campaign_file, list_file)
     now = int(time.time())
     first, *newer = (read_file(path, SIZE_LIMITS["root"]) for path in trust_files)
     state = follow_roots(first, newer, now)
     if role in ("keys", "release") and campaign_file is not None:
-        say(verify_of_dealer(raw, role, state, campaign_file, now), as_json=as_json)
+        say(verify_of_dealer(raw, role, state, campaign_file, now))
         return
     if campaign_file is not None and list_file is not None:
-        verify_summaries(raw, state, campaign_file, list_file, now, as_json=as_json)
+        verify_summaries(raw, state, campaign_file, list_file, now)
         return
     try:
         found = verify_signed(state, raw, role, now)
     except DocumentError as error:
         if privacy and error.reason == "epsilon_understated":
-            _show_understated(read_envelope(raw, role).payload, as_json=as_json)
+            _show_understated(read_envelope(raw, role).payload)
         raise
     header = found.header
-    result: dict[str, Any] = {"kind": NAMES.get(role, role), "verified": True, "root_version": found.root_version}
+    result: dict[str, Any] = {"kind": KINDS.get(role, role), "verified": True, "root_version": found.root_version}
     result["signatures"] = found.standing
     if privacy:
         result["privacy"] = _sheet(read_envelope(raw, role).payload).to_json()
     result |= {"name": header.name, "version": header.version, "issued_at": header.issued_at}
     result |= {"not_before": header.not_before, "expires": header.expires}
-    _print_verdict(role, header, result, raw if privacy else None, as_json=as_json)
+    _print_verdict(role, header, result, raw if privacy else None)
     if role == "campaign":
         _warn_about_campaign(raw)
 
@@ -119,11 +118,11 @@ def _check_usage(
     """
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
-        raise InputError("wrong_role", f"'{file}' is a file of {NAMES[role]}; hearsay ingest verifies these")
+        raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
     if role == "node" and given != (True, True):
         raise click.UsageError("a file of node summaries is verified with --campaign and --nodes", context)
     if role in ("keys", "release") and given != (True, False):
-        raise click.UsageError(f"a {NAMES[role]} is verified with --campaign alone", context)
+        raise click.UsageError(f"a {KINDS[role]} is verified with --campaign alone", context)
     if role not in ("node", "keys", "release") and any(given):
         raise click.UsageError("--campaign and --nodes are for files of nodes and dealers", context)
 
@@ -144,24 +143,24 @@ def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
     raise InputError("unknown_file", f"'{file}' is no trust root, campaign, model, node list or file of node summaries")
 
 
-def _show_understated(payload: bytes, *, as_json: bool) -> None:
+def _show_understated(payload: bytes) -> None:
     """Print the privacy sheet of a campaign that is refused because it spends more ε than it declares."""
     sheet = _sheet(payload)
-    if as_json:
+    if as_json():
         refused = {"kind": "campaign", "verified": False, "reason": "epsilon_understated"}
         print_json({**refused, "privacy": sheet.to_json()})
     else:
         _print_privacy(sheet)
 
 
-def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None, *, as_json: bool) -> None:
+def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None) -> None:
     """Print the result of a verification, with the privacy sheet if ``raw`` is given."""
     held: Standing = result["signatures"]
-    if as_json:
+    if as_json():
         print_json({**result, "signatures": held.to_output(as_json=True)})
         return
     click.echo(
-        f"verified: {NAMES.get(role, role)} '{header.name}', version {header.version}, until {when(header.expires)}"
+        f"verified: {KINDS.get(role, role)} '{header.name}', version {header.version}, until {when(header.expires)}"
     )
     click.echo(f"signed by {len(held.signers)} of {held.keys} keys, {held.needed} needed: {', '.join(held.signers)}")
     if raw is not None:

@@ -17,7 +17,7 @@ from aggregator.cli.options import (
     roster_options,
     several_stores_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table
 from aggregator.common.periods import Span
 from protocol.shown import quoted
 
@@ -40,12 +40,10 @@ def estimate(
     cluster: str | None,
     robust: str | None,
     lists: tuple[Path, ...],
-    passphrase_file: Path | None,
     *,
     one_population: bool,
     disjoint: bool,
     proven_only: bool,
-    as_json: bool,
     as_csv: bool,
 ) -> None:
     """Show unbiased counts of reports with standard deviations and 95 % intervals.
@@ -79,9 +77,9 @@ def estimate(
     from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
     from aggregator.models.published import published
 
-    if as_json and as_csv:
+    if as_json() and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    rosters = rosters_of(lists, passphrase_file)
+    rosters = rosters_of(lists)
     (statistics, homogeneity), _ = count_stores(
         stores,
         periods,
@@ -98,7 +96,7 @@ def estimate(
         # report is counted.
         statistics.check_publishable()
     values = published(statistics)
-    if as_json:
+    if as_json():
         tested = {} if homogeneity is None else {"homogeneity": homogeneity.to_json()}
         print_json({**statistics.to_json(values), **tested})
         return

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import count_store, print_populations
-from aggregator.cli.inputs import rosters_of
+from aggregator.cli.inputs import rosters_of, signer_of
 from aggregator.cli.options import (
     PATH,
     contact_option,
     counted_options,
-    existing_passphrase,
     force_option,
     joining_options,
     json_option,
@@ -28,7 +27,18 @@ from aggregator.cli.options import (
     several_stores_option,
     workspace_option,
 )
-from aggregator.cli.output import counted, print_facts, print_json, print_table, say, warn, warn_of_draft
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    counted,
+    forced,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+    warn,
+    warn_of_draft,
+)
 from aggregator.common.periods import Span
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
@@ -83,10 +93,6 @@ def ask(
     series: str | None,
     share: str | None,
     min_batch_size: int,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Make a campaign that asks devices whether models are right.
 
@@ -103,14 +109,12 @@ def ask(
       hearsay evaluate ask m.hsm --workspace work --epsilon 1 -o outcome.hsc
       hearsay evaluate ask all.hsm top-4.hsm --workspace work --epsilon 1 -o comparison.hsc
     """  # noqa: D301
-    from aggregator.common.files import check_output
     from aggregator.operations.campaigns import make_evaluation
     from aggregator.publishing.series import series_facts
-    from aggregator.publishing.workspace import open_workspace
 
-    check_output(output, force=force)
+    check_files(output)
     made = make_evaluation(
-        open_workspace(workspace, existing_passphrase(passphrase_file)),
+        signer_of(workspace),
         model_files,
         epsilon=epsilon,
         name=name,
@@ -123,7 +127,7 @@ def ask(
         weights=None if weights is None else _weights(weights),
         now=int(time.time()),
     )
-    made.save(output, force=force)
+    made.save(output, force=forced())
     for warning in made.warnings:
         warn(warning)
     found = made.campaign
@@ -134,20 +138,19 @@ def ask(
             "version": found.header.version,
             "id": found.id.hex(),
             "words": to_words(found.id),
-            **_named(found, as_json=as_json),
+            **_named(found),
             "epsilon": format_micro(found.epsilon_micro),
             **series_facts(found.series),
-        },
-        as_json=as_json,
+        }
     )
     warn_of_draft(made.standing, output)
 
 
-def _named(campaign: Campaign, *, as_json: bool) -> dict[str, object]:
+def _named(campaign: Campaign) -> dict[str, object]:
     """The evaluated models: ``model``, the digest of one, or ``models``, the names of several, in JSON with digests."""
     if campaign.model is not None:
         return {"model": campaign.model.hex()}
-    if not as_json:
+    if not as_json():
         return {"models": ", ".join(map(quoted, campaign.model_names))}
     return {"models": {name: digest.hex() for name, digest in zip(campaign.model_names, campaign.models, strict=True)}}
 
@@ -176,12 +179,10 @@ def show(
     memory: int | None,
     cluster: str | None,
     lists: tuple[Path, ...],
-    passphrase_file: Path | None,
     *,
     one_population: bool,
     disjoint: bool,
     proven_only: bool,
-    as_json: bool,
 ) -> None:
     """Show accuracy, recall of every class and confusion matrix, or the ranking of several models, with 95 % intervals.
 
@@ -202,16 +203,16 @@ def show(
     from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
     from aggregator.publishing.mechanisms.ranking import rank
 
-    rosters = rosters_of(lists, passphrase_file)
+    rosters = rosters_of(lists)
     parts = [
         count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)[0] for store in stores
     ]
     if any(part.campaign.models for part in parts):
-        _show_ranking(rank(*parts, one_population=one_population, disjoint=disjoint), as_json=as_json)
+        _show_ranking(rank(*parts, one_population=one_population, disjoint=disjoint))
         return
     statistics, _ = together(parts, one_population=one_population, disjoint=disjoint)
     found = evaluate_statistics(statistics)
-    if as_json:
+    if as_json():
         confusion = [cell._asdict() for cell in found.confusion]
         facts = {"reports": found.reports, "accuracy": found.accuracy._asdict(), "confusion": confusion}
         facts["recall"] = [one._asdict() for one in found.recall]
@@ -233,11 +234,11 @@ def show(
     print_populations(found.populations)
 
 
-def _show_ranking(ranking: Ranking, *, as_json: bool) -> None:
+def _show_ranking(ranking: Ranking) -> None:
     """Print the ranking of the compared models, and what follows from its intervals."""
     from aggregator.publishing.mechanisms.ranking import COLUMNS
 
-    if as_json:
+    if as_json():
         print_json(ranking.to_json())
         return
     print_facts({"answers": counted(ranking.reports, "report")})

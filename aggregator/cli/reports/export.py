@@ -8,7 +8,7 @@ import click
 
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.options import force_option, json_option, memory_option, output_option, periods_option, store_option
-from aggregator.cli.output import note, print_facts, print_json, working
+from aggregator.cli.output import as_json, forced, note, print_facts, print_json, working
 from aggregator.common.periods import Span, shown
 
 
@@ -24,16 +24,7 @@ from aggregator.common.periods import Span, shown
 @force_option
 @json_option
 def export(
-    store: Path,
-    kind: str,
-    periods: Span | None,
-    memory: int,
-    output: Path,
-    *,
-    everything: bool,
-    proven_only: bool,
-    force: bool,
-    as_json: bool,
+    store: Path, kind: str, periods: Span | None, memory: int, output: Path, *, everything: bool, proven_only: bool
 ) -> None:
     """Write a store's reports to one file, for an archive or another engine.
 
@@ -61,14 +52,14 @@ def export(
             click.get_current_context(),
         )
     if of_nodes:
-        export_summaries(store, kind, periods, output, everything=everything, force=force, as_json=as_json)
+        export_summaries(store, kind, periods, output, everything=everything)
         return
     opened = open_store(store)
     opened.memory_bytes = memory
     scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
     with working("writing reports"):
-        written = export_reports(opened, output, kind, scope=scope, everything=everything, force=force)
-    if as_json:
+        written = export_reports(opened, output, kind, scope=scope, everything=everything, force=forced())
+    if as_json():
         print_json({**written._asdict(), "output": str(output)})
         return
     print_facts({"reports": written.reports, "written": str(output)})

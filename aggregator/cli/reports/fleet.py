@@ -21,7 +21,18 @@ from aggregator.cli.options import (
     periods_option,
     store_option,
 )
-from aggregator.cli.output import note, print_facts, print_json, print_table, progress, working
+from aggregator.cli.output import (
+    as_json,
+    check_files,
+    forced,
+    note,
+    print_facts,
+    print_json,
+    print_table,
+    progress,
+    working,
+    write_file,
+)
 from aggregator.common.periods import Span, of_campaign, shown, shown_range
 from protocol.errors import InputError
 
@@ -51,9 +62,7 @@ def fleet() -> None:
 @passphrase_option
 @no_passphrase_option
 @json_option
-def new(
-    names: Path, out: Path, name: str | None, passphrase_file: Path | None, *, no_passphrase: bool, as_json: bool
-) -> None:
+def new(names: Path, out: Path, name: str | None) -> None:
     """Make enrolment secrets for the devices that NAMES.txt lists, one name a line.
 
     The folder devices/ holds one provisioning file per device. These files are not encrypted, because nobody types a
@@ -69,12 +78,12 @@ def new(
     from aggregator.reports.fleet import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(names.stem if name is None else name, _device_names(read_file(names, MAX_NAMES_BYTES)))
-    passphrase = new_passphrase(passphrase_file, refuse=no_passphrase, what="the fleet list")
+    passphrase = new_passphrase(what="the fleet list")
     with working("writing provisioning files"):
         write_roster(out, roster, passphrase)
     facts = {"fleet": roster.fleet, "devices": len(roster.devices), "list": str(out / LIST_FILE)}
     facts["encrypted"] = passphrase is not None
-    if as_json:
+    if as_json():
         print_json({**facts, "provisioning": str(out / DEVICES)})
         return
     print_facts({**facts, "encrypted": "yes" if passphrase else "no", "provisioning files": str(out / DEVICES)})
@@ -102,9 +111,7 @@ def _device_names(raw: bytes) -> list[str]:
 @force_option
 @passphrase_option
 @json_option
-def revoke(
-    listed: Path, names: tuple[str, ...], output: Path, passphrase_file: Path | None, *, force: bool, as_json: bool
-) -> None:
+def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
     """Write a list without some devices: their reports no longer count, and everybody else's go on.
 
     Give the new list in place of the old one from now on, and make the files of ids again: as long as a command is
@@ -115,16 +122,21 @@ def revoke(
     Example:
       hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
     """  # noqa: D301
+<<<<<<< HEAD
     from aggregator.common.files import PRIVATE, check_outputs, write_output
     from aggregator.reports.fleet import list_bytes, open_roster
+=======
+    from aggregator.common.files import PRIVATE
+    from aggregator.reports.fleet import list_bytes, open_roster
+>>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 
-    check_outputs([output], force=force, inputs=[listed])
-    roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
+    check_files(output, inputs=[listed])
+    roster, passphrase = open_roster(listed, existing_passphrase("the fleet list"))
     rest = roster.without(names)
     with working("encrypting the list"):
-        write_output(output, list_bytes(rest, passphrase), force=force, mode=PRIVATE)
+        write_file(output, list_bytes(rest, passphrase), mode=PRIVATE)
     facts = {"fleet": rest.fleet, "devices": len(rest.devices), "revoked": len(roster.devices) - len(rest.devices)}
-    if as_json:
+    if as_json():
         print_json({**facts, "list": str(output)})
     else:
         print_facts({**facts, "list": str(output)})
@@ -137,7 +149,7 @@ def revoke(
 @click.option("-o", "--output", "out", type=PATH, required=True, help="Folder to make.")
 @passphrase_option
 @json_option
-def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Path | None, *, as_json: bool) -> None:
+def replace(listed: Path, names: tuple[str, ...], out: Path) -> None:
     """Give devices new secrets: after a loss, a reset, a repair, or because two devices had one secret.
 
     The new folder holds the whole list, with the other devices' secrets unchanged, and a provisioning file for each
@@ -152,12 +164,12 @@ def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Pa
     """  # noqa: D301
     from aggregator.reports.fleet import DEVICES, LIST_FILE, open_roster, write_roster
 
-    roster, passphrase = open_roster(listed, existing_passphrase(passphrase_file, "the fleet list"))
+    roster, passphrase = open_roster(listed, existing_passphrase("the fleet list"))
     renewed = roster.renewed(names)
     with working("writing provisioning files"):
         write_roster(out, renewed, passphrase, devices=set(names))
     facts = {"fleet": renewed.fleet, "devices": len(renewed.devices), "replaced": len(set(names))}
-    if as_json:
+    if as_json():
         print_json({**facts, "list": str(out / LIST_FILE), "provisioning": str(out / DEVICES)})
     else:
         print_facts({**facts, "list": str(out / LIST_FILE), "provisioning files": str(out / DEVICES)})
@@ -171,9 +183,7 @@ def replace(listed: Path, names: tuple[str, ...], out: Path, passphrase_file: Pa
 @periods_option()
 @passphrase_option
 @json_option
-def conflicts(
-    store: Path, lists: tuple[Path, ...], periods: Span | None, passphrase_file: Path | None, *, as_json: bool
-) -> None:
+def conflicts(store: Path, lists: tuple[Path, ...], periods: Span | None) -> None:
     """Name the devices whose reports are in conflict: different answers under one id, of which none counts.
 
     A conflict means that a device was copied with its secret (an image, a backup), that it lost its memory and answered
@@ -187,14 +197,14 @@ def conflicts(
     from aggregator.reports.tally.scope import EVERYTHING
 
     reports = open_store(store)
-    rosters = rosters_of(lists, passphrase_file)
+    rosters = rosters_of(lists)
     precision = reports.campaign.time_precision
     scope = EVERYTHING
     if periods is not None:
         wanted = periods.of(precision)
         scope = scope._replace(first=wanted[0], last=wanted[-1])
     found = reports.conflicts(rosters, scope)
-    if as_json:
+    if as_json():
         print_json({"conflicts": [one._asdict() for one in found]})
         return
     rows = [(one.device, one.fleet, shown(one.period, precision), one.records) for one in found]
@@ -222,10 +232,6 @@ def ids(
     workspace: Path | None,
     output: Path,
     processes: int | None,
-    passphrase_file: Path | None,
-    *,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Compute a digest of every report id that a fleet's devices have in some periods of a campaign.
 
@@ -238,19 +244,25 @@ def ids(
     Example:
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
+<<<<<<< HEAD
     from aggregator.common.files import PRIVATE, check_output, open_output
     from aggregator.reports.fleet import distinct_secrets, fleet_ids, members, write_ids
+=======
+    from aggregator.common.files import PRIVATE, open_output
+    from aggregator.reports.fleet import fleet_ids, members, write_ids
+    from aggregator.reports.fleet import distinct_secrets
+>>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
     from protocol.documents.provisioning import SECRET_BYTES
 
-    check_output(output, force=force)
+    check_files(output)
     campaign = campaign_of(campaign_file, workspace)
     wanted = of_campaign(campaign, periods.of(campaign.time_precision))
-    rosters = rosters_of(lists, passphrase_file)
+    rosters = rosters_of(lists)
     found = fleet_ids(rosters, campaign, wanted, processes=processes or os.cpu_count() or 1)
-    with progress("computing ids", len(wanted)) as step, open_output(output, force=force, mode=PRIVATE) as sink:
+    with progress("computing ids", len(wanted)) as step, open_output(output, force=forced(), mode=PRIVATE) as sink:
         written = write_ids(sink, campaign, wanted, found, lambda done: step(done, len(wanted)) if step else None)
     devices = len(members(distinct_secrets(rosters), campaign)) // SECRET_BYTES
-    if as_json:
+    if as_json():
         facts = {"devices": devices, "first_period": wanted[0], "last_period": wanted[-1], "ids": written}
         print_json({**facts, "output": str(output)})
         return

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aggregator.cli.options import json_option, memory_option, read_start, store_option
-from aggregator.cli.output import print_facts, print_json, working
+from aggregator.cli.output import as_json, print_facts, print_json, working
 from aggregator.common.periods import Moment, shown
 from protocol.errors import StorageError
 
@@ -19,7 +19,7 @@ from protocol.errors import StorageError
               help="First period to keep, by number or by a day in it (UTC): 2026-11-22.")  # fmt: skip
 @memory_option("1GiB")
 @json_option
-def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
+def forget(store: Path, before: Moment, memory: int) -> None:
     """Remove the reports of earlier periods and keep their counts. This can not be undone.
 
     Estimates and models stay the same, for all periods and for some. Reports of these periods that arrive later are
@@ -43,7 +43,7 @@ def forget(store: Path, before: Moment, memory: int, *, as_json: bool) -> None:
     opened.memory_bytes = memory
     with working("removing reports"):
         removal = opened.forget(before.period(opened.campaign.time_precision), now=int(time.time()))
-    if as_json:
+    if as_json():
         print_json(removal._asdict())
         return
     print_facts(

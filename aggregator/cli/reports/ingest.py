@@ -18,7 +18,7 @@ from aggregator.cli.inputs import (
     say_unread,
 )
 from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, read_start, signer_options
-from aggregator.cli.output import counted, note, print_facts, print_json, progress
+from aggregator.cli.output import as_json, counted, note, print_facts, print_json, progress
 from aggregator.common.periods import Moment
 from protocol.errors import InputError
 
@@ -58,7 +58,6 @@ def ingest(
     buckets: int | None,
     enrolled: Path | None,
     lists: tuple[Path, ...],
-    passphrase_file: Path | None,
     node_list: Path | None,
     keys: Path | None,
     present: Moment | None,
@@ -66,7 +65,6 @@ def ingest(
     *,
     recursive: bool,
     strict: bool,
-    as_json: bool,
 ) -> None:
     """Add report files to a store: in any order, twice or damaged, with the same counts every time.
 
@@ -119,26 +117,26 @@ def ingest(
             raise click.UsageError("--buckets, --enrolled, --fleet and --cluster are for reports of devices", context)
         listed = None if node_list is None else check_list(node_list, workspace=workspace, trusted=trust)
         book = None if keys is None else read_file(keys, SIZE_LIMITS["keys"])
-        ingest_summaries(raw, files, store, listed, book, now, recursive=recursive, strict=strict, as_json=as_json)
+        ingest_summaries(raw, files, store, listed, book, now, recursive=recursive, strict=strict)
         _note_unchecked(trust, workspace, raw, has_list=listed is not None)
         return
     if node_list is not None or keys is not None:
         raise InputError("campaign_for_devices", "this campaign asks devices; --nodes and --keys are for nodes")
-    ids = enrolled_ids(campaign, enrolled, lists, passphrase_file)
+    ids = enrolled_ids(campaign, enrolled, lists)
     note_missing_ids(campaign, ids, now)
     given = report_files(files, recursive=recursive)
     with workers_of(cluster) as workers:
         is_new = not (store / FILE_NAME).exists()
         unread = all_unreadable(expand(given), workers) if is_new else ()
         if unread or (is_new and not given):
-            _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}), as_json=as_json)
+            _print_summary(IngestSummary(len(given), 0, unread, 0, 0, {}))
             why = f"none of {counted(len(given), 'file')} can be read" if given else "there is no report file"
             raise InputError("unreadable", f"{why}; no store was made")
         opened = create_store(store, raw, buckets=buckets or BUCKETS)
         opened.cluster = workers
         with progress("reading reports", len(given)) as callback:
             summary = opened.ingest(given, now=now, enrolled=ids, progress=callback)
-    _print_summary(summary, as_json=as_json)
+    _print_summary(summary)
     _note_unchecked(trust, workspace, raw)
     if not given:
         note("there is no report file; nothing was added")
@@ -181,9 +179,9 @@ def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
         note(f"the workspace published this campaign, but its trust root does not accept it: {valid}")
 
 
-def _print_summary(summary: IngestSummary, *, as_json: bool) -> None:
+def _print_summary(summary: IngestSummary) -> None:
     """Print the numbers of an ingest, and the files that were not read."""
-    if as_json:
+    if as_json():
         unreadable = [found._asdict() for found in summary.unreadable]
         print_json({**summary._asdict(), "unreadable": unreadable, "accepted": summary.accepted})
         return

@@ -15,7 +15,7 @@ from aggregator.cli.options import (
     naming_workspace_option,
     output_option,
 )
-from aggregator.cli.output import print_facts, print_json, progress
+from aggregator.cli.output import as_json, forced, print_facts, print_json, progress
 from protocol.errors import InputError
 
 
@@ -42,8 +42,6 @@ def merge(
     memory: int,
     *,
     recursive: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Join report files into one, sorted by report id. The order then does not tell where a report came from.
 
@@ -66,8 +64,8 @@ def merge(
     for name in (str(each) for each in given if str(each).endswith(".hsn")):
         raise InputError("wrong_role", f"'{name}' holds summaries of nodes; to join such files, concatenate them (cat)")
     with progress("reading reports", len(given)) as step:
-        summary = merge_files(given, output, campaign=campaign, memory_bytes=memory, force=force, progress=step)
-    if as_json:
+        summary = merge_files(given, output, campaign=campaign, memory_bytes=memory, force=forced(), progress=step)
+    if as_json():
         print_json({**summary._asdict(), "output": str(output)})
         return
     print_facts(

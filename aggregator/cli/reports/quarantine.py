@@ -12,8 +12,13 @@ import click
 
 from aggregator.cli.inputs import enrolled_ids
 from aggregator.cli.options import enrolment_options, json_option, store_option
+<<<<<<< HEAD
 from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
+=======
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
+from aggregator.reports.decoding.decode import Rejected
+>>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 from aggregator.reports.storage.quarantine import Kept
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
@@ -42,7 +47,7 @@ def quarantine() -> None:
 @reason_option
 @click.option("--pieces", is_flag=True, help="One line per piece, with its name.")
 @json_option
-def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
+def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
     """List what was set aside, by reason and file.
 
     All pieces are counted. At most 1000 pieces of one file, and 64 MiB in all, are kept to look at.
@@ -57,14 +62,14 @@ def ls(store: Path, reason: str | None, *, pieces: bool, as_json: bool) -> None:
     from aggregator.reports.storage.manifest import read_manifest
 
     if is_node_store(store):
-        list_refused(store, reason, pieces=pieces, as_json=as_json)
+        list_refused(store, reason, pieces=pieces)
         return
     counted = dict(sorted(read_manifest(store).rejected.items()))
     kept = open_store(store).quarantined()
     found = [
         (file, piece) for file in kept for piece in file.pieces if reason in (None, piece.reason)
     ]  # at most some hundred thousand pieces, since the quarantine is limited to 64 MiB
-    if as_json:
+    if as_json():
         print_json({"counted": counted, "kept": [_piece_json(file, piece) for file, piece in found]})
         return
     if pieces:
@@ -105,7 +110,7 @@ def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
 @click.argument("name", metavar="NAME")
 @store_option
 @json_option
-def show(name: str, store: Path, *, as_json: bool) -> None:
+def show(name: str, store: Path) -> None:
     """Show what was set aside: its bytes, its fields if it is a report, and the reason.
 
     NAME is printed by hearsay quarantine ls: a file, its identity, or with --pieces one piece.
@@ -120,7 +125,7 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
     opened = open_store(store)
     campaign = opened.campaign
     found = [(file, piece) for file, pieces in _chosen(opened.quarantined(), name) for piece in pieces]
-    if as_json:
+    if as_json():
         shown = [
             {**_piece_json(file, piece), **_fields(campaign, piece), "why": _in_words(campaign, piece)}
             for file, piece in found
@@ -141,7 +146,7 @@ def show(name: str, store: Path, *, as_json: bool) -> None:
 @reason_option
 @click.option("--all", "everything", is_flag=True, help="Everything that is kept.")
 @json_option
-def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: bool, as_json: bool) -> None:
+def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: bool) -> None:
     """Delete what was set aside, so that it is not judged again. The numbers of what was set aside stay.
 
     NAME is printed by hearsay quarantine ls: a file, its identity, or with --pieces one piece. Ingesting the file
@@ -168,7 +173,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
             unwanted = {id(piece) for piece in pieces if reason in (None, piece.reason)}
             folder.remove(file, [piece for piece in file.pieces if id(piece) not in unwanted])
             removed += len(unwanted)
-    if as_json:
+    if as_json():
         print_json({"removed": removed})
     else:
         print_facts({"pieces removed": removed})
@@ -274,15 +279,7 @@ def _hexdump(data: bytes, offset: int) -> Iterator[str]:
 @reason_option
 @enrolment_options
 @json_option
-def retry(
-    store: Path,
-    reason: str | None,
-    enrolled: Path | None,
-    lists: tuple[Path, ...],
-    passphrase_file: Path | None,
-    *,
-    as_json: bool,
-) -> None:
+def retry(store: Path, reason: str | None, enrolled: Path | None, lists: tuple[Path, ...]) -> None:
     """Judge again what was set aside, and add the reports that are valid now, each once.
 
     Reports of a period that had not begun are valid once it has begun. Others may be valid after a fault was mended,
@@ -296,10 +293,10 @@ def retry(
     from aggregator.operations.retry import retry as judge_again
 
     opened = open_store(store)
-    ids = enrolled_ids(opened.campaign, enrolled, lists, passphrase_file)
+    ids = enrolled_ids(opened.campaign, enrolled, lists)
     with working("judging again"):
         summary = judge_again(opened, now=int(time.time()), enrolled=ids, reason=reason)
-    if as_json:
+    if as_json():
         print_json(summary._asdict())
         return
     print_facts(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from aggregator.cli.options import PATH, force_option, json_option, output_option, signer_options
-from aggregator.cli.output import say, warn, working
+from aggregator.cli.output import check_files, forced, say, warn, working
 
 
 @click.command()
@@ -35,8 +35,6 @@ def report(
     *,
     one_population: bool,
     disjoint: bool,
-    force: bool,
-    as_json: bool,
 ) -> None:
     """Write a page about one or several stores, or about a model: one HTML file without scripts.
 
@@ -47,10 +45,9 @@ def report(
       hearsay report store --workspace work -o page.html
       hearsay report m.hsm --trust root.hst -o model.html
     """  # noqa: D301
-    from aggregator.common.files import check_output
     from aggregator.page.report import report as make
 
-    check_output(output, force=force)
+    check_files(output)
     with working("counting reports"):
         made = make(
             list(given),
@@ -63,8 +60,8 @@ def report(
             disjoint=disjoint,
             now=int(time.time()),
         )
-    made.save(output, force=force)
+    made.save(output, force=forced())
     facts = {"page": str(output), "about": made.kind, "verified": made.verified, "bytes": len(made.html.encode())}
-    say(facts, as_json=as_json)
+    say(facts)
     if not made.verified:
         warn("signatures were not checked; give --trust or --workspace")

@@ -9,7 +9,7 @@ import click
 
 from aggregator.cli.counting import working_on
 from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
-from aggregator.cli.output import note, print_facts, print_json, print_table, warn, warn_of_end, working
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn, warn_of_end, working
 from aggregator.common.periods import shown
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ _ALARMS = 10
 @memory_option("1GiB")
 @cluster_option
 @json_option
-def status(
-    store: Path, interval: float | None, target_sd: float | None, memory: int, cluster: str | None, *, as_json: bool
-) -> None:
+def status(store: Path, interval: float | None, target_sd: float | None, memory: int, cluster: str | None) -> None:
     """Show how many reports there are, by day (UTC) and question, and how many devices are still needed.
 
     For each question it prints the half width of the widest 95 % interval, as a share of the devices asked, once the
@@ -65,7 +63,7 @@ def status(
                 "--interval, --target-sd and --cluster are for reports; this store has summaries of nodes",
                 click.get_current_context(),
             )
-        print_node_status(store, as_json=as_json)
+        print_node_status(store)
         return
     target = interval if target_sd is None else half_width_of(target_sd)
     opened = open_store(store)
@@ -73,7 +71,7 @@ def status(
     with working_on(opened, cluster), working("counting reports"):
         found = status_of(opened, target=target)
     warn_of_end(opened.campaign)
-    if as_json:
+    if as_json():
         print_json(found.to_json())
         return
     _print_status(found)
