@@ -266,13 +266,14 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     with os.fdopen(slave) as terminal:
         monkeypatch.setattr(passphrase.sys, "stdin", terminal)
         monkeypatch.setattr(passphrase.click, "prompt", lambda text, **how: asked.append((text, how)) or "typed")
-        assert passphrase.new_passphrase(None, refuse=False, what="the list") == b"typed"
+        assert passphrase.new_passphrase("the list") == b"typed"
     os.close(master)
     (text, how) = asked[0]
     assert text == "Passphrase of the list"
     assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
     with pytest.raises(InputError, match=r"^file_not_found"):
-        passphrase.existing_passphrase(Path("/nowhere/at/all"), "the list")()
+        monkeypatch.setattr(passphrase, "setting", lambda name: Path("/nowhere/at/all"))
+        passphrase.existing_passphrase("the list")()
 
 
 def test_a_list_in_the_clear_needs_no_passphrase_wherever_it_is_given(work):
