@@ -151,30 +151,6 @@ def batches(raw: Content) -> Shown | None:
     return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
 
 
-<<<<<<< HEAD
-def summaries(raw: Content) -> Shown | None:
-    """Describe the bytes ``raw`` of a file of node summaries. None if it holds no summary."""
-    found = of_nodes.described(bytes(raw[:]))
-    if found is None:
-        return None
-    facts, rows, content = found
-    return Shown(files.NAMES["node"], facts, of_nodes.COLUMNS, rows, content)
-
-
-def of_masked_sums(raw: bytes, role: str | None) -> Shown | None:
-    """Describe a file of masked sums, whose envelope has this role; None if the file is another one.
-
-    Raises:
-        DocumentError: a key book or release can not be read.
-    """
-    found = masked.described(raw, role) if role in ("masked", "keys", "release") else None
-    if role is None:
-        found = masked.unsigned(raw)
-    return None if found is None else Shown(*found)
-
-
-=======
->>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
     """The last batch among the entries, and its row. Entries of damage are skipped."""
     place = next(place for place in reversed(range(len(entries))) if "proven" in entries[place])

@@ -122,13 +122,8 @@ def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
     Example:
       hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
     """  # noqa: D301
-<<<<<<< HEAD
-    from aggregator.common.files import PRIVATE, check_outputs, write_output
-    from aggregator.reports.fleet import list_bytes, open_roster
-=======
     from aggregator.common.files import PRIVATE
     from aggregator.reports.fleet import list_bytes, open_roster
->>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 
     check_files(output, inputs=[listed])
     roster, passphrase = open_roster(listed, existing_passphrase("the fleet list"))
@@ -244,14 +239,8 @@ def ids(
     Example:
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
-<<<<<<< HEAD
-    from aggregator.common.files import PRIVATE, check_output, open_output
-    from aggregator.reports.fleet import distinct_secrets, fleet_ids, members, write_ids
-=======
     from aggregator.common.files import PRIVATE, open_output
-    from aggregator.reports.fleet import fleet_ids, members, write_ids
-    from aggregator.reports.fleet import distinct_secrets
->>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
+    from aggregator.reports.fleet import distinct_secrets, fleet_ids, members, write_ids
     from protocol.documents.provisioning import SECRET_BYTES
 
     check_files(output)

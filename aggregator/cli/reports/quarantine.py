@@ -12,13 +12,8 @@ import click
 
 from aggregator.cli.inputs import enrolled_ids
 from aggregator.cli.options import enrolment_options, json_option, store_option
-<<<<<<< HEAD
-from aggregator.cli.output import note, print_facts, print_json, print_table, when, working
-from aggregator.reports.decoding.decode import Rejected
-=======
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
->>>>>>> bfd746e6 (Options that every command has are read from its context, and no function hands them on)
 from aggregator.reports.storage.quarantine import Kept
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError

@@ -271,8 +271,8 @@ def test_a_person_at_a_terminal_is_asked_without_echo(monkeypatch):
     (text, how) = asked[0]
     assert text == "Passphrase of the list"
     assert (how["hide_input"], how["confirmation_prompt"]) == (True, True)
+    monkeypatch.setattr(passphrase, "setting", lambda name: Path("/nowhere/at/all"))
     with pytest.raises(InputError, match=r"^file_not_found"):
-        monkeypatch.setattr(passphrase, "setting", lambda name: Path("/nowhere/at/all"))
         passphrase.existing_passphrase("the list")()
 
 
