@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from aggregator.common.tables import read_table
     from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.curating import fit_records
+    from aggregator.curator.fitting import fit_records
     from aggregator.estimates.joining import join
     from aggregator.models.comparison import compare
     from aggregator.models.json_form import to_json
@@ -158,12 +158,12 @@ _HOMES = {
     "Dealer": ("aggregator.nodes.dealer.dealer", "Dealer"),
     "Masking": ("aggregator.nodes.campaigns.masking", "Masking"),
     "Model": ("aggregator.models.scoring", "Model"),
-    "bin_records": ("aggregator.curator.pilots.binning", "bin_records"),
+    "bin_records": ("aggregator.curator.binning", "bin_records"),
     "compare": ("aggregator.models.comparison", "compare"),
     "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
     "design_records": ("aggregator.planning.feature_selection.from_private_pilot", "design_records"),
     "draft_schema": ("aggregator.publishing.schemas.schema_draft", "draft_schema"),
-    "fit_records": ("aggregator.curator.curating", "fit_records"),
+    "fit_records": ("aggregator.curator.fitting", "fit_records"),
     "export": ("aggregator.operations.export", "export"),
     "join": ("aggregator.estimates.joining", "join"),
     "load_schema": ("aggregator.publishing.schemas.schema_file", "load_schema"),
@@ -172,7 +172,7 @@ _HOMES = {
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
     "plan": ("aggregator.planning.power_analysis.plan", "plan"),
     "predict_file": ("aggregator.models.predicting", "predict_file"),
-    "project_records": ("aggregator.curator.pilots.projecting", "project_records"),
+    "project_records": ("aggregator.curator.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "report": ("aggregator.page.report", "report"),
     "read_table": ("aggregator.common.tables", "read_table"),

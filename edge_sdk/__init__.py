@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.device import Device
-from edge_sdk.policy.policy import Policy
+from edge_sdk.policy import Policy
 from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, HearsayError, InputError, PolicyError, StorageError
 

@@ -1,11 +1,56 @@
-"""Checks of arguments that callers often confuse: a file's bytes, and a file's path."""
+"""Arguments of a device: checks of those that callers often confuse, and the defaults of clock and randomness.
+
+Devices draw random bytes nowhere else.
+"""
 
 from __future__ import annotations
 
 import os
+import time
 from contextlib import suppress
 
-from protocol.errors import InputError
+from protocol.errors import InputError, StorageError
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def system_clock() -> int:
+    """Seconds since 1970, UTC, by the wall clock of this device."""
+    return max(0, int(time.time()))
+
+
+def system_uptime() -> tuple[str, int]:
+    """A name of the present boot ("" if the system gives none), and the seconds since the boot.
+
+    The seconds never decrease within a boot, and no user can set them. They include the time that the device sleeps, if
+    the system counts it.
+    """
+    boot = ""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            boot = file.read(64).strip()
+    except (OSError, ValueError):
+        boot = ""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return boot, int(time.monotonic() if clock is None else time.clock_gettime(clock))
+
+
+def system_entropy(count: int) -> bytes:
+    """Draw ``count`` bytes from the kernel's random generator, once it is ready.
+
+    Early in a boot the generator may still be predictable, and noise from it could be guessed. Systems without
+    ``os.getrandom`` do not tell whether it is ready; there ``os.urandom`` is used.
+
+    Raises:
+        StorageError: ``entropy_unavailable``: the generator is not ready; try again later.
+    """
+    if not hasattr(os, "getrandom"):
+        return os.urandom(count)
+    try:
+        return os.getrandom(count, os.GRND_NONBLOCK)
+    except BlockingIOError:
+        pass
+    raise StorageError("entropy_unavailable", "the system's random generator is not ready yet; try again later")
 
 
 def check_bytes(value: object, what: str) -> None:

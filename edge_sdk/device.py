@@ -13,25 +13,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from edge_sdk.answering.acceptance import Acceptance
-from edge_sdk.answering.meanings import Meanings
-from edge_sdk.answering.models import Models
+from edge_sdk.answering.answer import Meanings, Models
 from edge_sdk.answering.report_methods import ReportMethods
 from edge_sdk.answering.reporting import Reporting
 from edge_sdk.answering.sealing import Sealing
-from edge_sdk.arguments import path_of
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import path_of, system_entropy
 from edge_sdk.log import logged
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import Machine
-from edge_sdk.timekeeping.timekeeper import Timekeeper
+from edge_sdk.timekeeping import Timekeeper
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-    from edge_sdk.policy.policy import Policy
-    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
+    from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
     from edge_sdk.status import Status
     from edge_sdk.storage.database import State
     from edge_sdk.storage.ledger import Answered
@@ -202,7 +199,7 @@ class Device(ReportMethods):
         from edge_sdk.opening import open_state
 
         if clock is None:
-            from edge_sdk.timekeeping.clock import system_clock, system_uptime
+            from edge_sdk.arguments import system_clock, system_uptime
 
             clock, uptime = system_clock, uptime or system_uptime
         state, allowed = open_state(
@@ -266,8 +263,8 @@ class Device(ReportMethods):
                 ``entropy_unavailable``, ``disk_full``, ``io_failed``. There may then be the old state without its
                 outbox, the new state, or, if the old one was damaged, none; reset again.
         """
+        from edge_sdk.arguments import system_clock
         from edge_sdk.opening import reset_state
-        from edge_sdk.timekeeping.clock import system_clock
 
         now = (clock or system_clock)()
         file = None if machine_id is None else path_of(machine_id, "machine_id")

@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, path_of
-from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
+from edge_sdk.policy import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest
-from edge_sdk.storage.ledger import Ledger
+from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.storage.marker import (
     MARKER_FILE,
     Machine,
@@ -44,15 +44,14 @@ from edge_sdk.storage.secret import (
 )
 from edge_sdk.storage.spool import Spool
 from edge_sdk.storage.state_file import STATE_FILE
-from edge_sdk.storage.tally import Lines
-from edge_sdk.timekeeping.timekeeper import carry_track, stored_track
+from edge_sdk.timekeeping import carry_track, stored_track
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from edge_sdk.policy.policy import Policy
+    from edge_sdk.policy import Policy
 
 _JOURNAL = "-journal"
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.policy.policy import DAY_SECONDS, Policy, Spent
-from edge_sdk.policy.series import refusal
-from edge_sdk.storage.disk import disk_may_forget
+from edge_sdk.policy import Policy, Spent, refusal
 from edge_sdk.storage.marker import machine_file_of
 from edge_sdk.storage.secret import fleet_of
-from edge_sdk.timekeeping.periods import SLACK_SECONDS
+from edge_sdk.timekeeping import SLACK_SECONDS
 from protocol.dates import expiry_warning
+from protocol.document import DAY_SECONDS
 from protocol.documents import campaign as campaigns
 from protocol.documents.evaluation import missing_models
 from protocol.documents.model import parse_model
@@ -22,17 +23,14 @@ from protocol.shown import quoted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from edge_sdk.answering.meanings import Meanings, Unread
-    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
+    from edge_sdk.answering.answer import Meanings, Unread
+    from edge_sdk.policy import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
     from edge_sdk.storage.spool import Held, Spool
-    from edge_sdk.timekeeping.periods import Present, Reading
-    from edge_sdk.timekeeping.steps import Track
-    from edge_sdk.timekeeping.timekeeper import Timekeeper
+    from edge_sdk.timekeeping import Present, Reading, Timekeeper, Track
     from protocol.documents.campaign import Campaign
-
 
 _ROOT_ENDS = "without a newer one, which its publisher signs, this device accepts no document any more"
 _CAMPAIGN_ENDS = "without a newer version, which its publisher signs, this device answers it no more"
@@ -52,7 +50,7 @@ class CampaignStatus(NamedTuple):
             after the clock shows its begin (``Clock.periods_behind``). None in all other cases.
         series: name of the campaign's series, in which a device answers once; None if it is of none.
         silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
-            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series.refusal`).
+            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.refusal`).
         expires: when the campaign's time is over, in seconds since 1970.
         missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
             campaign that compares models, by the first digits of the digest in one that evaluates a single model.
@@ -398,3 +396,28 @@ def _silent_until(campaign: Campaign, ledger: Ledger, present: Present, answered
 def _model(payload: bytes, now: int) -> ModelStatus:
     header = parse_model(payload).header
     return ModelStatus(header.name, header.version, now >= header.expires, header.expires)
+
+
+_MOUNTS = "/proc/self/mountinfo"
+_FORGETTING = frozenset((b"tmpfs", b"ramfs", b"overlay", b"aufs"))
+
+
+def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
+    """The type of a folder's file system, for example ``tmpfs``, if it may be empty after the next start.
+
+    Other file systems, and file systems of unknown type, give None.
+
+    Args:
+        folder: the state folder.
+        mounts: path of the kernel's list of mounts.
+    """
+    with suppress(OSError, IndexError):
+        number = os.stat(folder).st_dev
+        called = b"%d:%d" % (os.major(number), os.minor(number))
+        with open(mounts, "rb") as file:
+            for line in file:
+                before, _, after = line.partition(b" - ")
+                kind = after.split()[0]
+                if before.split()[2] == called and kind in _FORGETTING:
+                    return kind.decode()
+    return None

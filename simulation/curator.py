@@ -13,10 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from aggregator.curator.choice import settled
-from aggregator.curator.composition import parse_delta
-from aggregator.curator.curating import SEED_BYTES
-from aggregator.curator.fitting import cost_of_fit, fit
+from aggregator.curator.accounting import parse_delta
+from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit, settled
 from aggregator.curator.methods.table import DEFAULT, default_noise, method_of
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import AUTO, FitTerms

@@ -29,7 +29,7 @@ from aggregator.publishing.mechanisms.ranking import Ranking, rank
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import system_entropy
 from protocol.batches.batch import Header, trailer
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope

@@ -18,7 +18,7 @@ from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from edge_sdk import Device, Policy
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import system_entropy
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import ID_BYTES, Layout
 from protocol.documents.campaign import Campaign

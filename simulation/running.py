@@ -22,7 +22,7 @@ import pandas as pd
 from aggregator.models.foresight import foresee
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import Workspace, create_workspace
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import system_entropy
 from protocol.epsilon import MICRO
 from protocol.schema import Schema
 from simulation.asking import Asking, run_asking

@@ -73,7 +73,7 @@ class Settings(NamedTuple):
             pilot (:func:`aggregator.planning.power_analysis.families.best_of_families`), whose people take no further
             part. None for
             ``discrete``. With a curator a family of :data:`aggregator.curator.terms.FAMILIES`; None or ``auto`` for the
-            choice of :func:`aggregator.curator.choice.settled`.
+            choice of :func:`aggregator.curator.fitting.settled`.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign; None is 3.
         theta: threshold of the mechanism ``the``; None for the default.
         bins: bins of a numeric feature in a drafted schema, and of components.

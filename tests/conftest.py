@@ -23,9 +23,9 @@ from hypothesis import settings
 
 import edge_sdk.storage.database
 from aggregator.curator import budget_store
-from aggregator.curator.curating import fit_records
-from aggregator.curator.pilots.binning import bin_records
-from aggregator.curator.pilots.projecting import project_records
+from aggregator.curator.binning import bin_records
+from aggregator.curator.fitting import fit_records
+from aggregator.curator.projecting import project_records
 from aggregator.planning.feature_selection.from_private_pilot import design_records
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)

@@ -19,7 +19,7 @@ from support.publisher import DAY, NOW, Publisher
 
 from aggregator.serving import TreeServer
 from edge_sdk import Device
-from edge_sdk.transport.registry import open_transport
+from edge_sdk.carriers import open_transport
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "loop"
 RECORD = {"odor": "n", "width": 2, "label": "e"}

@@ -34,7 +34,7 @@ from support.reports import batch, report
 
 from aggregator.operations.report_store import create_store
 from edge_sdk import Device, DocumentError, Node, Policy, StorageError
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.nodes.summary_files import read_summaries

@@ -20,7 +20,7 @@ from support.publisher import NOW, Publisher
 
 from edge_sdk import Device, Policy
 from edge_sdk.cli.main import main as edge_main
-from edge_sdk.policy.policy_file import load_policy
+from edge_sdk.policy import load_policy
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")

@@ -26,10 +26,9 @@ from aggregator.cli.app import hearsay
 from aggregator.publishing.tree import file_name
 from aggregator.serving import Limits, TreeServer
 from edge_sdk import Device, Node, Policy
-from edge_sdk.sync.run import sync
-from edge_sdk.transport.http import Web
-from edge_sdk.transport.registry import open_transport
-from edge_sdk.transport.retry import RetryPolicy
+from edge_sdk.carriers import open_transport
+from edge_sdk.sync import sync
+from edge_sdk.transport.http import RetryPolicy, Web
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError, StorageError
 

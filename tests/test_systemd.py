@@ -16,7 +16,7 @@ from support.publisher import DAY, Publisher
 from support.units import UNITS, command_line, entries
 
 from edge_sdk import Device
-from edge_sdk.cli.records import run_program
+from edge_sdk.cli.files import run_program
 from edge_sdk.cli.table import build_parser
 from protocol.errors import InputError
 

@@ -11,7 +11,7 @@ from support.publisher import NOW, Publisher
 from support.transports import WORLDS
 
 from edge_sdk import Device, Policy
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from edge_sdk.transport import Found, Transport
 from protocol.errors import HearsayError
 

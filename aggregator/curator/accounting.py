@@ -9,17 +9,20 @@ Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
+from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE
 from protocol import SCALE
-from protocol.epsilon import MICRO
+from protocol.epsilon import MICRO, ceiling
 from protocol.errors import InputError
 from protocol.questions import CLASS, MOMENT, Subject
 from protocol.sums.adjacency import SENSITIVITIES
 from protocol.sums.vectors import Vector
+from protocol.values import as_number
 
 
 class Cost(NamedTuple):
@@ -36,7 +39,7 @@ class Cost(NamedTuple):
     rho: Fraction | None
 
 
-class Budget(NamedTuple):
+class Share(NamedTuple):
     """ε and δ of one released vector: ε in millionths; δ is 0 for noise that needs none."""
 
     epsilon_micro: int
@@ -129,3 +132,204 @@ def privacy_loss(first: Sequence[Vector], second: Sequence[Vector]) -> Fraction:
         if distance:
             total += distance * Fraction(one.epsilon_micro, MICRO * one.sensitivity)
     return total
+
+
+MAX_MICRO = MICRO * MICRO
+"""ε of a query and of a total is below this number of millionths."""
+MAX_RHO = 10**12
+"""ρ of a query is below this number, which is more than ε²/2 for every ε."""
+PLACES = 30
+"""δ and ρ are multiples of 10^−30."""
+_UNIT = 10**PLACES
+_ARITHMETIC = Context(prec=60, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,30})?")
+_JUST_BELOW_ONE = Decimal("0." + 45 * "9")
+
+
+class Spending(NamedTuple):
+    """The sums of the costs of some queries.
+
+    Attributes:
+        epsilon_micro: Σ ε, in millionths.
+        delta: Σ δ.
+        rho: Σ ρ.
+    """
+
+    epsilon_micro: int = 0
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+
+    def plus(self, cost: Cost) -> Spending:
+        """The sums with one more query, whose cost was checked by :func:`checked`."""
+        return Spending(
+            self.epsilon_micro + cost.epsilon_micro, self.delta + cost.delta, self.rho + concentrated_cost(cost)
+        )
+
+
+class Remainder(NamedTuple):
+    """What can still be spent.
+
+    Attributes:
+        epsilon_micro: the largest ε of one further query with δ = 0, in millionths; 0 if there is none.
+        delta: the largest δ of one further query.
+        rho: the largest ρ of one further query that the concentrated account allows; 0 without such an account.
+    """
+
+    epsilon_micro: int
+    delta: Fraction
+    rho: Fraction
+
+
+class Total(NamedTuple):
+    """The total (E, D) that queries may spend together.
+
+    Attributes:
+        epsilon_micro: E, in millionths.
+        delta: D, at least 0 and below 1.
+        concentrated_delta: δ_c, from 0 to D: the part of D for the concentrated account.
+    """
+
+    epsilon_micro: int
+    delta: Fraction
+    concentrated_delta: Fraction
+
+    @property
+    def rho(self) -> Fraction:
+        """The largest Σ ρ of the concentrated account, (√(L + E) − √L)², rounded down; 0 without such an account."""
+        if not self.concentrated_delta:
+            return Fraction(0)
+        root = _ARITHMETIC.divide(self._epsilon, _ARITHMETIC.add(*self._roots()))
+        return Fraction(_ARITHMETIC.multiply(_ARITHMETIC.multiply(root, root), _JUST_BELOW_ONE))
+
+    @property
+    def _epsilon(self) -> Decimal:
+        return Decimal(self.epsilon_micro).scaleb(-6, _ARITHMETIC)
+
+    def _roots(self) -> tuple[Decimal, Decimal]:
+        """√(L + E) and √L. Their difference is E divided by their sum, which loses no digits."""
+        loss = _log_of_inverse(self.concentrated_delta)
+        return _ARITHMETIC.sqrt(_ARITHMETIC.add(loss, self._epsilon)), _ARITHMETIC.sqrt(loss)
+
+    @property
+    def spendable_delta(self) -> Fraction:
+        """D − δ_c, the largest Σ δ of all queries."""
+        return self.delta - self.concentrated_delta
+
+    def covers(self, spent: Spending) -> bool:
+        """Whether queries whose costs have the sums ``spent`` are together within this total."""
+        within = spent.epsilon_micro <= self.epsilon_micro or spent.rho <= self.rho
+        return within and spent.delta <= self.spendable_delta
+
+    def left(self, spent: Spending) -> Remainder:
+        """What can still be spent after queries with the sums ``spent``."""
+        rho = max(self.rho - spent.rho, Fraction(0))
+        # ρ = ε²/2 of a query with δ = 0; the square root of an integer is exact and rounded down.
+        by_rho = _integer_root(2 * rho * MICRO**2)
+        basic = max(self.epsilon_micro - spent.epsilon_micro, 0)
+        return Remainder(max(basic, by_rho), max(self.spendable_delta - spent.delta, Fraction(0)), rho)
+
+    def concentrated_epsilon(self, spent: Spending) -> float | None:
+        """The ε of the concentrated account, ρ + 2√(ρL) with ρ = Σ ρ, for people; None without such an account."""
+        if not self.concentrated_delta:
+            return None
+        rho = float(spent.rho)
+        return rho + 2 * float(_ARITHMETIC.sqrt(Decimal(rho) * _log_of_inverse(self.concentrated_delta)))
+
+
+def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | None = None) -> Total:
+    """Check a total (E, D).
+
+    Args:
+        epsilon_micro: E, in millionths.
+        delta: D.
+        concentrated_delta: δ_c; None for half of D.
+
+    Raises:
+        InputError: ``epsilon_invalid``: E is no integer from 1 to below :data:`MAX_MICRO`; ``delta_invalid``: D or
+            δ_c is no multiple of 10^−30, D is negative or not below 1, or δ_c is not from 0 to D.
+    """
+    _check_epsilon(epsilon_micro)
+    delta = Fraction(delta)
+    if concentrated_delta is None:
+        concentrated_delta = Fraction(int(delta * _UNIT) // 2, _UNIT)
+    reserved = Fraction(concentrated_delta)
+    if not 0 <= delta < 1 or not 0 <= reserved <= delta or (delta * _UNIT).denominator != 1:
+        raise InputError("delta_invalid", "δ is from 0 to below 1, with at most 30 decimal places; see --help")
+    if (reserved * _UNIT).denominator != 1:
+        raise InputError("delta_invalid", "the δ reserved for concentrated accounting has at most 30 decimals")
+    return Total(epsilon_micro, delta, reserved)
+
+
+def checked(cost: Cost) -> Cost:
+    """Check a query's cost, and round δ and ρ up to multiples of 10^−30.
+
+    Raises:
+        InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
+            ``delta_invalid``: the rounded δ is not from 0 to below 1, or the rounded ρ is not positive and below
+            :data:`MAX_RHO`.
+    """
+    _check_epsilon(cost.epsilon_micro)
+    delta, rho = _rounded_up(cost.delta), None if cost.rho is None else _rounded_up(cost.rho)
+    if not 0 <= cost.delta <= delta < 1 or (rho is not None and not 0 < rho < MAX_RHO):
+        raise InputError("delta_invalid", "a query's δ is from 0 to below 1, and its ρ is positive and below 10¹²")
+    return cost._replace(delta=delta, rho=rho)
+
+
+def concentrated_cost(cost: Cost) -> Fraction:
+    """ρ of a query: the stated one, or ε²/2 if none is stated or if it is less and δ is 0."""
+    of_epsilon = Fraction(cost.epsilon_micro**2, 2 * MICRO**2)
+    if cost.rho is None:
+        return of_epsilon
+    return min(of_epsilon, cost.rho) if cost.delta == 0 else cost.rho
+
+
+def parse_delta(text: str) -> Fraction:
+    """δ as an exact number, from a decimal text such as ``1e-6``. Whether it is in a range is not checked.
+
+    Raises:
+        InputError: ``delta_invalid``: the text is no decimal number of at most 40 characters.
+    """
+    found = as_number(text)
+    if not isinstance(found, Decimal):
+        raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
+    return Fraction(found)
+
+
+def read_decimal(text: object) -> Fraction:
+    """The number of a text that :func:`decimal_text` wrote.
+
+    Raises:
+        InputError: ``delta_invalid``: it is no such text.
+    """
+    if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
+        raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 12 digits and 30 decimal places")
+    return Fraction(text)
+
+
+def decimal_text(number: Fraction) -> str:
+    """A multiple of 10^−30 as decimal text without an exponent, for example ``0.000001``."""
+    whole, part = divmod(int(number * _UNIT), _UNIT)
+    return f"{whole}.{part:0{PLACES}d}".rstrip("0").rstrip(".")
+
+
+def _check_epsilon(micro: object) -> None:
+    if type(micro) is not int or not 0 < micro < MAX_MICRO:
+        raise InputError("epsilon_invalid", "ε is a positive number below 10⁶ with at most six decimal places")
+
+
+def _rounded_up(number: Fraction) -> Fraction:
+    return Fraction(ceiling(Fraction(number) * _UNIT), _UNIT)
+
+
+def _log_of_inverse(delta: Fraction) -> Decimal:
+    """ln(1/δ), rounded up. δ is positive and below 1."""
+    upwards = Context(prec=60, rounding=ROUND_CEILING, Emin=-999999, Emax=999999)
+    ratio = upwards.divide(Decimal(delta.denominator), Decimal(delta.numerator))
+    return _ARITHMETIC.divide(_ARITHMETIC.ln(ratio), _JUST_BELOW_ONE)
+
+
+def _integer_root(number: Fraction) -> int:
+    """The largest integer whose square is at most ``number``, which is not negative."""
+    from math import isqrt
+
+    return isqrt(number.numerator // number.denominator)

@@ -1,8 +1,8 @@
 """The curator's ledger: which records were asked, at which cost, and how much of a total (ε, δ) is left.
 
 A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
-of records about these people (:mod:`aggregator.curator.data_digest`), and all queries to all these sets add up
-(:mod:`aggregator.curator.composition`). Records with an unknown digest are refused, so one added row buys nothing.
+of records about these people (:mod:`aggregator.curator.budget`), and all queries to all these sets add up
+(:mod:`aggregator.curator.accounting`). Records with an unknown digest are refused, so one added row buys nothing.
 Every query is durable in the file before its result is computed. Two processes may use one file; one waits for the
 other.
 
@@ -14,23 +14,28 @@ anyway.
 
 from __future__ import annotations
 
+import hmac
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from aggregator.curator.accounting import Cost
+from aggregator.curator.accounting import Cost, Remainder, Spending, Total, checked, decimal_text, read_decimal, total
 from aggregator.curator.budget_store import BudgetStore, create_file, damaged
-from aggregator.curator.composition import Left, Spending, Total, checked, decimal_text, read_decimal, total
-from aggregator.curator.data_digest import KEY_BYTES, digest_of, parts_of
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
+from protocol.values import as_number, as_text, is_missing
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DIGEST_BYTES = 32
 MAX_QUERY_CHARACTERS = 1000
@@ -97,9 +102,9 @@ class BudgetState(NamedTuple):
         return spent
 
     @property
-    def left(self) -> Left:
+    def left(self) -> Remainder:
         """What one further query may cost."""
-        return Left(0, Fraction(0), Fraction(0)) if self.closed_at else self.total.left(self.spent)
+        return Remainder(0, Fraction(0), Fraction(0)) if self.closed_at else self.total.left(self.spent)
 
     def covers(self, cost: Cost) -> bool:
         """Whether one further query may cost this."""
@@ -231,16 +236,16 @@ class BudgetFile:
         """What the file says now, also of other processes' queries."""
         return _state(self._store.read())[0]
 
-    def remaining(self) -> Left:
+    def remaining(self) -> Remainder:
         """What one further query may cost."""
         return self.state().left
 
     def digest(self, records: Iterable[bytes]) -> bytes:
-        """The digest of records under this file's key, 32 bytes (:func:`aggregator.curator.data_digest.digest_of`)."""
+        """The digest of records under this file's key, 32 bytes (:func:`aggregator.curator.budget.digest_of`)."""
         return digest_of(records, _state(self._store.read())[1])
 
     def parts(self, records: Iterable[bytes], sizes: Sequence[int]) -> list[int]:
-        """Parts of records under this file's key (:func:`aggregator.curator.data_digest.parts_of`)."""
+        """Parts of records under this file's key (:func:`aggregator.curator.budget.parts_of`)."""
         return parts_of(records, _state(self._store.read())[1], sizes)
 
     def assign(self, digest: bytes, note: str = "") -> bool:
@@ -366,3 +371,84 @@ def _is_query(text: object) -> bool:
 def _is_note(text: object) -> bool:
     """Whether a value can be a note about records. The empty text is no note, and is allowed."""
     return text == "" or is_text(text)
+
+
+KEY_BYTES = 32
+_SET, _ROW, _PART = b"hearsay/1/curator-set", b"hearsay/1/curator-row", b"hearsay/1/curator-part"
+_MISSING = b"\0"
+
+
+def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
+    """The digest of a multiset of records, 32 bytes: the same for every order, another one for other repetitions.
+
+    Args:
+        records: the bytes of each record, at least one (:func:`record_bytes`).
+        key: 32 bytes.
+
+    Raises:
+        InputError: ``empty_file``: there is no record.
+    """
+    marks = sorted(hmac.digest(key, _ROW + record, "sha256") for record in records)
+    if not marks:
+        raise InputError("empty_file", "there is no record")
+    return hmac.digest(key, _SET + b"".join(marks), "sha256")
+
+
+def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list[int]:
+    """Which part each record belongs to, by a keyed hash of the record alone.
+
+    So one record more or less changes one part, and the others stay as they are. Equal records are in the same part.
+
+    Args:
+        records: the bytes of each record (:func:`record_bytes`).
+        key: 32 bytes.
+        sizes: the expected size of each part in 256ths of the records; their sum is 256.
+
+    Returns:
+        The index of each record's part.
+    """
+    ends = list(accumulate(sizes))
+    return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]
+
+
+def record_bytes(frame: pd.DataFrame) -> Iterator[bytes]:
+    """The bytes of each record of a frame, which all files of the same records share.
+
+    The order of columns, the index, spaces around a cell and the spelling of a number (1, 1.0, 1e0) make no difference.
+    Missing values are all equal: empty cells, ``?``, None and NaN. Two records with equal bytes may still differ, for
+    example in a cell with a space; such a difference buys no new budget.
+
+    Args:
+        frame: all columns of the records, the label's too: text from :func:`aggregator.common.tables.read_table`, or
+        values.
+    """
+    import numpy as np
+    import pandas as pd
+
+    from aggregator.common.tables import MISSING_TOKENS
+
+    columns = []
+    for name in sorted(frame.columns, key=str):
+        codes, values = pd.factorize(frame[name], use_na_sentinel=False)
+        named = _sized(str(name).encode())
+        cells = np.array([named + _sized(_cell(value, MISSING_TOKENS)) for value in values.tolist()], dtype=object)
+        columns.append(cells[codes])
+    return (b"".join(cells) for cells in zip(*columns, strict=True))
+
+
+def _sized(raw: bytes) -> bytes:
+    return len(raw).to_bytes(4, "big") + raw
+
+
+def _cell(value: object, missing: Collection[str]) -> bytes:
+    """The bytes of a cell: a number as an exact fraction, another value as text, a missing value as one zero byte."""
+    if isinstance(value, str):
+        value = value.strip()
+    if is_missing(value) or value in missing:
+        return _MISSING
+    number = as_number(value)
+    if number is not None and abs(number) != float("inf"):
+        numerator, denominator = number.as_integer_ratio()
+        return b"n%x/%x" % (numerator, denominator)
+    text = as_text(value)
+    return b"t" + (repr(value) if text is None else text).encode("utf-8", "surrogatepass")

@@ -10,23 +10,50 @@ the operating system for every fit, and never keeps it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from math import sqrt
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from aggregator.curator.accounting import Cost
-from aggregator.curator.methods.table import method_of
-from aggregator.curator.records import Records
-from aggregator.curator.terms import FitTerms
+import numpy as np
+import pandas as pd
+
+from aggregator.cards.card import full_card
+from aggregator.common.arrays import Floats
+from aggregator.common.tables import MISSING_TOKENS
+from aggregator.curator.accounting import Cost, Remainder
+from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.methods.table import DEFAULT, method_of
+from aggregator.curator.records import Records, read_records
+from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.estimates.statistics import Statistics
+from aggregator.estimates.sums import Curator
 from aggregator.models.discrete import fit as fit_discrete
+from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.pilot import check_pilot
+from aggregator.models.population import assumed
+from aggregator.models.postprocess import DEFAULT as POSTERIOR
 from aggregator.models.postprocess import check_postprocess
 from aggregator.models.scoring import Model
-from protocol.documents.campaign import DISCRETE
-from protocol.documents.model import TRUNCATED_GAUSSIAN
+from aggregator.publishing.lifetimes import seconds_of
+from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
+from aggregator.publishing.workspace import Workspace, open_workspace
+from protocol import SCALE
+from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import TRUNCATED_GAUSSIAN, parse_model
+from protocol.documents.pilots import PilotCost
+from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
 from protocol.schema import Schema
+from protocol.shown import quoted
 from protocol.stream import Stream
+from protocol.sums.adjacency import ADD_REMOVE
 
 TAG = b"hearsay/1/central"
 """Tag of the stream of a fit's randomness."""
@@ -94,3 +121,233 @@ def model_of(statistics: Statistics, postprocess: str) -> Model:
     terms = [(one.mean, one.variance) if isinstance(one, NormalParameters) else one for one in gaussian.terms]
     is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
     return Model(statistics.schema, gaussian.log_prior, terms, is_truncated=is_truncated)
+
+
+FLOORED = "floored"
+EFFECT = 0.5
+"""d of the invented records: the distance of two classes in standard deviations."""
+MOST_RECORDS = 2000
+"""Most invented records to learn from. For more of them ε grows in their place: the noise of a share depends on n·ε."""
+TESTED = 2000
+FITS = 6
+CLEARLY = 0.01
+"""Accuracy by which the Gaussian family must be ahead, besides two standard errors."""
+_LARGEST_MICRO = MICRO * MICRO - 1
+
+
+class Settled(NamedTuple):
+    """Terms without ``auto``.
+
+    Attributes:
+        terms: the terms.
+        why: how the family was chosen, as a sentence with public numbers only; empty if it was named.
+    """
+
+    terms: FitTerms
+    why: str
+
+
+def settled(terms: FitTerms, schema: Schema, records: int | None) -> Settled:
+    """Choose what the terms leave to ``auto``. Run before a curator's records are read or paid for.
+
+    The post-processing is ``floored`` for the sums of the default method, ``posterior`` for others. The family is
+    chosen by invented records for the default method; other methods are for normal numbers.
+
+    Args:
+        terms: the terms; their family and post-processing may be ``auto``.
+        schema: label and features.
+        records: n, about how many records there are, if that is public; None if it is not.
+    """
+    if terms.postprocess == AUTO:
+        terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)
+    if terms.family != AUTO:
+        return Settled(terms, "")
+    if not schema.numeric:
+        return Settled(terms._replace(family=DISCRETE), "")
+    if terms.method != DEFAULT:
+        return Settled(terms._replace(family=GAUSSIAN), "")
+    if records is None:
+        why = (
+            "family gaussian, since nothing was said of the number of records: where they are few, or the classes "
+            "many, discrete may be better by ten points; say --about N, if that is public"
+        )
+        return Settled(terms._replace(family=GAUSSIAN), why)
+    gaussian = _accuracies(terms._replace(family=GAUSSIAN), schema, records)
+    discrete = _accuracies(terms._replace(family=DISCRETE), schema, records)
+    ahead, error = float(np.mean(gaussian - discrete)), float(np.std(gaussian - discrete, ddof=1)) / sqrt(FITS)
+    family = GAUSSIAN if ahead > max(CLEARLY, 2 * error) else DISCRETE
+    why = (
+        f"family auto: {family}; on invented records with this noise gaussian is right about {gaussian.mean():.1%} and "
+        f"discrete about {discrete.mean():.1%}; no record of yours was looked at"
+    )
+    return Settled(terms._replace(family=family), why)
+
+
+def _accuracies(terms: FitTerms, schema: Schema, records: int) -> Floats:
+    """Accuracies of :data:`FITS` fits to invented records with the noise of the terms: float64."""
+    rows = max(1, min(records, MOST_RECORDS))
+    rng = np.random.default_rng(0)
+    people = assumed(schema, EFFECT, rng, rows + TESTED)
+    order = rng.permutation(rows + TESTED)
+    learned, tested = people.take(order[:rows]), people.take(order[rows:])
+    scaled = min(_LARGEST_MICRO, terms.epsilon_micro * max(records, 1) // rows)
+    invented = Records(schema, learned.labels, *learned.reported, {}, ())
+    found = []
+    for number in range(FITS):
+        made = fit(invented, terms._replace(epsilon_micro=max(1, scaled)), bytes([number + 1] * 32))
+        guess = model_of(made.statistics, terms.postprocess).scores_of(tested.scored).argmax(axis=1)
+        found.append(float((guess == tested.truth).mean()))
+    return np.array(found)
+
+
+SEED_BYTES = 32
+REHEARSED = 100
+"""Least number of made-up records by which a fit is rehearsed."""
+FEWEST = 2
+"""Fewest records of a class of which something can be said. Made-up records have as many of every class, or more."""
+
+
+class FittedModel(NamedTuple):
+    """A model that was fitted to a curator's records.
+
+    Attributes:
+        signed: the signed model; all of it may be published.
+        cost: what was paid.
+        left: what is left of the budget.
+        query: running number of the payment in the budget file.
+        chosen: how the family was chosen, if that was left to ``auto``; public.
+        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
+            with hardly a record, constant features. For the curator alone: no noise hides them.
+    """
+
+    signed: SignedModel
+    cost: Cost
+    left: Remainder
+    query: int
+    doubts: tuple[str, ...]
+    chosen: str = ""
+
+
+def fit_records(
+    workspace: Workspace | str | Path,
+    table: pd.DataFrame,
+    schema: Schema,
+    terms: FitTerms,
+    budget: BudgetFile,
+    *,
+    name: str,
+    missing: Collection[str] = MISSING_TOKENS,
+    strict: bool = False,
+    days: int = 365,
+    about: int | None = None,
+    pilots: Sequence[PilotCost] = (),
+    now: int | None = None,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> FittedModel:
+    """``hearsay fit``: pay from a budget, fit a model to records with noise, and sign it. Run by the curator.
+
+    Everything that can be refused without the records is refused before anything is paid, by a rehearsal on made-up
+    records. What the records themselves make impossible is refused before, too; that a model appeared or not then tells
+    about them, but only to those who know that it was tried.
+
+    Args:
+        workspace: the workspace that signs the model, or its folder.
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns. The budget knows
+            them by all columns, also those that the schema leaves out.
+        schema: label and features with public bounds and values, decided without these records.
+        terms: terms of the fit, with the budget's adjacency. Family and post-processing may be ``auto``
+            (:func:`aggregator.curator.fitting.settled`).
+        budget: the open budget file, to which the records are assigned.
+        name: of the model.
+        missing: texts of a missing value.
+        strict: refuse numbers outside the bounds, in place of clipping them.
+        days: lifetime of the model.
+        about: about how many records there are, if that is public; for the family ``auto`` under ``add-remove``, where
+            their exact number is private. Other adjacencies take their number.
+        pilots: private results that the schema holds, such as bins, and what they cost; the card says so.
+        now: seconds since 1970; None asks the clock.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+
+    Raises:
+        InputError: ``adjacency_differs``: the terms have another adjacency than the budget; the reasons of
+            :func:`aggregator.curator.fitting.cost_of_fit`, :func:`aggregator.models.pilot.check_pilot` and
+            :func:`aggregator.curator.records.read_records`; ``terms_invalid``: ``days``.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        InputError, DocumentError, StorageError: the model can not be signed
+            (:func:`aggregator.publishing.models.sign_statistics`), or the budget file not be used.
+    """
+    budget.check_adjacency(terms.adjacency)
+    signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
+    moment = int(time.time()) if now is None else now
+    lifetime = seconds_of(days)
+    known = about if terms.adjacency == ADD_REMOVE else len(table)
+    terms, chosen = settled(terms, schema, known)
+    cost = cost_of_fit(schema, terms)
+    rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
+    rehearse_signing(
+        signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
+    )
+    records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
+    method_of(terms.method).check_records(records, terms)
+    digest = budget.digest(record_bytes(table))
+    query = budget.spend(digest, query_of(terms, name), cost)
+    released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
+    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
+    signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
+    return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)), chosen)
+
+
+def query_of(terms: FitTerms, name: str) -> str:
+    """What is asked, in words, for the budget file."""
+    method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
+    spent = f"ε = {format_micro(terms.epsilon_micro)} divided {terms.division}"
+    return f"fit {name!r}: {method}, {terms.family}, {spent}"
+
+
+def with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
+    """The statistics with the budget's name, and what private pilots cost, in the entries of the model's card."""
+    paid: dict[str, Any] = {"budget": budget.state().name}
+    if pilots:
+        paid["pilots"] = [one.shown for one in pilots]
+    sources = tuple(
+        replace(source, entries={**source.entries, **paid}) if isinstance(source, Curator) else source
+        for source in statistics.sources
+    )
+    return replace(statistics, sources=sources)
+
+
+def made_up_records(schema: Schema) -> Records:
+    """Records of a schema that are about nobody, for a rehearsal: uniform and always the same.
+
+    There are :data:`REHEARSED` records, or more if some class would have fewer than :data:`FEWEST`.
+    """
+    rng = np.random.default_rng(0)
+    observed, classes = schema.observed, len(schema.label.classes)
+    rows = max(REHEARSED, FEWEST * classes)
+    labels = np.arange(rows, dtype=np.int64) % classes
+    codes = np.stack([rng.integers(0, each.size, rows) for each in observed], axis=1) if observed else None
+    numbers = np.full((rows, len(observed)), NO_NUMBER, np.int64)
+    for index in schema.numeric:
+        numbers[:, index] = rng.integers(-SCALE, SCALE + 1, rows)
+    empty = np.empty((rows, 0), np.int64)
+    return Records(schema, labels, empty if codes is None else codes.astype(np.int64), numbers, {}, ())
+
+
+def doubts_of(records: Records) -> Iterator[str]:
+    """Sentences about the exact records that a curator should read before the model is given away."""
+    for name, count in records.clipped.items():
+        if count:
+            yield f"numbers of {quoted(name)} outside the schema's bounds, counted as the nearer bound: {count}"
+    for name in records.at_bounds:
+        yield (
+            f"the bounds of {quoted(name)} are the smallest and the largest number of these records: if they were "
+            "taken from the records, the model publishes them without noise; take bounds from public knowledge"
+        )
+    schema = records.schema
+    sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
+    for of_class, size in zip(schema.label.classes, sizes.tolist(), strict=True):
+        if size < FEWEST:
+            yield f"class {quoted(of_class)} has fewer than {FEWEST} records: what the model says of it is noise"
+    for feature, column in zip(schema.observed, records.columns, strict=True):
+        if len(column) and (column == column[0]).all():
+            yield f"{quoted(feature.name)} is the same in all records: it costs ε and tells nothing"

@@ -25,7 +25,7 @@ DISCRETE_LAPLACE = "discrete-laplace"
 """The noise of the methods whose terms name none, as cards show it."""
 
 AUTO = "auto"
-"""A family or post-processing that :func:`aggregator.curator.choice.settled` chooses before anything is paid."""
+"""A family or post-processing that :func:`aggregator.curator.fitting.settled` chooses before anything is paid."""
 FAMILIES = (DISCRETE, GAUSSIAN, TRUNCATED_GAUSSIAN)
 TERMS_ID = b"hearsay terms of a curator's fit v1"
 DEFAULT_FLOOR_MICRO = 10_000

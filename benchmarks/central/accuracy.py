@@ -31,8 +31,8 @@ import numpy as np
 
 from aggregator.curator.fitting import fit
 from aggregator.curator.methods import smooth
-from aggregator.curator.methods.bun_steinke import BunSteinke
-from aggregator.curator.noise.calibrating import published
+from aggregator.curator.methods.smooth import BunSteinke
+from aggregator.curator.noise import published
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise

@@ -36,9 +36,8 @@ from aggregator.common.plots import Line, line_chart
 from aggregator.curator.accounting import divide
 from aggregator.curator.fitting import fit
 from aggregator.curator.methods import sums
-from aggregator.curator.methods.base import subjects_of
-from aggregator.curator.methods.sums import shares
-from aggregator.curator.noise.calibrating import calibrate
+from aggregator.curator.methods.sums import vector_epsilons
+from aggregator.curator.noise import calibrate
 from aggregator.curator.records import read_records
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
@@ -60,6 +59,7 @@ from protocol.errors import InputError
 from protocol.questions import MOMENT, PRESENT, Subject
 from protocol.schema import Schema
 from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES, SENSITIVITIES
+from protocol.sums.vectors import summed_subjects
 
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
@@ -147,7 +147,7 @@ def weighted(weight: Fraction) -> Callable[..., list[int]]:
 def weight_of_worth(schema: Schema, family: str) -> float:
     """ε of the mean number over ε of the mean category in the division ``worth``."""
     terms = FitTerms("sums", 1000 * MICRO, division=WORTH, family=family)
-    subjects = subjects_of(schema, terms)
+    subjects = summed_subjects(schema, terms.family)
     parts = divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, WORTH)
     of_numbers = sum(part for part, one in zip(parts, subjects, strict=True) if one.kind in (MOMENT, PRESENT))
     of_categories = sum(parts[1:]) - of_numbers
@@ -221,7 +221,7 @@ def sizes(options: argparse.Namespace) -> Iterator[Job]:
         ]
         for epsilon in options.epsilons:
             terms = FitTerms("smooth", micro_epsilon(epsilon), adjacency=CHANGE_FEATURES, noise="cauchy")
-            part = Fraction(shares(schema, terms)[-1], MICRO)
+            part = Fraction(vector_epsilons(schema, terms)[-1], MICRO)
             noise = calibrate("cauchy", part)
 
             def measure(cells: list[BoundedValues] = cells, part: Fraction = part, noise: Any = noise) -> Found:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.central.private_dca [--repeats 40] [--out FILE] [--json]
 
-One component is fitted with noise (:func:`aggregator.curator.pilots.projecting.project`), and its power
+One component is fitted with noise (:func:`aggregator.curator.projecting.project`), and its power
 wᵀS_B w / wᵀS̄ w is computed from the exact moments of the same records. Bounds are documented ones: for adult the
 census coding, for accelerometer the ranges of ±8 g and ±2 g that the sensor MMA8452Q has (numbers beyond ±2 g are
 clipped, as devices would clip them).
@@ -19,7 +19,7 @@ import numpy as np
 
 from aggregator.common.plots import Line, line_chart
 from aggregator.common.tables import read_table, typed
-from aggregator.curator.pilots.projecting import ProjectionTerms, project
+from aggregator.curator.projecting import ProjectionTerms, project
 from aggregator.curator.records import Records, read_records
 from aggregator.models.reduction import DEFAULT_RIDGE, Moments, directions_of, moments_of
 from benchmarks.shared.harness import arguments, machine

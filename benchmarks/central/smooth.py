@@ -30,7 +30,7 @@ from collections.abc import Callable
 from support.smooth_definition import changes_of_mean, changes_of_variance, smooth
 
 from aggregator.common.arrays import Integers
-from aggregator.curator.noise.calibrating import NAMES, law
+from aggregator.curator.noise import NAMES, law
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,

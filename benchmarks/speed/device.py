@@ -23,7 +23,7 @@ from aggregator.operations.report_store import create_store
 from benchmarks.shared.harness import Row, arguments, interleaved_seconds, median_seconds, show
 from benchmarks.speed.footprint import footprint
 from edge_sdk import Device, Policy
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import system_entropy
 from protocol import mechanisms
 from protocol.batches.batch import Header, write_batch
 from protocol.batches.report import encode_answer, encode_report, layout_for, report_id

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from edge_sdk.answering.reporting import Reporting
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
-    from edge_sdk.timekeeping.timekeeper import Timekeeper
+    from edge_sdk.timekeeping import Timekeeper
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.documents.trust import TrustState, Verdict

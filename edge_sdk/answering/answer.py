@@ -1,26 +1,135 @@
-"""One device's answers about one record for one period.
+"""One device's answers about one record for one period; the evaluated models; the values that could not be read.
 
 :func:`answer` is a pure function of campaign, observation, secret, period and seeds: observation → question (chosen by
 the report's id) → input → perturbed answer → report bytes. :class:`AboutRecord` reads the record and draws the seeds.
+
+Whether a device reports must not depend on its record. So a value without a meaning for the campaign counts as missing,
+and no error is raised. :class:`Meanings` lets the owner notice such values: it counts by feature, in memory only.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.batches.report import encode_answer, encode_report, report_id
-from protocol.documents.evaluation import named_once, schema_read
+from protocol.documents.evaluation import evaluated_models, named_once, payloads_given, schema_read
 from protocol.errors import InputError
 from protocol.stream import SEED_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from edge_sdk.answering.meanings import Meanings
-    from edge_sdk.answering.models import Models
-    from edge_sdk.policy.policy import Policy
+    from edge_sdk.policy import Policy
+    from edge_sdk.storage.documents import Documents
     from protocol.documents.campaign import Campaign
-    from protocol.schema import Observation
+    from protocol.documents.evaluation import Evaluated
+    from protocol.schema import Check, Observation
+
+
+class Models:
+    """Finds and runs the evaluated models of campaigns. ``now`` returns seconds since 1970."""
+
+    def __init__(self, documents: Documents, now: Callable[[], int]) -> None:
+        self._documents = documents
+        self._now = now
+        self._evaluated: dict[bytes, Evaluated] = {}
+
+    def evaluated(self, campaign: Campaign, given: Iterable[bytes] = ()) -> tuple[Evaluated, ...]:
+        """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
+
+        A model is taken from ``given``, verified payloads of models, or else from the installed models.
+
+        Raises:
+            InputError: ``model_unknown``: a model is neither given nor installed, or another model is given.
+            DocumentError: ``invalid_campaign``: campaign and model have different classes or names; ``malformed``,
+                ``invalid_model``: a payload is no valid model.
+        """
+        if not campaign.evaluated:
+            return ()
+        payloads = payloads_given(campaign, given)
+        return evaluated_models(campaign, lambda digest: payloads.get(digest) or self._payload(digest), self._evaluated)
+
+    def _payload(self, digest: bytes) -> bytes | None:
+        """The verified payload of the installed model with this digest; None if that model is not installed."""
+        return self._documents.payload("model", digest)
+
+    def predictor(self, campaign: Campaign, record: Mapping[str, object]) -> Callable[[int], int]:
+        """A function: index of an evaluated, installed model → code of the class that it predicts for a record."""
+        from edge_sdk.classifier import Classifier
+        from protocol.documents.model import parse_model
+
+        def predict(index: int) -> int:
+            payload = self._payload(campaign.evaluated[index])
+            assert payload is not None
+            classifier = Classifier(parse_model(payload), self._now)
+            return classifier.classes.index(classifier.predict(record))
+
+        return predict
+
+
+MOST_CAMPAIGNS = 64
+"""Most campaigns that are counted. Beyond it, the campaign that was answered least recently is dropped."""
+
+
+class Unread(NamedTuple):
+    """Counts of one campaign since the program started.
+
+    Attributes:
+        campaign: its name.
+        records: number of records that were answered about.
+        missing: feature (or label) → number of records in which it was missing.
+        unlisted: feature (or label) → number of records in which its value had no meaning.
+    """
+
+    campaign: str
+    records: int
+    missing: dict[str, int]
+    unlisted: dict[str, int]
+
+
+class _Counts:
+    def __init__(self, identifier: bytes) -> None:
+        self.id = identifier
+        self.records = 0
+        self.missing: Counter[str] = Counter()
+        self.unlisted: Counter[str] = Counter()
+
+
+class Meanings:
+    """Counts by campaign and feature. Called inside the state's transactions only, so by one thread at a time."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, _Counts] = {}
+
+    def add(self, campaign: Campaign, check: Check) -> None:
+        """Count one more answered record. If ``campaign`` is another version, the counts of its name begin again.
+
+        Args:
+            campaign: the answered campaign.
+            check: the missing and unlisted features of the record.
+        """
+        name = campaign.header.name
+        counts = self._counts.pop(name, None)
+        if counts is None or counts.id != campaign.id:
+            counts = _Counts(campaign.id)
+        self._counts[name] = counts
+        counts.records += 1
+        counts.missing.update(check.missing)
+        counts.unlisted.update(check.unlisted)
+        while len(self._counts) > MOST_CAMPAIGNS:
+            del self._counts[next(iter(self._counts))]
+
+    def of(self, names: Iterable[str]) -> tuple[Unread, ...]:
+        """The counts of the campaigns in ``names``, sorted by name. Campaigns without counts are left out."""
+        found = ((name, self._counts.get(name)) for name in sorted(names))
+        return tuple(
+            Unread(name, each.records, dict(each.missing), dict(each.unlisted)) for name, each in found if each
+        )
+
+    def clear(self) -> None:
+        """Forget the counts of all campaigns."""
+        self._counts.clear()
 
 
 def answer(

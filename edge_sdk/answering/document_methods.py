@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from edge_sdk.answering.acceptance import Acceptance
     from edge_sdk.classifier import Classifier
     from edge_sdk.storage.documents import Documents
-    from edge_sdk.timekeeping.timekeeper import Timekeeper
+    from edge_sdk.timekeeping import Timekeeper
     from protocol.documents.campaign import Campaign
     from protocol.errors import DocumentError
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from edge_sdk.answering.meanings import Meanings
-    from edge_sdk.answering.models import Models
+    from edge_sdk.answering.answer import Meanings, Models
     from edge_sdk.answering.reporting import Reporting, Said
     from edge_sdk.answering.sealing import Sealing
     from protocol.schema import Check

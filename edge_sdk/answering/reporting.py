@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, is_called
 from edge_sdk.log import INFO, note
-from edge_sdk.policy.policy import DAY_SECONDS, LONGEST_WINDOW, Policy, Spent
-from edge_sdk.policy.series import in_words, refusal
+from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, in_words, refusal
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.marker import check_own_machine, note_in_marker
 from edge_sdk.storage.spool import Spool
+from protocol.document import DAY_SECONDS
 from protocol.documents import campaign as campaigns
 from protocol.errors import DocumentError, InputError, PolicyError
 
@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Protocol, TypeVar
 
-    from edge_sdk.answering.models import Models
-    from edge_sdk.policy.policy_file import PolicyFile, PolicyGiven
+    from edge_sdk.answering.answer import Models
+    from edge_sdk.policy import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Answered
-    from edge_sdk.timekeeping.periods import Present, Reading
-    from edge_sdk.timekeeping.steps import Track
-    from edge_sdk.timekeeping.timekeeper import Timekeeper
+    from edge_sdk.timekeeping import Present, Reading, Timekeeper, Track
     from protocol.documents.campaign import Campaign
 
     Result = TypeVar("Result")

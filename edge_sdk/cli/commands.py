@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from edge_sdk.arguments import path_of
 from edge_sdk.cli import node
-from edge_sdk.cli.files import PROVISIONING, read_document, read_file
-from edge_sdk.cli.records import read_record, run_program
+from edge_sdk.cli.files import PROVISIONING, read_document, read_file, read_record, run_program
 from edge_sdk.device import Device
 from protocol.documents.envelope import role_of
 from protocol.epsilon import format_micro, format_pico

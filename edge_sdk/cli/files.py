@@ -1,8 +1,19 @@
-"""Files that the command line names: read within a limit, and refused if they are of another kind than expected."""
+"""What the command line reads: documents within a limit and of the expected kind, and records as JSON, tolerantly.
+
+Whether a device reports must not depend on its record. So every text with the structure of one JSON value is read: with
+bytes of another encoding, control characters, NaN, numbers of any length, and nesting of any depth. Features
+treat such values as unlisted, and NaN as missing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import json
+import os
+import re
+from collections import Counter
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.errors import DocumentError, InputError
@@ -82,3 +93,124 @@ def _kind_of(raw: bytes) -> str | None:
     if raw[2:6] == provisioning.MAGIC.encode():
         return PROVISIONING
     return "batch" if raw.startswith(MARK) else role_of(raw)
+
+
+MAX_INTEGER_DIGITS = 4300
+"""A number with more digits exceeds every listed value and all bounds."""
+_ALWAYS_CONVERTED = 640
+"""Digits that ``int`` converts under every limit that the interpreter can have."""
+
+MEASURE_SECONDS = 240.0
+"""The longest time of a measurement: less than systemd gives the unit that reports it."""
+
+_TOKENS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[\[\]{}]', re.DOTALL)
+"""Strings and brackets. Possessive repeats: with others, matching a string with many escapes would need forty times its
+size in memory for backtracking."""
+
+
+def read_record(raw: bytes, repeated: set[str] | None = None) -> Any:
+    """Parse ``raw``, a JSON text, into Python objects. In a very deeply nested text, inner values become empty lists.
+
+    Of a key that an object has more than once, the last value counts.
+
+    Args:
+        raw: the JSON text.
+        repeated: a set that is filled with the keys that the outermost object has more than once; None for no set.
+
+    Raises:
+        ValueError: the text is not JSON. The error's text may quote it.
+    """
+    found: set[str] = set() if repeated is None else repeated
+
+    def joined(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        # The outermost object ends last, so its keys are those that stay in the set.
+        record = dict(pairs)
+        found.clear()
+        if len(record) < len(pairs):
+            found.update(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        return record
+
+    text = raw.decode(json.detect_encoding(raw), "replace")
+    read = json.JSONDecoder(strict=False, parse_int=_integer, object_pairs_hook=joined).decode
+    try:
+        return read(text)
+    except RecursionError:
+        pass
+    return read(_flattened(text))
+
+
+def run_program(program: str, most: int, seconds: float = MEASURE_SECONDS) -> bytes:
+    """Run a program without arguments and input, and return what it prints, at most ``most`` + 1 bytes.
+
+    The program and all that it has started end with this call.
+
+    Args:
+        program: the path of the program.
+        most: largest size in bytes that the caller accepts.
+        seconds: the longest time that it may take.
+
+    Raises:
+        InputError: ``measure_failed``: it can not be run, ends with another status than 0, or takes too long. The text
+            holds nothing of what it prints.
+    """
+    import selectors
+    import signal
+    import subprocess
+    import time
+
+    printed = bytearray()
+    status: int | None = None
+    end = time.monotonic() + seconds
+    try:
+        process = subprocess.Popen(
+            [program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
+        )
+    except (OSError, ValueError):
+        raise InputError("measure_failed", "the program can not be run") from None
+    with process, selectors.DefaultSelector() as ready:
+        assert process.stdout is not None
+        ready.register(process.stdout, selectors.EVENT_READ)
+        try:
+            while len(printed) <= most and ready.select(max(0.0, end - time.monotonic())):
+                part = os.read(process.stdout.fileno(), 1 << 16)
+                if not part:
+                    status = process.wait(max(0.0, end - time.monotonic()))
+                    break
+                printed += part
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    if status != 0:
+        raise InputError("measure_failed", "the program has failed, ran too long or printed too much")
+    return bytes(printed)
+
+
+def _integer(digits: str) -> int | float:
+    """Convert digits to an integer, or to infinity with the same sign if there are too many digits.
+
+    A feature treats both alike.
+    """
+    if len(digits) <= _ALWAYS_CONVERTED:
+        return int(digits)
+    return int(Decimal(digits)) if len(digits.lstrip("-")) <= MAX_INTEGER_DIGITS else float(digits)
+
+
+def _flattened(text: str) -> str:
+    """Replace every inner list or object of a JSON text by an empty list: features treat all of them alike.
+
+    The result is empty if brackets do not match.
+    """
+    parts, depth, start = [], 0, 0
+    for found in _TOKENS.finditer(text):
+        if found[0] in "[{":
+            depth += 1
+            if depth == 2:
+                parts.append(text[start : found.start()])
+        elif found[0] in "]}":
+            depth -= 1
+            if depth == 1:
+                parts.append("[]")
+                start = found.end()
+    return "".join((*parts, text[start:])) if depth == 0 else ""

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from edge_sdk.node.node import Node
-    from edge_sdk.node.results import Summarised
+    from edge_sdk.node.node import Node, Summarised
     from edge_sdk.node.sums import Unread
     from protocol.documents.campaign import Campaign
     from protocol.questions import Subject
@@ -307,7 +306,7 @@ def exchange(options: argparse.Namespace) -> dict[str, Any]:
     Return what the set then holds, its digest, and the counts of what was refused. Peers' files that could not be read
     are refusals; all others were united.
     """
-    from edge_sdk.node.totals import totals
+    from edge_sdk.node.exchanging import totals
 
     nodes = None if options.nodes is None else read_document(options.nodes, "nodes")
     with open_node(options) as node:

@@ -49,8 +49,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             ``argument_invalid``: a name that is no printable text of 1 … 1024 bytes.
         HearsayError: the transport or the device can not be opened, or the device's status can not be read.
     """
-    from edge_sdk.sync.run import sync
-    from edge_sdk.transport.registry import open_transport, read_token
+    from edge_sdk.carriers import open_transport, read_token
+    from edge_sdk.sync import sync
 
     token = None if options.token is None else read_token(read_file(options.token, _MAX_TOKEN_BYTES))
     method = "POST" if options.post else "PUT"

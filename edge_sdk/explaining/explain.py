@@ -17,7 +17,7 @@ from protocol.words import to_words
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from edge_sdk.policy.policy import Policy, Spent
+    from edge_sdk.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
     from protocol.documents.evaluation import Evaluated
 
@@ -49,7 +49,7 @@ def explain(
         evaluated: the models that the campaign evaluates; empty if it evaluates none, or has ended.
         disabled: the owner has opted out.
         paid_until: end of the last period that a campaign of this name was paid for, in seconds since 1970; 0 if none.
-        series: lines on its series, from :func:`edge_sdk.policy.series.in_words`; none if it is of no series.
+        series: lines on its series, from :func:`edge_sdk.policy.in_words`; none if it is of no series.
         booked: of a node, the adjacency whose ε its ledger counts; None before its first summary.
         delta_spent: of a node, the δ that it has spent in all, in 10⁻¹².
     """

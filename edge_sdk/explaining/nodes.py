@@ -15,7 +15,7 @@ from protocol.shown import quoted
 from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 if TYPE_CHECKING:
-    from edge_sdk.policy.policy import Policy
+    from edge_sdk.policy import Policy
     from protocol.documents.campaign import Campaign
     from protocol.documents.masked_terms import MaskedTerms
     from protocol.questions import Subject

@@ -5,7 +5,7 @@ the bytes of one signed summary per campaign and period, paid in the ledger and 
 
 In a masked campaign a node is a *party*: its sums leave it encrypted, so that only the total of many nodes is seen. The
 noise of one party is not enough to protect its records: the protection rests on the noise of other parties, and on the
-dealer, who holds all keys. ``party_keys`` keeps the node's own entries of key books, ``encryption`` makes messages.
+dealer, who holds all keys. ``encryption`` keeps the node's own entries of key books, and makes messages.
 
-Nodes without an aggregator: ``exchanging`` unites verified summaries of peers, and ``totals`` adds them.
+Nodes without an aggregator: ``exchanging`` unites verified summaries of peers and adds them.
 """

@@ -1,8 +1,9 @@
 """Set-union gossip: a node unites the summaries of its peers' files with its own file, after verifying each of them.
 
 In: a campaign for nodes, the signed list of nodes, this node's file and the files or folders of peers. Out: the file of
-the union. Union is associative, commutative and idempotent, and the file of a set is determined by the set: nodes that
-exchange in any order end with equal files, and an aggregator makes the same model from any of them.
+the union, and the totals of the set. Union is associative, commutative and idempotent, and the file of a set is
+determined by the set: nodes that exchange in any order end with equal files, and an aggregator makes the same model
+from any of them.
 
 What a lying peer can do: withhold summaries. It can add none that a listed node has not signed, and the limits of the
 campaign hold for all. Source: docs/formats.md, section 6; docs/decisions/0076.
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_sdk.storage.atomic_files import is_no_file, private, read_regular, replace
 from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
-from protocol.nodes.summary import judge_summary
+from protocol.nodes.summary import judge_summary, read_summary
 from protocol.nodes.summary_files import SummarySet
+from protocol.nodes.terms import released_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.nodes.node_list import NodeList
     from protocol.nodes.summary import Summary
+    from protocol.questions import Subject
 
 SUFFIX = ".hsn"
 MOST_BYTES = 256 << 20
@@ -206,3 +209,43 @@ def _locked(own: str) -> Iterator[None]:
     finally:
         if descriptor >= 0:
             os.close(descriptor)
+
+
+class Totals(NamedTuple):
+    """Sums over the nodes of one period.
+
+    Attributes:
+        period: the period.
+        nodes: number of nodes whose summaries were added. Summaries in conflict are not.
+        sums: shape (M,), for every released number the sum over these nodes.
+    """
+
+    period: int
+    nodes: int
+    sums: tuple[int, ...]
+
+    def vectors(self, campaign: Campaign) -> list[tuple[Subject, tuple[int, ...]]]:
+        """The sums divided into the released vectors of the campaign, each with its subject, in order."""
+        found, place = [], 0
+        for subject in released_vectors(campaign):
+            found.append((subject, self.sums[place : place + subject.size]))
+            place += subject.size
+        return found
+
+
+def totals(summaries: SummarySet, campaign: Campaign) -> list[Totals]:
+    """The totals of a campaign by period, in the order of the periods. Each node counts once per period.
+
+    Args:
+        summaries: verified summaries, for example of an exchange. Those of other campaigns are left out.
+        campaign: a campaign for nodes.
+    """
+    found: dict[int, Totals] = {}
+    for envelope in summaries.counting():
+        summary = read_summary(envelope)[1]
+        if summary.campaign != campaign.id:
+            continue
+        before = found.get(summary.period, Totals(summary.period, 0, (0,) * len(summary.sums)))
+        sums = tuple(a + b for a, b in zip(before.sums, summary.sums, strict=True))
+        found[summary.period] = Totals(summary.period, before.nodes + 1, sums)
+    return [found[period] for period in sorted(found)]

@@ -20,7 +20,7 @@ from protocol.sums.vectors import Vector, with_noise
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from edge_sdk.policy.policy import Policy
+    from edge_sdk.policy import Policy
     from protocol.documents.campaign import Campaign
 
 NOISE_TAG = b"hearsay/1/node noise"

@@ -2,30 +2,171 @@
 
 Classes are disjoint parts of the records, and a change of features touches one, so ε' of a vector serves all classes.
 Mean and sum of squares follow from the noisy sum and the noisy variance, which is post-processing. A missing number
-counts as u = 0. Values are rounded to a public grid of 4097 points before the variance is taken.
+counts as u = 0. Values are rounded to a public grid of 4097 points, and counted there in constant memory, before the
+variance is taken. Two data sets are neighbours if they have the same number n of values, and one value differs.
+docs/smooth.md derives the formulas; the same statistic of a curator is ``aggregator.curator.smooth_sensitivity``.
 
 Source: Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); docs/decisions/0077.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import accumulate
+from math import ceil, exp, log
 from typing import TYPE_CHECKING
 
-from edge_sdk.node.value_counts import CELLS, GRID_BITS, ValueCounts, global_sensitivity, smooth_sensitivity
 from protocol import SCALE
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.nodes.smooth import calibration, least_records, variance_of_sums
 from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares
 from protocol.noise.rounding import rounded
+from protocol.noise.smooth_bound import SmoothSensitivity, inner_beta, smooth_bound
 from protocol.questions import MOMENT, SQUARE
 from protocol.stream import Stream
 from protocol.sums.vectors import Vector, rate, with_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from protocol.documents.campaign import Campaign
+
+GRID_BITS = 5
+"""A scaled number u is counted in the grid cell of the nearest multiple of 2^GRID_BITS."""
+CELLS = (2 * SCALE >> GRID_BITS) + 1
+"""Number of grid points from −S to S: 4097."""
+
+
+def cell_of(u: int) -> int:
+    """The grid point 0 … CELLS − 1 that is nearest to a scaled number u in [−S, S]; the upper one of two."""
+    return (u + SCALE + (1 << GRID_BITS - 1)) >> GRID_BITS
+
+
+class ValueCounts:
+    """n values in 0 … W, as counts. Steps are the unit of all values: grid point j has the value j.
+
+    Attributes:
+        n: the number of values.
+        width: W, one less than the number of grid points.
+    """
+
+    def __init__(self, counts: Sequence[int]) -> None:
+        """Add up.
+
+        Args:
+            counts: shape (W + 1,), number of values at each grid point, at least two points.
+        """
+        self.width = len(counts) - 1
+        self._counts = list(accumulate(counts))
+        self._sums = list(accumulate(position * count for position, count in enumerate(counts)))
+        self._squares = sum(position * position * count for position, count in enumerate(counts))
+        self.n = self._counts[-1]
+        self._mirrored = counts[::-1]
+
+    def sum_of_smallest(self, count: int) -> int:
+        """The sum of the ``count`` smallest values, 0 ≤ ``count`` ≤ n."""
+        if count == self.n:
+            return self._sums[-1]
+        position = bisect_right(self._counts, count)
+        before, total = (self._counts[position - 1], self._sums[position - 1]) if position else (0, 0)
+        return total + (count - before) * position
+
+    def ordered(self, position: int) -> int:
+        """The value at ``position`` 0 … n − 1 of the sorted values."""
+        return bisect_right(self._counts, position)
+
+    def at_most(self, value: int) -> int:
+        """Number of values ≤ ``value``, for ``value`` ≥ 0."""
+        return self._counts[min(value, self.width)]
+
+    def variance(self) -> Fraction:
+        """The population variance (divisor n), exactly; 0 for fewer than two values."""
+        if self.n < 2:
+            return Fraction(0)
+        total = self._sums[-1]
+        return Fraction(self.n * self._squares - total * total, self.n**2)
+
+    def mirrored(self) -> ValueCounts:
+        """The same values, reflected at the middle of the bounds: v becomes W − v."""
+        return ValueCounts(self._mirrored)
+
+
+def global_sensitivity(n: int, width: int) -> Fraction:
+    """The largest change of the variance of n ≥ 2 values in 0 … W between neighbours, (n − 1)/n²·W²."""
+    return Fraction((n - 1) * width * width, n * n)
+
+
+def smooth_sensitivity(data: ValueCounts, beta: Fraction) -> SmoothSensitivity:
+    """Smooth sensitivity of the variance of at least two values.
+
+    A(t) grows with t (below), so max over t₁ ≤ t ≤ t₂ of e^(−βt)·A(t) is at most e^(−βt₁)·A(t₂): intervals of t whose
+    bound is not above the largest known value are left out. No t above 1 + ln 4/β is needed, since A(1) is at least a
+    quarter of the global sensitivity.
+
+    Raises:
+        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    """
+    inner = float(inner_beta(beta))
+    changes = _Changes(data)
+    last = min(data.n, ceil(1 + log(4) / inner))
+    distance = max((0, 1, last), key=lambda t: exp(-inner * t) * float(changes.at(t)))
+    best = exp(-inner * distance) * float(changes.at(distance))
+    waiting = [(-exp(-inner * 0) * float(changes.at(last)), 0, last)]
+    while waiting and -waiting[0][0] > best:
+        _, first, end = heappop(waiting)
+        middle = (first + end) // 2
+        found = exp(-inner * middle) * float(changes.at(middle))
+        if found > best:
+            best, distance = found, middle
+        for low, high in ((first, middle - 1), (middle + 1, end)):
+            if low <= high and (bound := exp(-inner * low) * float(changes.at(high))) > best:
+                heappush(waiting, (-bound, low, high))
+    n = data.n
+    largest = Fraction(changes.at(distance), n**2 * (n - 1))
+    return smooth_bound(largest, distance, beta, global_sensitivity(n, data.width))
+
+
+class _Changes:
+    """A(t)·n²·(n − 1) of the variance, as exact integers.
+
+    Let P(c) be the sum of the c smallest values. For the values and for their mirror image the candidates are (n − 1)²
+    times
+
+        (W − r)²             a replaced value moves from r to the upper bound; r = P(n−t)/(n−1), t ≥ 1
+        (x_(n) − r)²         the largest value moves to r; r = P(n−1−t)/(n−1), t ≤ n−1
+        (W−y)(W + y − 2r)    a kept value y, one of the n − t smallest, moves to the upper bound;
+                             r = (P(n−t) − y)/(n−1), t ≤ n−1
+
+    The largest candidate grows with t: r falls, and the largest of the n − t smallest values, which is not kept at t +
+    1, gives as y less than the first candidate at t + 1, whose r is the same. The third candidate is a concave parabola
+    in y with its vertex at (W + P(n−t))/(n+1), so the values next to the vertex are enough.
+    """
+
+    def __init__(self, data: ValueCounts) -> None:
+        self._sides = (data, data.mirrored())
+        self._known: dict[int, int] = {}
+
+    def at(self, t: int) -> int:
+        """A(t)·n²·(n − 1), 0 ≤ t ≤ n."""
+        if t not in self._known:
+            self._known[t] = max(candidate for side in self._sides for candidate in self._candidates(side, t))
+        return self._known[t]
+
+    @staticmethod
+    def _candidates(data: ValueCounts, t: int) -> Iterator[int]:
+        n, width, kept = data.n, data.width, data.n - t
+        rest = data.sum_of_smallest(kept)
+        if t >= 1:
+            yield ((n - 1) * width - rest) ** 2
+        if kept >= 1:
+            yield ((n - 1) * data.ordered(n - 1) - data.sum_of_smallest(kept - 1)) ** 2
+            above = data.at_most((width + rest) // (n + 1))
+            for position in (above, above - 1):
+                y = data.ordered(min(max(position, 0), kept - 1))
+                yield (width - y) * (n - 1) * ((n - 1) * width - 2 * rest + (n + 1) * y)
+
 
 NOISE_TAG = b"hearsay/1/node smooth noise"
 """Tag of the stream of a summary's noise. The vectors are perturbed in their order, each from its first number on."""

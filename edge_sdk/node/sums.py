@@ -9,7 +9,7 @@ from array import array
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.node.value_counts import CELLS, cell_of
+from edge_sdk.node.smooth import CELLS, cell_of
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Numeric
@@ -69,7 +69,7 @@ class ExactSums:
             records at c; ``cell`` at a·k + c; ``present`` at k + c, or at c if the number is missing; ``moment`` adds
             u, or ⌊u²/S⌋ for power 2, at c, and nothing for a missing number.
         grids: numeric feature → shape (k·CELLS,) int64, number of records at each point of a public grid of u, class by
-            class (:mod:`edge_sdk.node.value_counts`); a missing number is at u = 0. Empty unless ``with_grids``.
+            class (:mod:`edge_sdk.node.smooth`); a missing number is at u = 0. Empty unless ``with_grids``.
     """
 
     def __init__(self, schema: Schema, subjects: Sequence[Subject], *, with_grids: bool = False) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import aggregator
 from aggregator.publishing.schemas.schema_file import parse_schema_text
 from edge_sdk import Node
-from edge_sdk.node.totals import totals
+from edge_sdk.node.exchanging import totals
 from protocol.nodes.summary import read_summary
 from research.averaging import AveragingPeer, Session, rounds_for
 

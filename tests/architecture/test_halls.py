@@ -19,7 +19,6 @@ LARGER = {
     "aggregator/estimates",
     "aggregator/models",
     "aggregator/publishing",
-    "edge_sdk",
     "protocol",
     "aggregator/nodes/summaries",
     "benchmarks/speed",

@@ -31,7 +31,7 @@ sys.exit(status[0] if status else 70)
 LOADED = (
     "aggregator.cli.app", "aggregator.operations.models", "aggregator.operations.campaigns",
     "aggregator.operations.report_store",
-    "edge_sdk.cli.main", "edge_sdk.device", "edge_sdk.sync.run", "simulation.simulate", "pyarrow.parquet", "rich.table",
+    "edge_sdk.cli.main", "edge_sdk.device", "edge_sdk.sync", "simulation.simulate", "pyarrow.parquet", "rich.table",
 )  # fmt: skip
 """Modules that most commands need."""
 

@@ -14,7 +14,7 @@ from support.failures import failure, reason
 import edge_sdk.storage.atomic_files
 from edge_sdk import Device
 from edge_sdk.storage.atomic_files import ABANDONED_SECONDS, replace, write_new
-from edge_sdk.storage.fetched import Fetched, Known
+from edge_sdk.storage.outbox import Fetched, Known
 from protocol.batches import batch
 
 RECORD = {"odor": "n", "width": 3.2}

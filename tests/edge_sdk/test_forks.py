@@ -23,7 +23,7 @@ WIDE = Publisher(schema=build_schema(Label("label", ["e", "p"]), [Categorical("o
 FORKING = """
 import os
 from edge_sdk import Device, HearsayError
-from edge_sdk.entropy import system_entropy
+from edge_sdk.arguments import system_entropy
 
 def in_children(work):
     for _ in range({children}):

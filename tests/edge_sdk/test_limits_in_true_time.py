@@ -11,8 +11,7 @@ from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
-from edge_sdk.timekeeping.periods import Reading
-from edge_sdk.timekeeping.steps import Step, Track, follow
+from edge_sdk.timekeeping import Reading, Step, Track, follow
 
 HOUR = 3_600
 QUARTER = 900

@@ -59,13 +59,12 @@ from support.sources import Source
 import edge_sdk.opening
 import edge_sdk.storage.database
 import edge_sdk.storage.secret
-import edge_sdk.timekeeping.timekeeper
+import edge_sdk.timekeeping
 from edge_sdk import Device, Node
 from edge_sdk.storage.database import State
-from edge_sdk.storage.ledger import Ledger
-from edge_sdk.storage.tally import Lines
-from edge_sdk.sync.run import sync
-from edge_sdk.timekeeping.timekeeper import Timekeeper
+from edge_sdk.storage.ledger import Ledger, Lines
+from edge_sdk.sync import sync
+from edge_sdk.timekeeping import Timekeeper
 from protocol.batches import batch
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
@@ -973,7 +972,7 @@ def _days_by_the_clock(patch):
 
 def _fast_uptime(patch):
     """Each boot counts twice."""
-    patch.setattr(edge_sdk.timekeeping.timekeeper, "earliest", lambda proof, floor, now: floor + 2 * now.uptime)
+    patch.setattr(edge_sdk.timekeeping, "earliest", lambda proof, floor, now: floor + 2 * now.uptime)
 
 
 MUTATIONS = [

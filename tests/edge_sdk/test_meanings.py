@@ -18,7 +18,7 @@ from support.failures import failure
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device
-from edge_sdk.answering.meanings import MOST_CAMPAIGNS, Meanings
+from edge_sdk.answering.answer import MOST_CAMPAIGNS, Meanings
 from edge_sdk.cli.main import main
 from protocol.features import Categorical, Numeric
 from protocol.schema import FROM_RECORD, Check, Label, build_schema

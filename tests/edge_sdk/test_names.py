@@ -107,7 +107,7 @@ WRONG = {
 
 
 def test_every_key_of_the_policy_says_its_name_and_what_it_takes():
-    from edge_sdk.policy.entries import ENTRIES
+    from edge_sdk.policy import ENTRIES
 
     assert set(WRONG) == set(ENTRIES)
     for key, value in WRONG.items():

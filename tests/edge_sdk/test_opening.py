@@ -19,8 +19,8 @@ import edge_sdk.opening
 import edge_sdk.storage.marker
 from edge_sdk import Device, Node, Policy
 from edge_sdk.carriers import open_transport
+from edge_sdk.status import disk_may_forget
 from edge_sdk.storage.database import State
-from edge_sdk.storage.disk import disk_may_forget
 from edge_sdk.storage.marker import Marker, note_in_marker, read_marker, system_machine, used_mark, write_marker
 from edge_sdk.sync import sync
 from protocol.batches.report import report_id

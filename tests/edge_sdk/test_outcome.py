@@ -11,7 +11,7 @@ from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from support.sources import Source
 
 from edge_sdk import Device, HearsayError
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
 from protocol.documents.envelope import read_envelope

@@ -10,7 +10,7 @@ from support.failures import failure, reason
 from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Policy
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 
 RECORD = {"odor": "n", "width": 2}
 HOUR = 3_600

@@ -12,8 +12,7 @@ from support.publisher import Publisher, installed
 
 from edge_sdk import Device, Policy
 from edge_sdk.carriers import open_transport
-from edge_sdk.policy.policy import _matches
-from edge_sdk.policy.policy_file import load_policy
+from edge_sdk.policy import _matches, load_policy
 from edge_sdk.storage.marker import read_marker
 from edge_sdk.sync import sync
 from protocol.features import Categorical, Numeric

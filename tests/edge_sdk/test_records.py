@@ -12,8 +12,8 @@ import pytest
 from support.publisher import Publisher
 
 from edge_sdk.cli.commands import MAX_RECORD_BYTES
+from edge_sdk.cli.files import read_record
 from edge_sdk.cli.main import main
-from edge_sdk.cli.records import read_record
 from protocol.values import as_text
 
 PLAIN = {"odor": "n", "width": 3.5, "label": "e"}

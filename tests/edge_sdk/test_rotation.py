@@ -10,7 +10,7 @@ from support.publisher import CAMPAIGN_KEY, DAY, MODEL_KEY, ROOT_KEY, key
 from support.sources import Source
 
 from edge_sdk import Device
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from protocol import canonical
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 from protocol.documents.trust import Role, Root

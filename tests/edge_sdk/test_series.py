@@ -12,7 +12,7 @@ from support.failures import reason
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from protocol.batches.report import report_id
 from protocol.documents.series import WHOLE, Series
 from protocol.errors import DocumentError, PolicyError

@@ -23,10 +23,10 @@ from support.failures import failure
 from support.publisher import DAY, NOW, Publisher, installed
 
 from edge_sdk import Device
-from edge_sdk.policy.policy import Policy
+from edge_sdk.policy import Policy
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.spool import Spool
-from edge_sdk.timekeeping.periods import Present
+from edge_sdk.timekeeping import Present
 from protocol.batches import batch
 from protocol.documents import trust
 from protocol.errors import HearsayError

@@ -10,9 +10,9 @@ import pytest
 from support.failures import failure, reason
 
 from edge_sdk import Device, Policy
-from edge_sdk.policy.policy_file import load_policy
-from edge_sdk.storage.fetched import Fetched
+from edge_sdk.policy import load_policy
 from edge_sdk.storage.marker import read_marker
+from edge_sdk.storage.outbox import Fetched
 
 
 def pipe(path):

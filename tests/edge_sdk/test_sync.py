@@ -20,14 +20,13 @@ from support.sources import Cut, Source
 
 import edge_sdk.storage.outbox
 from edge_sdk import Device
-from edge_sdk.policy.policy import Policy
-from edge_sdk.storage.fetched import FETCHED_FILE, Fetched, Known
-from edge_sdk.sync.run import MAX_ROOTS, sync
+from edge_sdk.carriers import open_transport
+from edge_sdk.policy import Policy
+from edge_sdk.storage.outbox import FETCHED_FILE, Fetched, Known
+from edge_sdk.sync import MAX_ROOTS, sync
 from edge_sdk.transport.base import Found
 from edge_sdk.transport.folder import Folder
-from edge_sdk.transport.http import Web
-from edge_sdk.transport.registry import open_transport
-from edge_sdk.transport.retry import RetryPolicy
+from edge_sdk.transport.http import RetryPolicy, Web
 from protocol.batches import batch
 from protocol.documents import trust
 from protocol.errors import DocumentError, InputError, StorageError

@@ -11,10 +11,10 @@ from support.publisher import DAY, Publisher
 from support.servers import reply, scripted, tree_server
 
 from edge_sdk import Device
+from edge_sdk.carriers import open_transport
 from edge_sdk.cli.main import main
-from edge_sdk.storage.fetched import FETCHED_FILE
-from edge_sdk.sync.run import sync
-from edge_sdk.transport.registry import open_transport
+from edge_sdk.storage.outbox import FETCHED_FILE
+from edge_sdk.sync import sync
 from protocol.errors import DocumentError
 
 RECORD = '{"odor": "n", "label": "e"}'

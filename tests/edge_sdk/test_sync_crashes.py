@@ -18,7 +18,7 @@ from support.publisher import NOW, Publisher, installed
 import edge_sdk.storage.atomic_files
 import edge_sdk.storage.database
 from edge_sdk import Device
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 

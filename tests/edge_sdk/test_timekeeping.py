@@ -9,8 +9,8 @@ from support.examples import examples
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy, PolicyError
-from edge_sdk.timekeeping.clock import system_uptime
-from edge_sdk.timekeeping.periods import (
+from edge_sdk.arguments import system_uptime
+from edge_sdk.timekeeping import (
     Anchor,
     Present,
     Proof,

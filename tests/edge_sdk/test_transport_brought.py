@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
+from edge_sdk.carriers import GROUP, open_transport
 from edge_sdk.cli.main import main
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from edge_sdk.transport.http import Web
-from edge_sdk.transport.registry import GROUP, open_transport
 from protocol.errors import HearsayError
 
 GOOD = """
@@ -153,7 +153,7 @@ def test_an_address_that_no_transport_is_told(install, address):
 def test_the_list_of_packages_is_read_for_an_unknown_scheme_only(tmp_path):
     code = """
 import sys
-from edge_sdk.transport.registry import open_transport
+from edge_sdk.carriers import open_transport
 from protocol.errors import HearsayError
 for address in (sys.argv[1], "http://host/", "stick://host/"):
     try:

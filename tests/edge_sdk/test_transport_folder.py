@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure
 
+from edge_sdk.carriers import open_transport
 from edge_sdk.transport.folder import Folder, _same
-from edge_sdk.transport.registry import open_transport
 from protocol.errors import HearsayError
 
 PLACE = "campaigns/mushrooms.hsc"

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 from support.failures import failure
 from support.servers import drip, read_request, reply, scripted, tree_server
 
-from edge_sdk.transport.http import MAX_REDIRECTS, Web, _why_untrusted
-from edge_sdk.transport.http_request import parse_url
-from edge_sdk.transport.registry import open_transport, read_token
-from edge_sdk.transport.retry import RetryPolicy
+from edge_sdk.carriers import open_transport, read_token
+from edge_sdk.transport.http import MAX_REDIRECTS, RetryPolicy, Web, _why_untrusted, parse_url
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
 QUICK = RetryPolicy(seconds=20, idle=5)

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from edge_sdk.transport.folder import Folder
-from edge_sdk.transport.http import Web
-from edge_sdk.transport.retry import RetryPolicy
+from edge_sdk.transport.http import RetryPolicy, Web
 from support.broker import EXAMPLE, RunningBroker
 from support.servers import tree_server
 

@@ -62,8 +62,8 @@ def new(file: Path, name: str, epsilon: str, delta: str, concentrated_delta: str
       hearsay budget new ward.hsb --name "ward 7" --epsilon 1
       hearsay budget new trial.hsb --name trial --epsilon 2 --delta 1e-6 --adjacency change
     """  # noqa: D301
+    from aggregator.curator.accounting import parse_delta
     from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.composition import parse_delta
 
     reserved = None if concentrated_delta is None else parse_delta(concentrated_delta)
     with BudgetFile.create(
@@ -94,7 +94,7 @@ def assign(file: Path, data: Path, text: str) -> None:
       hearsay budget assign ward.hsb patients.csv --note "all patients of 2026"
     """  # noqa: D301
     from aggregator.common.tables import read_table
-    from aggregator.curator.data_digest import record_bytes
+    from aggregator.curator.budget import record_bytes
 
     with open_budget(file) as opened:
         with working("reading the records"):

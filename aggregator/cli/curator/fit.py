@@ -39,7 +39,7 @@ from protocol.errors import InputError
 from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from aggregator.curator.curating import FittedModel
+    from aggregator.curator.fitting import FittedModel
 
 
 @click.command(epilog=glossary(methods=CENTRAL_METHODS, post_processings=POSTPROCESSINGS))
@@ -122,8 +122,8 @@ def fit(
           --workspace work -o ward.hsm
     """  # noqa: D301
     from aggregator.common.tables import read_table
-    from aggregator.curator.composition import parse_delta
-    from aggregator.curator.curating import fit_records
+    from aggregator.curator.accounting import parse_delta
+    from aggregator.curator.fitting import fit_records
     from aggregator.publishing.schemas.schema_file import load_schema
 
     check_files(output, inputs=[data, schema_file, budget_file])

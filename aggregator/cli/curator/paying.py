@@ -55,7 +55,7 @@ def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def checked(
         *args: Any, private: bool, epsilon: str | None, delta: str | None, budget: Path | None, **rest: Any
     ) -> Any:
-        from aggregator.curator.composition import parse_delta
+        from aggregator.curator.accounting import parse_delta
         from protocol.epsilon import micro_epsilon
 
         payment = None

@@ -169,7 +169,7 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
 def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A differentially private projection, paid from a budget."""
     from aggregator.common.tables import read_table
-    from aggregator.curator.pilots.projecting import MOMENTS, ProjectionTerms, project_records
+    from aggregator.curator.projecting import MOMENTS, ProjectionTerms, project_records
 
     with open_budget(payment.budget) as budget:
         terms = ProjectionTerms(

@@ -137,8 +137,8 @@ def _private(
 ) -> None:
     """Write the schema with private bins. Everything that is printed is public or has noise."""
     from aggregator.common.tables import read_table
+    from aggregator.curator.binning import BinTerms, bin_records
     from aggregator.curator.budget import BudgetFile
-    from aggregator.curator.pilots.binning import BinTerms, bin_records
     from aggregator.planning.feature_selection.schema_text import schema_text
     from aggregator.publishing.schemas.schema_file import load_schema
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from fractions import Fraction
 from math import ceil
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from aggregator.curator.accounting import Cost
+from aggregator.curator.records import Records
 from aggregator.curator.terms import FitTerms, check_terms, terms_id
 from aggregator.estimates.source import Origin
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from protocol.errors import InputError
-from protocol.questions import Subject
 from protocol.schema import Schema
 from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
 from protocol.sums.vectors import summed_subjects
-
-if TYPE_CHECKING:
-    from aggregator.curator.records import Records
-
 
 PURPOSE = "a model from a curator's records"
 
@@ -52,14 +47,10 @@ class Method(ABC):
                 f"'{self.name}' covers {', '.join(self.adjacencies)} and not '{terms.adjacency}'; 'sums' covers all",
             )
         self.check_noise(terms)
-        subjects_of(schema, terms)
+        summed_subjects(schema, terms.family)
 
     def check_noise(self, terms: FitTerms) -> None:
-        """Refuse the name of a noise: most methods have one kind of noise.
-
-        Raises:
-            InputError: ``noise_unknown``: the terms name a noise.
-        """
+        """Refuse the name of a noise (``noise_unknown``): most methods have one kind of noise."""
         if terms.noise is not None:
             raise InputError("noise_unknown", f"'{self.name}' has discrete Laplace noise; name no noise")
 
@@ -72,52 +63,29 @@ class Method(ABC):
         """
 
     def check_records(self, records: Records, terms: FitTerms) -> None:  # noqa: B027 - most methods take all records
-        """Refuse records of which the method can release nothing. Run before a fit is paid.
-
-        Raises:
-            InputError: a method lists its reasons.
-        """
+        """Refuse records of which the method can release nothing. Run before a fit is paid."""
 
     @abstractmethod
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
         """Statistics with noise: everything that leaves the curator. Run by the curator, after the cost was recorded.
 
-        Args:
-            records: the records.
-            terms: the terms.
-            stream: the randomness, from a seed that is used once and kept secret.
+        ``stream`` is the randomness, from a seed that is used once and kept secret.
 
         Raises:
-            InputError: the reasons of :meth:`cost`.
+            InputError: the reasons of :meth:`cost` and :meth:`check_records`.
         """
 
 
-def subjects_of(schema: Schema, terms: FitTerms) -> list[Subject]:
-    """The subjects of a fit: the class; cells of features; for normal families presence, sums and sums of squares.
-
-    Raises:
-        InputError: ``no_numbers``: a normal family is named, and the schema has no numeric feature.
-    """
-    return summed_subjects(schema, terms.family)
-
-
 def statistics_of(sums: Sequence[NoisySum], count: int, schema: Schema, terms: FitTerms, cost: Cost) -> Statistics:
-    """Statistics of noisy sums, with a source that names the terms.
+    """Statistics of noisy sums, with a source that names the terms and the cost for the card.
 
     Args:
         sums: noisy sums, one entry per subject.
         count: number of records, public or estimated from noisy counts; then it may be below 1.
-        schema: schema of the records.
-        terms: terms of the fit.
-        cost: cost of the fit, for the card.
     """
     origin = Origin(terms_id(terms, schema), terms.method, PURPOSE)
-    entries = {"trust": "central", **terms.to_dict(), "rho": "none" if cost.rho is None else _rounded_up(cost.rho)}
-    released = tuple(one.released for one in sums)
-    curator = Curator(origin, count, released, entries)
+    # ρ is shown with nine places, rounded up.
+    rho = "none" if cost.rho is None else f"{ceil(cost.rho * 10**9) / 10**9:.9f}"
+    entries = {"trust": "central", **terms.to_dict(), "rho": rho}
+    curator = Curator(origin, count, tuple(one.released for one in sums), entries)
     return of_sums(sums, schema, terms.fit, curator, is_counted=terms.adjacency != ADD_REMOVE)
-
-
-def _rounded_up(number: Fraction) -> str:
-    """The number as decimal text with nine places, rounded up."""
-    return f"{ceil(number * 10**9) / 10**9:.9f}"

@@ -12,7 +12,6 @@ Source: Vaidya, Shafiq, Basu, Hong (2013); Zafarani, Clifton (2020); docs/math.m
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from fractions import Fraction
 from math import inf, isinf
 from typing import NamedTuple
@@ -20,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.arrays import Integers
-from aggregator.curator.accounting import Budget, Cost, cost_of
-from aggregator.curator.methods.base import Method, statistics_of, subjects_of
-from aggregator.curator.methods.sums import exact_sums, shares
+from aggregator.curator.accounting import Cost, Share, cost_of
+from aggregator.curator.methods.base import Method, statistics_of
+from aggregator.curator.methods.sums import exact_sums, vector_epsilons
 from aggregator.curator.records import Records
 from aggregator.curator.terms import FitTerms
 from aggregator.estimates.statistics import Statistics
@@ -33,7 +32,7 @@ from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE, Subject
 from protocol.schema import Schema, may_be_missing
 from protocol.stream import Stream
 from protocol.sums.adjacency import CHANGE_FEATURES
-from protocol.sums.vectors import Vector, with_noise
+from protocol.sums.vectors import Vector, summed_subjects, with_noise
 
 LEAST = 2
 """Smallest class of which a mean and a variance are released."""
@@ -89,7 +88,7 @@ class PerClass(Method):
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
         """Sequential composition over tables, means and variances; parallel composition over the classes."""
         self.check(schema, terms)
-        return cost_of(shares(schema, terms))
+        return cost_of(vector_epsilons(schema, terms))
 
     def check_records(self, records: Records, terms: FitTerms) -> None:
         """Refuse classes without a mean and a variance.
@@ -103,91 +102,72 @@ class PerClass(Method):
             raise InputError("class_too_small", "a mean and a variance need two records of every class; take 'sums'")
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Exact class counts, noisy tables, and noisy moments as sums over the records of each class.
-
-        Raises:
-            InputError: the reasons of :meth:`cost` and :meth:`check_records`.
-        """
+        """Exact class counts, noisy tables, and noisy moments as sums over the records of each class."""
         schema = records.schema
         cost = self.cost(schema, terms)
         self.check_records(records, terms)
-        sizes = np.bincount(records.labels, minlength=len(schema.label.classes))
-        parts = self.budgets(schema, terms)
+        classes = len(schema.label.classes)
+        sizes = np.bincount(records.labels, minlength=classes)
+        shares = self.shares(schema, terms)
         sums = [
-            _table(records, subject, budget.epsilon_micro, stream)
-            for subject, budget in parts.items()
+            _table(records, subject, share.epsilon_micro, stream)
+            for subject, share in shares.items()
             if subject.kind != MOMENT
         ]
         by_power: dict[int, list[NoisySum]] = {1: [], SQUARE: []}
         for feature in schema.numeric if terms.family != DISCRETE else ():
-            first, second = (_budget(parts, feature, power) for power in (1, SQUARE))
+            subjects = [Subject(MOMENT, feature, classes, power) for power in (1, SQUARE)]
+            first, second = (shares[subject] for subject in subjects)
             found = [
                 self.moments(records.numbers[records.labels == of_class, feature], (first, second), terms, stream)
-                for of_class in range(len(sizes))
+                for of_class in range(classes)
             ]
             sums.append(_presence(feature, sizes))
-            for power, one in zip((1, SQUARE), _as_sums(feature, found, sizes), strict=True):
-                by_power[power].append(one)
+            for subject in subjects:
+                by_power[subject.power or 1].append(_as_sum(subject, found, sizes))
         return statistics_of([*sums, *by_power[1], *by_power[SQUARE]], records.rows, schema, terms, cost)
 
-    def budgets(self, schema: Schema, terms: FitTerms) -> dict[Subject, Budget]:
+    def shares(self, schema: Schema, terms: FitTerms) -> dict[Subject, Share]:
         """ε and δ of every vector; δ, if there is any, is divided equally among means and variances."""
-        subjects = subjects_of(schema, terms)
+        subjects = summed_subjects(schema, terms.family)
         means = sum(subject.kind == MOMENT for subject in subjects)
         return {
-            subject: Budget(share, terms.delta / means if subject.kind == MOMENT else Fraction(0))
-            for subject, share in zip(subjects, shares(schema, terms), strict=True)
+            subject: Share(epsilon_micro, terms.delta / means if subject.kind == MOMENT else Fraction(0))
+            for subject, epsilon_micro in zip(subjects, vector_epsilons(schema, terms), strict=True)
         }
 
     @abstractmethod
-    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy moments of one number in one class.
 
         Args:
             values: shape (n,) int64, n ≥ 2: the class's numbers u in [−S, S].
-            budgets: ε and δ of the two released numbers.
+            shares: ε and δ of the two released numbers.
             terms: terms of the fit.
             stream: the randomness.
         """
 
 
-def _budget(parts: Mapping[Subject, Budget], feature: int, power: int) -> Budget:
-    return next(
-        budget
-        for subject, budget in parts.items()
-        if (subject.kind, subject.feature, subject.power) == (MOMENT, feature, power)
-    )
-
-
-def _table(records: Records, subject: Subject, share: int, stream: Stream) -> NoisySum:
+def _table(records: Records, subject: Subject, epsilon_micro: int, stream: Stream) -> NoisySum:
     """Class counts, which are exact, or the noisy counts of one table."""
     assert subject.kind in (CLASS, CELL)
-    exact = Vector(subject, exact_sums(records, [subject])[0], 0 if subject.kind == CLASS else 2, share)
+    exact = Vector(subject, exact_sums(records, [subject])[0], 0 if subject.kind == CLASS else 2, epsilon_micro)
     noisy = with_noise(exact, stream)
     return NoisySum(subject, np.array(noisy.values, np.float64), np.full(subject.size, noisy.variance), noisy.values)
 
 
 def _presence(feature: int, sizes: Integers) -> NoisySum:
-    """The sizes of the classes as numbers of records that have the number: the fit divides moments by them.
-
-    ``sizes``: shape (k,) int64.
-    """
+    """The sizes of the classes, (k,) int64, as numbers of records that have the number: fits divide moments by them."""
     estimate = np.concatenate([np.zeros(len(sizes)), sizes])
     subject = Subject(PRESENT, feature, 2 * len(sizes))
     counts = tuple(int(count) for count in estimate)
     return NoisySum(subject, estimate, np.zeros(subject.size), counts, is_repeated=True)
 
 
-def _as_sums(feature: int, found: list[Moments], sizes: Integers) -> tuple[NoisySum, NoisySum]:
-    """Means times the sizes of the classes: what the common form of statistics holds. ``sizes``: shape (k,) int64."""
-    classes = len(sizes)
-    table = np.array([one[:4] for one in found], np.float64)
-    return tuple(
-        NoisySum(
-            Subject(MOMENT, feature, classes, power),
-            sizes * table[:, power - 1],
-            sizes.astype(np.float64) ** 2 * table[:, power + 1],
-            tuple(one.released[power - 1] for one in found),
-        )
-        for power in (1, SQUARE)
-    )  # type: ignore[return-value]
+def _as_sum(subject: Subject, found: list[Moments], sizes: Integers) -> NoisySum:
+    """Means times the sizes of the classes, (k,) int64: what the common form of statistics holds."""
+    place = 0 if subject.power == 1 else 1
+    means = np.array([one[place] for one in found], np.float64)
+    noise = np.array([one[place + 2] for one in found], np.float64)
+    released = tuple(one.released[place] for one in found)
+    return NoisySum(subject, sizes * means, sizes.astype(np.float64) ** 2 * noise, released)

@@ -1,12 +1,22 @@
-"""The method ``smooth``: mean and variance of each number and class, noise for their smooth sensitivities.
+"""The methods ``smooth``, ``smooth-trimmed`` and ``bun-steinke``: noise for smooth sensitivities, by number and class.
+
+    smooth            mean and variance
+    smooth-trimmed    trimmed mean and variance
+    bun-steinke       trimmed means of the number and of its square
 
 f is released as f + k·S·Z, S the smooth sensitivity of the class's numbers and Z noise of a kind that the terms name;
-``aggregator.curator.noise`` proves what that costs and draws Z exactly. Rounding to the grid GS/2³⁰, GS the global
+:mod:`aggregator.curator.noise` proves what that costs and draws Z exactly. Rounding to the grid GS/2³⁰, GS the global
 sensitivity, and clipping to ±2⁶⁴ steps of the grid are post-processing. S depends on the records, so the stated
 variance of the noise is an upper bound: that for S = GS; infinite for noise with heavy tails.
 
+A trimmed mean leaves out the same number of values at either end. Its smooth sensitivity is smaller where values crowd
+within the bounds, but for skewed numbers it is biased. Trimming leaves out the largest squares, so the variances of
+``bun-steinke``, the mean of the squares minus the square of the mean, come out too small. Its noise is Student's t
+(pure ε) or Laplace-log-normal (concentrated differential privacy; the stated (ε, δ) follows).
+
 Source: Nissim, Raskhodnikova, Smith (2007); Zafarani, Clifton (2020), with the corrected sensitivities of
-docs/smooth.md.
+docs/smooth.md; Bun, Steinke, "Average-Case Averages: Private Algorithms for Smooth Sensitivity and Mean Estimation"
+(2019) for trimmed means.
 """
 
 from __future__ import annotations
@@ -16,10 +26,9 @@ from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 from aggregator.common.arrays import Integers
-from aggregator.curator.accounting import Budget, Cost, cost_of
+from aggregator.curator.accounting import Cost, Share, cost_of
 from aggregator.curator.methods.per_class import Moments, PerClass
-from aggregator.curator.noise.calibrating import NAMES, calibrate, law
-from aggregator.curator.noise.releasing import release
+from aggregator.curator.noise import NAMES, calibrate, law
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     global_sensitivity_of_mean,
@@ -31,8 +40,11 @@ from aggregator.curator.smooth_sensitivity import (
 )
 from aggregator.curator.terms import FitTerms
 from protocol import SCALE
+from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.noise.calibration import Calibration
+from protocol.noise.rounding import rounded
+from protocol.noise.smooth_bound import SmoothSensitivity
 from protocol.questions import MOMENT
 from protocol.schema import Schema
 from protocol.stream import Stream
@@ -46,7 +58,7 @@ The range is public and the clipping is post-processing. A mean in [−S, S] has
 """
 
 
-class Released(NamedTuple):
+class NoisyNumber(NamedTuple):
     """One noisy number.
 
     Attributes:
@@ -67,11 +79,7 @@ class Smooth(PerClass):
     noises: ClassVar[tuple[str, ...]] = NAMES
 
     def check_noise(self, terms: FitTerms) -> None:
-        """Refuse a noise that the method does not offer.
-
-        Raises:
-            InputError: ``noise_unknown``: the terms name no noise, or one that does not exist.
-        """
+        """Refuse terms that name no noise, or one that the method does not offer (``noise_unknown``)."""
         if terms.noise is None or (self.noises is not NAMES and terms.noise not in self.noises):
             raise InputError("noise_unknown", f"the noise of '{self.name}' is one of {', '.join(self.noises)}")
         law(terms.noise)
@@ -83,12 +91,13 @@ class Smooth(PerClass):
             InputError: the reasons of :meth:`check`; ``noise_unfit``: the noise needs δ > 0.
         """
         self.check(schema, terms)
-        parts = self.budgets(schema, terms)
-        found = [cost_of([budget.epsilon_micro]) for subject, budget in parts.items() if subject.kind != MOMENT]
-        for subject, budget in parts.items():
+        found = []
+        for subject, share in self.shares(schema, terms).items():
             if subject.kind == MOMENT:
-                noise = calibrated(str(terms.noise), budget)
-                found.append(Cost(budget.epsilon_micro, noise.delta, noise.rho))
+                noise = calibrated(str(terms.noise), share)
+                found.append(Cost(share.epsilon_micro, noise.delta, noise.rho))
+            else:
+                found.append(cost_of([share.epsilon_micro]))
         rhos = [one.rho for one in found if one.rho is not None]
         return Cost(
             sum(one.epsilon_micro for one in found),
@@ -96,11 +105,11 @@ class Smooth(PerClass):
             sum(rhos, Fraction(0)) if len(rhos) == len(found) else None,
         )
 
-    def moments(self, values: Integers, budgets: tuple[Budget, Budget], terms: FitTerms, stream: Stream) -> Moments:
+    def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy mean and variance with noise for the smooth sensitivities."""
         data = BoundedValues(values, -SCALE, SCALE)
-        first = noisy_mean(data, self.trim(data.n, terms), budgets[0], terms, stream)
-        second = noisy_variance(data, budgets[1], terms, stream)
+        first = noisy_mean(data, self.trim(data.n, terms), shares[0], terms, stream)
+        second = noisy_variance(data, shares[1], terms, stream)
         return Moments.of_variance(
             first.value / SCALE,
             second.value / SCALE**2,
@@ -115,36 +124,89 @@ class Smooth(PerClass):
         return 0
 
 
+class SmoothTrimmed(Smooth):
+    """Noisy trimmed mean and noisy variance, noise scaled to the smooth sensitivity."""
+
+    name = "smooth-trimmed"
+
+    def trim(self, n: int, terms: FitTerms) -> int:
+        """How many of ``n`` values the mean leaves out at either end: the share of the terms, rounded down."""
+        return n * terms.trim_micro // MICRO
+
+
+class BunSteinke(SmoothTrimmed):
+    """Noisy trimmed means of numbers and of squares ⌊u²/S⌋."""
+
+    name = "bun-steinke"
+    noises = ("student-t", "laplace-log-normal")
+
+    def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
+        """Noisy trimmed means of u and ⌊u²/S⌋, with noise for their smooth sensitivities."""
+        trim = self.trim(len(values), terms)
+        numbers = BoundedValues(values, -SCALE, SCALE)
+        squares = BoundedValues(values * values // SCALE, 0, SCALE)
+        first = noisy_mean(numbers, trim, shares[0], terms, stream)
+        second = noisy_mean(squares, trim, shares[1], terms, stream)
+        return Moments(
+            first.value / SCALE,
+            second.value / SCALE,
+            first.noise / SCALE**2,
+            second.noise / SCALE**2,
+            (first.steps, second.steps),
+        )
+
+
 @lru_cache(maxsize=256)
-def calibrated(noise: str, budget: Budget) -> Calibration:
-    """The constants of a noise for one vector's budget. They are cached: the proof of their cost takes milliseconds.
+def calibrated(noise: str, share: Share) -> Calibration:
+    """The constants of a noise for one vector. They are cached: the proof of their cost takes milliseconds."""
+    return calibrate(noise, share.epsilon, share.delta)
+
+
+def noisy_mean(data: BoundedValues, trim: int, share: Share, terms: FitTerms, stream: Stream) -> NoisyNumber:
+    """A trimmed mean with noise for its smooth sensitivity; ``trim`` values are left out at either end."""
+    noise = calibrated(str(terms.noise), share)
+    sensitivity = smooth_sensitivity_of_mean(data, noise.beta, trim)
+    largest = global_sensitivity_of_mean(data.n, data.width, trim)
+    return _released(trimmed_mean(data, trim), sensitivity, noise, largest, stream)
+
+
+def noisy_variance(data: BoundedValues, share: Share, terms: FitTerms, stream: Stream) -> NoisyNumber:
+    """A variance with noise for its smooth sensitivity."""
+    noise = calibrated(str(terms.noise), share)
+    sensitivity = smooth_sensitivity_of_variance(data, noise.beta)
+    return _released(variance(data), sensitivity, noise, global_sensitivity_of_variance(data.n, data.width), stream)
+
+
+def _released(
+    statistic: Fraction, sensitivity: SmoothSensitivity, noise: Calibration, largest: Fraction, stream: Stream
+) -> NoisyNumber:
+    """A statistic whose global sensitivity is ``largest``, with noise, clipped to ±:data:`LARGEST_STEPS` steps."""
+    grid = largest / GRID
+    found = release(statistic, sensitivity, noise, grid, stream)
+    steps = min(max(int(found / grid), -LARGEST_STEPS), LARGEST_STEPS)
+    return NoisyNumber(float(steps * grid), noise.variance(largest), steps)
+
+
+def release(
+    statistic: Fraction, sensitivity: SmoothSensitivity, calibration: Calibration, grid: Fraction, stream: Stream
+) -> Fraction:
+    """Release f + k·S·Z, rounded to the nearest multiple of ``grid``. The result may be published.
+
+    The rounding is exact and post-processing, so the guarantee of the real-valued noise holds without any loss.
+
+    Args:
+        statistic: f, exactly.
+        sensitivity: S of this statistic and this data set.
+        calibration: the noise, with k and β.
+        grid: a positive number that does not depend on the data, for example a thousandth of the expected noise.
+        stream: fresh randomness, as secret as the data.
 
     Raises:
-        InputError: the reasons of :func:`aggregator.curator.noise.calibrating.calibrate`.
+        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: the grid is not positive.
     """
-    return calibrate(noise, budget.epsilon, budget.delta)
-
-
-def noisy_mean(data: BoundedValues, trim: int, budget: Budget, terms: FitTerms, stream: Stream) -> Released:
-    """A trimmed mean with noise for its smooth sensitivity; ``trim`` values are left out at either end."""
-    noise = calibrated(str(terms.noise), budget)
-    largest = global_sensitivity_of_mean(data.n, data.width, trim)
-    sensitivity = smooth_sensitivity_of_mean(data, noise.beta, trim)
-    grid = largest / GRID
-    found = release(trimmed_mean(data, trim), sensitivity, noise, grid, stream)
-    return _clipped(found, grid, noise.variance(largest))
-
-
-def noisy_variance(data: BoundedValues, budget: Budget, terms: FitTerms, stream: Stream) -> Released:
-    """A variance with noise for its smooth sensitivity."""
-    noise = calibrated(str(terms.noise), budget)
-    largest = global_sensitivity_of_variance(data.n, data.width)
-    grid = largest / GRID
-    found = release(variance(data), smooth_sensitivity_of_variance(data, noise.beta), noise, grid, stream)
-    return _clipped(found, grid, noise.variance(largest))
-
-
-def _clipped(found: Fraction, grid: Fraction, noise: float) -> Released:
-    """A multiple of ``grid``, clipped to ±:data:`LARGEST_STEPS` steps. ``noise``: variance of its noise."""
-    steps = min(max(int(found / grid), -LARGEST_STEPS), LARGEST_STEPS)
-    return Released(float(steps * grid), noise, steps)
+    if sensitivity.beta > calibration.beta:
+        raise InputError("beta_invalid", "the smooth sensitivity was computed for a larger β than the noise allows")
+    if grid <= 0:
+        raise InputError("grid_invalid", "the grid to round to is a positive number")
+    noise = calibration.law.draw(stream)
+    return grid * rounded(statistic / grid, calibration.multiplier * sensitivity.value / grid, noise)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from aggregator.curator.accounting import Cost, cost_of, divide
-from aggregator.curator.methods.base import Method, statistics_of, subjects_of
+from aggregator.curator.methods.base import Method, statistics_of
 from aggregator.curator.records import Records
 from aggregator.curator.terms import FitTerms
 from aggregator.estimates.statistics import Statistics
@@ -25,7 +25,7 @@ from protocol.questions import CELL, CLASS, MOMENT, PRESENT, Subject
 from protocol.schema import Schema
 from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, SENSITIVITIES
-from protocol.sums.vectors import Noisy, Vector, with_noise
+from protocol.sums.vectors import Noisy, Vector, summed_subjects, with_noise
 
 
 class Sums(Method):
@@ -37,7 +37,7 @@ class Sums(Method):
     def cost(self, schema: Schema, terms: FitTerms) -> Cost:
         """Sequential composition over the vectors of ``terms``; at most the total ε, by rounding down."""
         self.check(schema, terms)
-        return cost_of(shares(schema, terms))
+        return cost_of(vector_epsilons(schema, terms))
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
         """Noisy vectors as statistics.
@@ -50,17 +50,17 @@ class Sums(Method):
         return statistics_of([_sum(one) for one in noisy], count, records.schema, terms, cost)
 
 
-def shares(schema: Schema, terms: FitTerms) -> list[int]:
-    """ε of every vector in millionths, in the order of :func:`aggregator.curator.methods.base.subjects_of`."""
-    classes = len(schema.label.classes)
-    return divide(terms.epsilon_micro, subjects_of(schema, terms), classes, terms.adjacency, terms.division)
+def vector_epsilons(schema: Schema, terms: FitTerms) -> list[int]:
+    """ε of every vector in millionths, in the order of :func:`protocol.sums.vectors.summed_subjects`."""
+    subjects = summed_subjects(schema, terms.family)
+    return divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, terms.division)
 
 
 def vectors(records: Records, terms: FitTerms) -> list[Vector]:
     """The exact vectors, each with its sensitivity and ε; the class counts first. Never to leave the curator."""
-    subjects = subjects_of(records.schema, terms)
+    subjects = summed_subjects(records.schema, terms.family)
     sums = exact_sums(records, subjects)
-    parts = zip(subjects, sums, shares(records.schema, terms), strict=True)
+    parts = zip(subjects, sums, vector_epsilons(records.schema, terms), strict=True)
     return [
         Vector(subject, values, SENSITIVITIES[subject.kind, subject.power][terms.adjacency], share)
         for subject, values, share in parts

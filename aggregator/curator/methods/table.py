@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aggregator.curator.methods.base import Method
-from aggregator.curator.methods.bun_steinke import BunSteinke
-from aggregator.curator.methods.global_std import GlobalDeviation
-from aggregator.curator.methods.global_var import GlobalVariance
-from aggregator.curator.methods.smooth import Smooth
-from aggregator.curator.methods.smooth_trimmed import SmoothTrimmed
+from aggregator.curator.methods.global_sensitivity import GlobalDeviation, GlobalVariance
+from aggregator.curator.methods.smooth import BunSteinke, Smooth, SmoothTrimmed
 from aggregator.curator.methods.sums import Sums
 from protocol.errors import InputError
 

@@ -30,12 +30,10 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, cost_of
-from aggregator.curator.budget import BudgetFile
-from aggregator.curator.curating import SEED_BYTES
-from aggregator.curator.data_digest import record_bytes
-from aggregator.curator.fitting import cost_of_fit, fit
-from aggregator.curator.pilots.noisy_max import noisy_max
+from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit
 from aggregator.curator.records import Records
+from aggregator.curator.sampling import noisy_max
 from aggregator.curator.terms import FitTerms
 from aggregator.models.encoding import MISSING
 from aggregator.models.joint_tables import Tables

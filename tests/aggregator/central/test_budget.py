@@ -19,8 +19,7 @@ from support.failures import failure, reason
 
 from aggregator.curator import budget_store
 from aggregator.curator.accounting import Cost
-from aggregator.curator.budget import BudgetFile
-from aggregator.curator.data_digest import digest_of, record_bytes
+from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
 from protocol.errors import PolicyError, StorageError
 
 NOW = 1_800_000_000

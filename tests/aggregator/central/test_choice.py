@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.curator.choice import settled
-from aggregator.curator.fitting import fit, model_of
+from aggregator.curator.fitting import fit, model_of, settled
 from aggregator.curator.records import Records
 from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.models.encoding import EncodedFrame

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.curator.accounting import Cost
-from aggregator.curator.composition import Spending, Total, checked, concentrated_cost, decimal_text, total
+from aggregator.curator.accounting import Cost, Spending, Total, checked, concentrated_cost, decimal_text, total
 from protocol.epsilon import MICRO
 
 DELTA = Fraction(1, 10**6)

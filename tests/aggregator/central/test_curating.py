@@ -13,13 +13,12 @@ from support.failures import reason
 from support.killed import every_death
 
 from aggregator.common.sealing import Cost
-from aggregator.curator.budget import BudgetFile
-from aggregator.curator.curating import doubts_of, fit_records, made_up_records
-from aggregator.curator.data_digest import record_bytes
+from aggregator.curator import fitting
+from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.fitting import doubts_of, fit_records, made_up_records
 from aggregator.curator.methods.table import METHODS
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import FAMILIES, FitTerms
-from aggregator.operations import curating
 from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from edge_sdk import Device
@@ -54,7 +53,7 @@ TABLE = people()
 @pytest.fixture(autouse=True)
 def _without_forecast(monkeypatch):
     """The expected accuracy takes most of the time of a fit; ``test_fit.py`` of the commands has it."""
-    monkeypatch.setattr(curating, "sign_statistics", partial(curating.sign_statistics, foretell=None))
+    monkeypatch.setattr(fitting, "sign_statistics", partial(fitting.sign_statistics, foretell=None))
 
 
 @pytest.fixture(scope="module")
@@ -297,7 +296,7 @@ def test_records_that_do_not_fit_the_schema_are_refused_before_anything_is_paid(
 
 def test_made_up_records_are_those_of_a_schema_with_nobody_in_it():
     records = made_up_records(SCHEMA)
-    assert records.rows == curating.REHEARSED
+    assert records.rows == fitting.REHEARSED
     assert records.codes.dtype == records.numbers.dtype == np.int64
     assert list(doubts_of(records)) == []
     real = read_records(TABLE, SCHEMA)

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from aggregator.curator.fitting import cost_of_fit, fit
-from aggregator.curator.methods.base import subjects_of
 from aggregator.curator.methods.sums import exact_sums
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import DIVISIONS, FAMILIES, FitTerms, terms_id
@@ -22,6 +21,7 @@ from protocol.features import Categorical, Numeric
 from protocol.questions import Question
 from protocol.schema import Label, build_schema
 from protocol.sums.adjacency import ADJACENCIES
+from protocol.sums.vectors import summed_subjects
 
 SEED = bytes(range(32))
 SCHEMA = build_schema(
@@ -197,7 +197,7 @@ def test_exact_sums_add_up_what_devices_would_be_asked():
     frame.loc[::11, "colour"] = None
     rows = frame.to_dict("records")
     for family in ("discrete", "gaussian"):
-        subjects = subjects_of(schema, FitTerms("sums", 1, family=family))
+        subjects = summed_subjects(schema, family)
         found = exact_sums(read_records(frame, schema), subjects)
         for subject, sums in zip(subjects, found, strict=True):
             expected = np.zeros(subject.size, np.int64)

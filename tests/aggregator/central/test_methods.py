@@ -13,7 +13,7 @@ import pytest
 from aggregator.curator.fitting import cost_of_fit, fit
 from aggregator.curator.methods.smooth import LARGEST_STEPS
 from aggregator.curator.methods.table import METHODS
-from aggregator.curator.noise.calibrating import law
+from aggregator.curator.noise import law
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import FitTerms
 from aggregator.estimates.spread import moments

@@ -14,8 +14,8 @@ import pytest
 from support.failures import reason
 from support.noise import log_density
 
-from aggregator.curator.noise.calibrating import NAMES, calibrate, calibrate_to_rho, law, published
-from aggregator.curator.noise.releasing import release
+from aggregator.curator.methods.smooth import release
+from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, law, published
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     smooth_sensitivity_of_mean,

@@ -14,10 +14,9 @@ from support.binomial import seeds, window
 from support.examples import examples
 from support.noise import distribution
 
-from aggregator.curator.noise import exponentials
-from aggregator.curator.noise.calibrating import law
-from aggregator.curator.noise.exponentials import normal_magnitude
-from aggregator.curator.noise.laplace_log_normal import LaplaceLogNormal, TimesExponential
+from aggregator.curator import sampling as exponentials
+from aggregator.curator.noise import LaplaceLogNormal, TimesExponential, law
+from aggregator.curator.sampling import normal_magnitude
 from protocol.noise.lazy import LazyReal, Shifted, Signed, Uniform
 from protocol.noise.power_tails import InversePower, power_tail_magnitude
 from protocol.noise.rounding import rounded

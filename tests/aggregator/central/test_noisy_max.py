@@ -8,7 +8,7 @@ from math import exp, log, prod
 
 import pytest
 
-from aggregator.curator.pilots.noisy_max import noisy_max
+from aggregator.curator.sampling import noisy_max
 from protocol.stream import Stream
 
 

@@ -10,9 +10,10 @@ from math import exp
 import numpy as np
 import pytest
 
-from aggregator.curator.accounting import Budget, privacy_loss
+from aggregator.curator.accounting import Share, privacy_loss
 from aggregator.curator.fitting import cost_of_fit
-from aggregator.curator.methods import global_std, global_var, smooth
+from aggregator.curator.methods import smooth
+from aggregator.curator.methods.global_sensitivity import GlobalDeviation, GlobalVariance
 from aggregator.curator.methods.sums import vectors
 from aggregator.curator.methods.table import METHODS
 from aggregator.curator.records import Records
@@ -111,10 +112,10 @@ def exceeds(place, adjacency, terms):
         return error.reason == "loss_unbounded"
 
 
-@pytest.mark.parametrize("exact", [global_var.vectors, global_std.vectors])
+@pytest.mark.parametrize("exact", [GlobalVariance().vectors, GlobalDeviation().vectors])
 @pytest.mark.parametrize("n", [2, 3, 4])
 def test_means_variances_and_deviations_change_by_at_most_their_sensitivity(exact, n):
-    budgets = (Budget(MICRO // 2), Budget(MICRO // 2))
+    budgets = (Share(MICRO // 2), Share(MICRO // 2))
     values = (-SCALE, -SCALE // 2 - 1, 0, 3, SCALE)
     worst = Fraction(0)
     most = [0, 0]
@@ -129,8 +130,8 @@ def test_means_variances_and_deviations_change_by_at_most_their_sensitivity(exac
 
 
 def test_a_wider_change_than_the_bounds_is_rejected():
-    budgets = (Budget(MICRO // 2), Budget(MICRO // 2))
-    one, other = (global_var.vectors(np.array([last, SCALE, SCALE]), budgets) for last in (SCALE, -2 * SCALE))
+    budgets = (Share(MICRO // 2), Share(MICRO // 2))
+    one, other = (GlobalVariance().vectors(np.array([last, SCALE, SCALE]), budgets) for last in (SCALE, -2 * SCALE))
     assert privacy_loss(one, other) > 1
 
 
@@ -197,7 +198,7 @@ def released_by(method, noise, values, monkeypatch, epsilon_micro):
 
     monkeypatch.setattr(smooth, "release", note)
     terms = FitTerms(method, MICRO, adjacency="change-features", noise=noise, trim_micro=250_000)
-    budgets = (Budget(epsilon_micro), Budget(epsilon_micro))
+    budgets = (Share(epsilon_micro), Share(epsilon_micro))
     METHODS[method].moments(np.array(values), budgets, terms, Stream(bytes(32), b"test"))
     return found
 

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from support.failures import reason
 
-from aggregator.curator.curating import made_up_records
-from aggregator.curator.pilots.projecting import INPUTS, ProjectionTerms, cost_of_projection, project
-from aggregator.curator.second_moments import GAUSSIAN, LAPLACE
+from aggregator.curator.fitting import made_up_records
+from aggregator.curator.projecting import GAUSSIAN, INPUTS, LAPLACE, ProjectionTerms, cost_of_projection, project
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
 from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.failures import reason
 
-from aggregator.curator import quantiles
-from aggregator.curator.quantiles import Draw, edge_law, levels, private_edges
+from aggregator.curator import binning as quantiles
+from aggregator.curator.binning import Draw, edge_law, levels, private_edges
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.noise.rational_bounds import exp_above

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.curator import second_moments
-from aggregator.curator.composition import Spending, total
-from aggregator.curator.noise.whole_numbers import below, coin_of_exponential, discrete_gaussian
-from aggregator.curator.second_moments import GAUSSIAN, LAPLACE, MomentTerms, Noise, noise_of, release
+from aggregator.curator import projecting as second_moments
+from aggregator.curator.accounting import Spending, total
+from aggregator.curator.projecting import GAUSSIAN, LAPLACE, MomentTerms, Noise, noise_of, release
+from aggregator.curator.sampling import below, coin_of_exponential, discrete_gaussian
 from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE
 from protocol.epsilon import MICRO

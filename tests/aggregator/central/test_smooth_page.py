@@ -11,7 +11,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from aggregator.curator.noise.calibrating import NAMES, calibrate, calibrate_to_rho, published
+from aggregator.curator.noise import NAMES, calibrate, calibrate_to_rho, published
 from aggregator.curator.smooth_sensitivity import (
     BoundedValues,
     global_sensitivity_of_mean,

@@ -14,8 +14,7 @@ from support.failures import reason
 from support.pilots import SCHEMA
 
 from aggregator.common.tables import read_table
-from aggregator.curator.budget import BudgetFile
-from aggregator.curator.data_digest import parts_of, record_bytes
+from aggregator.curator.budget import BudgetFile, parts_of, record_bytes
 from aggregator.models.population import Population
 from aggregator.planning.feature_selection import forward_selection, from_private_pilot
 from aggregator.planning.feature_selection.from_private_pilot import (

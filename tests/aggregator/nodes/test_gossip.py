@@ -17,8 +17,7 @@ from aggregator.nodes.summaries.federation import federated, noise_variances
 from aggregator.nodes.summaries.store import NodeStore
 from aggregator.nodes.summaries.totals import Totals
 from aggregator.operations import models as gathering
-from edge_sdk.node.exchanging import exchange
-from edge_sdk.node.totals import totals
+from edge_sdk.node.exchanging import exchange, totals
 from protocol import SCALE
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope

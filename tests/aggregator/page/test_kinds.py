@@ -19,9 +19,8 @@ from support.stores import stored
 
 import aggregator
 from aggregator.cards.card_words import sections
-from aggregator.curator.budget import BudgetFile
-from aggregator.curator.curating import fit_records
-from aggregator.curator.data_digest import record_bytes
+from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.fitting import fit_records
 from aggregator.curator.terms import FitTerms
 from aggregator.models.foresight import Foresight, Recall
 from aggregator.nodes.masked.store import MaskedStore

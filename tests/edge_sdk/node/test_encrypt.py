@@ -12,7 +12,7 @@ from support.publisher import DAY, NOW, installed, key
 
 from edge_sdk import Node, Policy
 from edge_sdk.node import encryption
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import read_envelope

@@ -17,8 +17,7 @@ from support.nodes import NODE_KEYS, PERIOD, node_campaign, plain_sums, summary_
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk.node import exchanging
-from edge_sdk.node.exchanging import exchange
-from edge_sdk.node.totals import totals
+from edge_sdk.node.exchanging import exchange, totals
 from protocol.digest import sha256
 from protocol.documents.envelope import keyid
 from protocol.nodes.node_list import NodeList, build_node_list, parse_node_list

@@ -10,7 +10,7 @@ from support.publisher import DAY, NOW
 from edge_sdk import Device, Node, Policy
 from edge_sdk.explaining.nodes import cost_in_words
 from edge_sdk.storage.documents import NODE
-from edge_sdk.sync.run import sync
+from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.documents.envelope import keyid, verified_by
 from protocol.nodes.summary import check_summary, read_summary

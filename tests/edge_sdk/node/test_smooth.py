@@ -12,8 +12,15 @@ import pytest
 from support.nodes import TERMS, node_campaign
 from support.noise import log_density
 
-from edge_sdk.node.smooth import noisy_squares, noisy_variance, smooth_sums
-from edge_sdk.node.value_counts import CELLS, ValueCounts, cell_of, smooth_sensitivity
+from edge_sdk.node.smooth import (
+    CELLS,
+    ValueCounts,
+    cell_of,
+    noisy_squares,
+    noisy_variance,
+    smooth_sensitivity,
+    smooth_sums,
+)
 from protocol import SCALE
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.nodes.smooth import calibration, least_records, variance_of_squares, variance_of_sums

@@ -12,7 +12,7 @@ from support.examples import examples
 from support.smooth_definition import changes_of_variance, smooth
 
 from aggregator.curator.smooth_sensitivity import BoundedValues, smooth_sensitivity_of_variance, variance
-from edge_sdk.node.value_counts import (
+from edge_sdk.node.smooth import (
     CELLS,
     GRID_BITS,
     ValueCounts,

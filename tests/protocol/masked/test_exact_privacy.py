@@ -19,7 +19,7 @@ from support.publisher import Publisher
 
 from edge_sdk.node import encryption
 from edge_sdk.node.sums import ExactSums
-from edge_sdk.policy.policy import Policy
+from edge_sdk.policy import Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.masked_terms import DILUTED, PARTY, RECORD
 from protocol.epsilon import MICRO

@@ -17,8 +17,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from edge_sdk import Device
-from edge_sdk.policy.policy import Policy
-from edge_sdk.sync.run import sync
+from edge_sdk.policy import Policy
+from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
 from protocol.documents.series import Series

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import edge_sdk.answering.reporting
+import edge_sdk.answering.sealing
 import edge_sdk.opening
 import edge_sdk.storage.atomic_files
-import edge_sdk.storage.batch_file
 import edge_sdk.storage.database
 import edge_sdk.storage.ledger
 import edge_sdk.transport.folder
@@ -96,7 +96,7 @@ def _in_place() -> None:
             os.fsync(file.fileno())
         edge_sdk.storage.atomic_files.flush_folder(Path(path).parent)
 
-    edge_sdk.storage.batch_file.write_new = write_new
+    edge_sdk.answering.sealing.write_new = write_new
 
 
 def _drain_forgets() -> None:

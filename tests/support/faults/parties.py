@@ -8,10 +8,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-import edge_sdk.storage.tally
+import edge_sdk.storage.ledger
 from edge_sdk import Node
-from edge_sdk.node.encryption import OfSums, Unprepared
-from edge_sdk.node.party_keys import PartyKeys
+from edge_sdk.node.encryption import OfSums, PartyKeys, Unprepared
 from edge_sdk.node.release import node_key
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
@@ -132,7 +131,7 @@ def _encrypts_anew() -> None:
 
 def _delta_apart() -> None:
     """The δ of a message is counted in a transaction of its own, after the message."""
-    plain, deltas = edge_sdk.storage.tally.Deltas.add, edge_sdk.storage.tally.Deltas
+    plain, deltas = edge_sdk.storage.ledger.Deltas.add, edge_sdk.storage.ledger.Deltas
 
     def encrypt(self, *given):
         counted = []

@@ -7,8 +7,11 @@ Differential Privacy", 2020, Algorithm 1 (the coin of probability e^−x).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from math import isqrt
 
+from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
 from protocol.stream import Stream
 
@@ -83,3 +86,52 @@ def _square_exceeds(x: Uniform, other: Uniform) -> bool:
         return True if low * low >= most << bits else False if high * high <= least << bits else None
 
     return decide(certain)
+
+
+def below(stream: Stream, bound: int) -> int:
+    """Draw an integer uniformly from {0 … ``bound`` − 1}, exactly, for any positive bound.
+
+    Reads as many whole bytes as the bound has, keeps as many bits, and repeats until the integer is below the bound.
+    """
+    bits = (bound - 1).bit_length()
+    count = -(-bits // 8)
+    while (drawn := int.from_bytes(stream.read(count), "big") >> (8 * count - bits)) >= bound:
+        pass
+    return drawn
+
+
+def coin_of_exponential(stream: Stream, exponent: Fraction) -> bool:
+    """Draw True with probability e^−``exponent``, for a rational exponent of at least 0."""
+    whole = exponent.numerator // exponent.denominator
+    if any(not exp_coin(lambda k: below(stream, k) == 0) for _ in range(whole)):
+        return False
+    a, b = (exponent - whole).as_integer_ratio()
+    return exp_coin(lambda k: below(stream, b * k) < a)
+
+
+def discrete_gaussian(stream: Stream, variance: int) -> int:
+    """Draw one integer n with P(n) ∝ e^{−n²/(2σ²)}, σ² = ``variance``, a positive integer.
+
+    A discrete Laplace number y of rate 1/t, t = ⌊σ⌋ + 1, is kept with probability e^{−(|y| − σ²/t)²/(2σ²)}.
+    """
+    t = isqrt(variance) + 1
+    while True:
+        y = discrete_laplace(stream, 1, t)
+        if coin_of_exponential(stream, Fraction((abs(y) * t - variance) ** 2, 2 * variance * t * t)):
+            return y
+
+
+def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:
+    """Draw the index of a count that is probably the largest. Run by the curator, after the cost was recorded.
+
+    Args:
+        counts: at least one count. A record adds 0 or 1 to each.
+        rate: r > 0, the ε of one added or removed record.
+        stream: the randomness.
+    """
+    best = max(counts)
+    left = list(range(len(counts)))
+    while True:
+        index = left.pop(below(stream, len(left)))
+        if coin_of_exponential(stream, rate * (best - counts[index])):
+            return index

@@ -24,28 +24,115 @@ The policy is a local file, ``policy.toml`` in the state folder. Every line is o
 What the file says holds for all that is accepted and answered from then on. Reports that wait already are sent; an
 owner who opts out takes them back.
 
-:mod:`edge_sdk.policy.policy_file` reads the file.
+Without the file the defaults of :class:`Policy` hold. If the install marker or the program's memory says that there was
+a file, its absence is refused as ``policy_missing`` instead. An empty file is refused, since a power cut leaves such
+files. So write a new file and ``mv`` it to this name.
 """
 
 from __future__ import annotations
 
+import codecs
+import os
+import re
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.policy.entries import ENTRIES, MOST
+from edge_sdk.storage.atomic_files import is_no_file, read_regular
+from edge_sdk.storage.marker import MARKER_FILE, note_in_marker, read_marker
 from edge_sdk.storage.spool import Limits
 from protocol.allowance import DAY_MICRO, LIFETIME_DELTA_PICO, LIFETIME_MICRO, PERIOD_DELTA_PICO, PERIOD_MICRO, Limit
-from protocol.epsilon import format_micro, format_pico
+from protocol.document import DAY_SECONDS
+from protocol.epsilon import MICRO, format_micro, format_pico, micro_epsilon, pico_delta
 from protocol.errors import InputError, PolicyError
 from protocol.schema import refusing
 from protocol.shown import quoted
-from protocol.sums.adjacency import CHANGE
+from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from edge_sdk.storage.ledger import Ledger
     from protocol.documents.campaign import Campaign
     from protocol.documents.evaluation import Evaluated
+    from protocol.documents.series import Series
     from protocol.schema import Schema
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}
+MOST = 1 << 40
+"""Largest whole number of an entry, and of days of a window."""
+
+
+def _epsilon(name: str, value: object) -> int:
+    with suppress(InputError):
+        return micro_epsilon(value)  # type: ignore[arg-type]
+    raise InputError("policy_invalid", f"{name} is a number above 0 and below {MICRO}, with at most six decimal places")
+
+
+def _delta(name: str, value: object) -> int:
+    with suppress(InputError):
+        return pico_delta(value)  # type: ignore[arg-type]
+    raise InputError("policy_invalid", f"{name} is 0 or a number below 1, with at most twelve decimal places")
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InputError("policy_invalid", f"{name} is true or false")
+    return value
+
+
+def _number(name: str, value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MOST:
+        raise InputError("policy_invalid", f"{name} is a whole number from 1 to 2^40")
+    return value
+
+
+def _days(name: str, value: object) -> int:
+    return _number(name, value) * DAY_SECONDS
+
+
+def _duration(name: str, value: object) -> int:
+    if isinstance(value, str) and value[-1:] in _UNITS and value[:-1].isascii() and value[:-1].isdigit():
+        return _number(name, int(value[:-1][:13]) * _UNITS[value[-1]])
+    if isinstance(value, str):
+        raise InputError("policy_invalid", f'{name} is a duration such as "90s", "15m", "1h" or "1d"')
+    return _number(name, value)
+
+
+def _names(name: str, value: object) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        raise InputError("policy_invalid", f"{name} is a list of names")
+    return tuple(value)
+
+
+def _adjacency(name: str, value: object) -> str:
+    if value not in ADJACENCIES:
+        raise InputError("policy_invalid", f"{name} is one of {', '.join(ADJACENCIES)}")
+    return str(value)
+
+
+ENTRIES: dict[str, tuple[str, Callable[[str, object], Any]]] = {
+    "epsilon_per_period": ("period_micro", _epsilon),
+    "epsilon_per_day": ("day_micro", _epsilon),
+    "epsilon_per_window": ("window_micro", _epsilon),
+    "window_days": ("window_seconds", _days),
+    "epsilon_lifetime": ("lifetime_micro", _epsilon),
+    "shortest_period": ("shortest_period", _duration),
+    "smallest_batch": ("smallest_batch", _number),
+    "report_bytes": ("report_bytes", _number),
+    "features": ("features", _names),
+    "campaigns": ("campaigns", _names),
+    "spool_reports": ("reports", _number),
+    "spool_bytes": ("size_bytes", _number),
+    "spool_days": ("age_seconds", _days),
+    "allow_refuse": ("allow_refuse", _flag),
+    "node_adjacency": ("node_adjacency", _adjacency),
+    "allow_masked": ("allow_masked", _flag),
+    "delta_per_period": ("period_delta_pico", _delta),
+    "delta_lifetime": ("lifetime_delta_pico", _delta),
+}
+"""Key of ``policy.toml`` → field of :class:`edge_sdk.policy.Policy` or of its spool's limits, and the function
+that reads the value."""
+
 
 DAY_SECONDS = 86_400
 _FRAME_BYTES = 400
@@ -389,3 +476,185 @@ def _matches_pieces(name: str, pieces: list[str]) -> bool:
             return False
         place = found + len(piece)
     return True
+
+
+POLICY_FILE = "policy.toml"
+_MAX_BYTES = 1 << 20
+_EMPTY = (
+    " is empty, as a power cut leaves a file that was being written; write a new file and mv it to this name. "
+    "If the defaults are to hold, write the line '# defaults' into it"
+)
+
+
+def load_policy(path: str) -> Policy:
+    """Read the owner's policy file at ``path``. If there is neither a file nor a link, the defaults hold.
+
+    Raises:
+        InputError: ``policy_invalid``: the file can not be read, is empty, is not TOML, or has an unknown key or a
+            wrong value. The defaults do not replace a policy that can not be read.
+    """
+    if not os.path.lexists(path):
+        return Policy()
+    import tomllib
+
+    try:
+        raw = read_regular(path, _MAX_BYTES + 1)
+        content = raw.removeprefix(codecs.BOM_UTF8)  # some editors begin a text with it
+        if len(raw) > _MAX_BYTES:
+            problem = f" has more than {_MAX_BYTES} bytes"
+        elif content.strip():
+            return Policy.of(**tomllib.loads(content.decode()))
+        else:
+            problem = _EMPTY
+    except InputError as error:
+        problem = f": {error.detail}"
+    except (OSError, ValueError, RecursionError) as error:
+        # Only the position of the error is told, since the error's text may quote the file.
+        place = re.search(r"\(at [a-z0-9, ]*\)$", str(error))
+        problem = f" can not be read: {type(error).__name__}{f' {place[0]}' if place else ''}"
+        if is_no_file(path):
+            problem = (
+                " is no regular file, but a folder, a pipe, a device or a link that leads nowhere; put a file there"
+            )
+    raise InputError("policy_invalid", POLICY_FILE + problem)
+
+
+class PolicyGiven:
+    """The policy that an application gives, or the defaults; used in the place of :class:`PolicyFile`.
+
+    Attributes:
+        in_file, marks: false, since there is no file and nothing to write into the marker.
+        origin: ``application``, or ``defaults`` if the application gives none.
+    """
+
+    in_file = False
+    marks = False
+
+    def __init__(self, policy: Policy | None) -> None:
+        self._policy = policy or Policy()
+        self.origin = "defaults" if policy is None else "application"
+
+    def __call__(self) -> Policy:
+        """The policy that holds now: always the same one."""
+        return self._policy
+
+
+class PolicyFile:
+    """The owner's policy file in a state folder. It is read again when it has changed, so changes hold at once.
+
+    The install marker remembers that there was such a file; this object remembers it too. So a file that is gone is
+    refused, and the defaults do not replace it.
+
+    Attributes:
+        marks: whether the file is noted into the marker; false until the state is open for writing.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self.marks = False
+        self._marker = os.path.join(folder, MARKER_FILE)
+        self._folder = folder
+        self._path = os.path.join(folder, POLICY_FILE)
+        self._seen: tuple[int, ...] = ()
+        self._was_there = False
+        self._policy: Policy | None = None
+
+    @property
+    def in_file(self) -> bool:
+        """Whether there is a file or a link named ``policy.toml`` in the folder."""
+        return os.path.lexists(self._path)
+
+    @property
+    def origin(self) -> str:
+        """Where the policy that holds now is from: ``policy.toml`` or ``defaults``."""
+        return POLICY_FILE if self.in_file else "defaults"
+
+    def __call__(self) -> Policy:
+        """The policy that holds now.
+
+        Raises:
+            InputError: ``policy_invalid``: the file can not be read or has a wrong entry; ``policy_missing``: the file
+                is gone.
+            StorageError: ``io_failed``, ``disk_full``: the marker can not be read or written.
+        """
+        seen = _identity_of(self._path)
+        if self._policy is None or seen != self._seen:
+            self._policy = None
+            self._was_there = self._was_there or bool(seen)
+            policy = load_policy(self._path)
+            marker = read_marker(self._marker)
+            if not seen and (self._was_there or (marker is not None and marker.policy)):
+                raise InputError(
+                    "policy_missing",
+                    f"{POLICY_FILE} was here and is gone; restore it, or put a file with the line '# defaults' there "
+                    "if the defaults are to hold",
+                )
+            if marker is not None and self.marks:
+                note_in_marker(self._folder, policy=bool(seen))
+            self._policy, self._seen = policy, seen
+        return self._policy
+
+
+def _identity_of(path: str) -> tuple[int, ...]:
+    """Device, inode, size and times of the file at a path, which differ if the file was changed or replaced.
+
+    Empty if there is no file; (0,) if there is one that can not be examined.
+    """
+    with suppress(OSError):
+        found = os.stat(path)
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return (0,) if os.path.lexists(path) else ()
+
+
+def refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
+    """Why a device answers no new period of a campaign of a series; None if it may answer one.
+
+    Args:
+        series: of the campaign; None if the campaign is of none, which gives None.
+        ledger: of the device.
+        secret: of the device; None after an opt-out, when nobody can tell whether it is in the campaign's share.
+
+    Returns:
+        an error with the reason ``series_answered``: the device has answered in the series; ``series_begun``: the
+        device was reset when the series had begun, so it may have answered before; ``series_not_member``: the device is
+        not in the campaign's share.
+    """
+    if series is None:
+        return None
+    name = quoted(series.name)
+    if ledger.answered_in(series.name):
+        return PolicyError(
+            "series_answered", f"this device has answered in the series {name}, in which it answers once; all is done"
+        )
+    after = ledger.series_after()
+    if after is not None and series.begins <= after:
+        return PolicyError(
+            "series_begun",
+            f"this device was reset when the series {name} had begun; it may have answered before, so it answers only "
+            "series that begin later",
+        )
+    if secret is not None and not series.has(secret):
+        return PolicyError(
+            "series_not_member",
+            f"this device is not in the share of the series {name} that this campaign asks; nothing is to be done",
+        )
+    return None
+
+
+def in_words(series: Series, refused: PolicyError | None, secret: bytes | None) -> list[str]:
+    """Lines for the owner: how often the device answers in a series, and whether it takes part in this campaign.
+
+    Args:
+        series: of the campaign.
+        refused: the result of :func:`refusal`.
+        secret: of the device; None after an opt-out.
+    """
+    lines = [
+        f"It is of the series {quoted(series.name)}: the device gives at most one answer in the whole series, whatever",
+        "  campaigns, versions and periods the series has. Another series is another answer.",
+    ]
+    if refused is not None and refused.reason != "series_not_member":
+        return [*lines, f"  {refused}."]
+    # Three significant digits: a share is never shown as 0 %.
+    share = f"  About {100 * series.part:.3g}% of all devices take part in this campaign, picked by chance and not by "
+    device = "" if secret is None else "; this device does" if refused is None else "; this device does not"
+    return [*lines, f"{share}the record{device}."]

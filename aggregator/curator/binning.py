@@ -1,39 +1,145 @@
-"""Bins of equal frequency with differential privacy: edges drawn by the exponential mechanism, exactly.
+"""``hearsay schema --private``: bins of about equal frequency for a schema's numbers, which may be published.
 
-The edges of a number are drawn level by level: first the middle edge, then the middle edge of either side, among the
-records of that side, and so on (Kaplan, Schnapp, Stemmer 2022). The sides are disjoint parts of the records, so a level
-costs what one of its draws costs. m edges have L = ⌈log₂(m + 1)⌉ levels, and each gets ε/L. Records without the number
-take no part: they are in no side.
-
-One draw chooses an integer e of a range that was drawn before. Of the records x of this range, a share j/b is to be
-below e. An edge that misses by s(e) = |(b − j)·#{x < e} − j·#{x ≥ e}| is drawn with probability ∝ e^{−γ·min(s(e) − s⁎,
-T)}, where s⁎ is the least s of the range. One record more changes s(e), and so min(s(e), s⁎ + T), by at most
-Δ = max(j, b − j) at every e; so the draw costs 2γΔ. A replaced record is one record less in one side and one more in
-perhaps another, and costs twice as much. All adjacencies but ``add-remove`` take Δ = 2·max(j, b − j).
-
-The weights are integers, 2^B e^{−γk} with a relative error of at most η, which adds at most 5η to the cost; γ ≤ 1 is
-chosen for ε − 10⁻²⁰, and η < 10⁻³⁰. Integers are drawn uniformly by rejection. No floating-point number takes part.
-
-Source: McSherry, Talwar (FOCS 2007); Smith (STOC 2011); docs/math.md, section 7.
+Values, classes and bounds of the schema are public and stay. Of ε each number gets an equal part, for all its edges
+(:mod:`aggregator.curator.binning`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from aggregator.common.arrays import Integers
+from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, cost_of
-from aggregator.curator.noise.whole_numbers import below
+from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.fitting import SEED_BYTES
+from aggregator.curator.records import Records, read_records
+from aggregator.curator.sampling import below
+from aggregator.models.encoding import NO_NUMBER
+from aggregator.models.pilot import read_pilot
+from aggregator.models.reduction import numeric_inputs
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
+from protocol.features import Feature, Numeric
 from protocol.noise.rational_bounds import exp_below
+from protocol.schema import Schema, build_schema
 from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
+
+TAG = b"hearsay/1/central-bins"
+
+
+class BinTerms(NamedTuple):
+    """What is public about private bins, before the records are seen.
+
+    Attributes:
+        bins: number of bins of every number.
+        epsilon_micro: ε of everything, in millionths.
+        adjacency: the budget's.
+    """
+
+    bins: int
+    epsilon_micro: int
+    adjacency: str
+
+
+def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
+    """The cost of the bins: ε, in equal parts for the numbers. It looks at no record.
+
+    Raises:
+        InputError: ``no_numbers``; ``bins_invalid``; ``epsilon_invalid``: ε is too small to be divided;
+            ``schema_invalid``: the schema has a projection, or a number has too many values for one question.
+    """
+    numbers = numeric_inputs(schema)
+    if schema.projection is not None:
+        raise InputError("schema_invalid", "its numbers are projected already; make bins before the projection")
+    share = terms.epsilon_micro // len(numbers)
+    check_edges(terms.bins, share)
+    _binned(schema, dict.fromkeys(numbers, range(1, terms.bins)))
+    return cost_of([share] * len(numbers))
+
+
+def bins_of(records: Records, terms: BinTerms, seed: bytes) -> Schema:
+    """The schema of the records with private bins. Run by the curator, after the cost was recorded.
+
+    Args:
+        records: the records.
+        terms: the public terms.
+        seed: 32 secret bytes from the operating system, used for these bins alone.
+
+    Raises:
+        InputError: the reasons of :func:`cost_of_bins`.
+    """
+    cost_of_bins(records.schema, terms)
+    stream = Stream(seed, TAG)
+    inputs = numeric_inputs(records.schema)
+    edges = {}
+    for index in inputs:
+        numbers = records.numbers[:, index]
+        present = numbers[numbers != NO_NUMBER]
+        edges[index] = private_edges(present, terms.bins, terms.epsilon_micro // len(inputs), terms.adjacency, stream)
+    return _binned(records.schema, edges)
+
+
+def bin_records(
+    table: pd.DataFrame,
+    file: SchemaFile,
+    terms: BinTerms,
+    budget: BudgetFile,
+    *,
+    missing: Collection[str] = MISSING_TOKENS,
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> SchemaFile:
+    """Pay from a budget, then make bins of about equal frequency. Run by the curator.
+
+    Args:
+        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
+        file: the schema file, decided without these records. Its bins are replaced, and what it asks about stays.
+        terms: the terms, with the budget's adjacency.
+        budget: the open budget file, to which the records are assigned.
+        missing: texts of a missing value.
+        random_bytes: ``random_bytes(n)`` returns n random bytes, for the draws.
+
+    Returns:
+        The schema file with new bins, which states what they cost.
+
+    Raises:
+        InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
+            the reasons of :func:`cost_of_bins`, :func:`aggregator.models.pilot.read_pilot` and
+            :func:`aggregator.curator.records.read_records`.
+        PolicyError: ``data_unknown``, ``budget_exceeded``.
+        StorageError: the budget file can not be used.
+    """
+    budget.check_adjacency(terms.adjacency)
+    if any(asked.bins for asked in file.ask.values()):
+        raise InputError("ask_invalid", "the table [ask] groups bins that are about to change; leave them out")
+    cost = cost_of_bins(file.schema, terms)
+    records = read_records(read_pilot(table, file.schema, missing), file.schema)
+    names = len(numeric_inputs(file.schema))
+    query = f"{terms.bins} bins of equal frequency for {names} {'number' if names == 1 else 'numbers'}"
+    budget.spend(budget.digest(record_bytes(table)), query, cost)
+    made = bins_of(records, terms, random_bytes(SEED_BYTES))
+    paid = budget.receipt(query, cost)
+    return file._replace(schema=made, pilots=(*file.pilots, paid))
+
+
+def _binned(schema: Schema, edges: Mapping[int, Collection[int]]) -> Schema:
+    """The schema with other inner edges of some numbers."""
+    features: list[Feature] = list(schema.features)
+    for index, inner in edges.items():
+        old = features[index]
+        assert isinstance(old, Numeric)
+        features[index] = Numeric(old.name, old.low, old.high, list(inner), old.unlisted, old.substitute)
+    return build_schema(schema.label, features)
+
 
 MAX_EDGES = 1023
 _MARGIN = Fraction(1, 10**20)
