@@ -52,10 +52,8 @@ if TYPE_CHECKING:
     from aggregator.curator.fitting import fit_records
     from aggregator.estimates.joining import join
     from aggregator.models.comparison import compare
-    from aggregator.models.json_form import to_json
-    from aggregator.models.predicting import predict_file
-    from aggregator.models.scoring import Model
-    from aggregator.models.sklearn_form import to_sklearn
+    from aggregator.models.interchange import to_json, to_sklearn
+    from aggregator.models.scoring import Model, predict_file
     from aggregator.nodes.campaigns.campaigns import make_node_campaign
     from aggregator.nodes.campaigns.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
     from aggregator.nodes.campaigns.masking import Masking
@@ -171,14 +169,14 @@ _HOMES = {
     "open_store": ("aggregator.operations.report_store", "open_store"),
     "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
     "plan": ("aggregator.planning.power_analysis.plan", "plan"),
-    "predict_file": ("aggregator.models.predicting", "predict_file"),
+    "predict_file": ("aggregator.models.scoring", "predict_file"),
     "project_records": ("aggregator.curator.projecting", "project_records"),
     "publish_tree": ("aggregator.publishing.tree", "write_tree"),
     "report": ("aggregator.page.report", "report"),
     "read_table": ("aggregator.common.tables", "read_table"),
     "status": ("aggregator.operations.status", "status"),
-    "to_json": ("aggregator.models.json_form", "to_json"),
-    "to_sklearn": ("aggregator.models.sklearn_form", "to_sklearn"),
+    "to_json": ("aggregator.models.interchange", "to_json"),
+    "to_sklearn": ("aggregator.models.interchange", "to_sklearn"),
 }
 
 

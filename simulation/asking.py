@@ -14,17 +14,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.joining import of_features
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_majority, fit_plain
 from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.operations.models import together
-from aggregator.planning.feature_selection.from_answers import Refined, first_step, refine
+from aggregator.planning.feature_selection.from_answers import Refined, first_step, refine, sign_candidates
 from aggregator.planning.feature_selection.from_pilot import design
-from aggregator.planning.feature_selection.shares import WHOLE
-from aggregator.planning.feature_selection.signed_candidates import sign_candidates
-from aggregator.planning.feature_selection.steps import EVALUATE, Fleet
+from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, Fleet
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.evaluations import EvaluationParameters

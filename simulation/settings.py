@@ -7,7 +7,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 from aggregator.curator.terms import AUTO
-from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION
+from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION
 from aggregator.nodes.campaigns.campaigns import POSTPROCESS as OF_NODES
 from aggregator.publishing.schemas.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.documents.campaign import DISCRETE

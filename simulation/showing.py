@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aggregator.estimates.showing import as_range, as_share
+from aggregator.estimates.cells import as_range, as_share
 from protocol.documents.masked_terms import RECORD
 from protocol.sums.adjacency import ADD_REMOVE
 from simulation.settings import CENTRAL, DISTRIBUTED, FEDERATED, LOCAL, VERTICAL

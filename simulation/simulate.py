@@ -24,7 +24,7 @@ from aggregator.common.tables import read_table
 from aggregator.curator.methods.table import DEFAULT as DEFAULT_METHOD
 from aggregator.curator.methods.table import METHODS
 from aggregator.curator.terms import DIVISIONS, FitTerms
-from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
+from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.sums.adjacency import ADJACENCIES

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from aggregator.cards.manipulation import contribution, extreme_answers
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.joining import of_features
 from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.reports import Reports, estimate, with_answers
 from aggregator.estimates.statistics import Statistics

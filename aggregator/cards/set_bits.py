@@ -21,7 +21,7 @@ import numpy as np
 from aggregator.cards.binomial import upper_tail
 from aggregator.cards.manipulation import weights_of
 from aggregator.common.arrays import Floats, Integers
-from aggregator.estimates.joining.homogeneity import chi_square_tail
+from aggregator.estimates.homogeneity import chi_square_tail
 from protocol.documents.campaign import Campaign
 from protocol.mechanisms import BITS, Mechanism
 

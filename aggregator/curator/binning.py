@@ -22,7 +22,7 @@ from aggregator.curator.fitting import SEED_BYTES
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.sampling import below
 from aggregator.models.encoding import NO_NUMBER
-from aggregator.models.pilot import read_pilot
+from aggregator.models.population import read_pilot
 from aggregator.models.reduction import numeric_inputs
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol import SCALE
@@ -113,7 +113,7 @@ def bin_records(
 
     Raises:
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
-            the reasons of :func:`cost_of_bins`, :func:`aggregator.models.pilot.read_pilot` and
+            the reasons of :func:`cost_of_bins`, :func:`aggregator.models.population.read_pilot` and
             :func:`aggregator.curator.records.read_records`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.

@@ -35,10 +35,9 @@ from aggregator.models.discrete import fit as fit_discrete
 from aggregator.models.encoding import NO_NUMBER
 from aggregator.models.gaussian import NormalParameters
 from aggregator.models.gaussian import fit as fit_gaussian
-from aggregator.models.pilot import check_pilot
-from aggregator.models.population import assumed
-from aggregator.models.postprocess import DEFAULT as POSTERIOR
-from aggregator.models.postprocess import check_postprocess
+from aggregator.models.population import assumed, check_pilot
+from aggregator.models.postprocess.methods import DEFAULT as POSTERIOR
+from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.models.scoring import Model
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
@@ -270,7 +269,7 @@ def fit_records(
 
     Raises:
         InputError: ``adjacency_differs``: the terms have another adjacency than the budget; the reasons of
-            :func:`aggregator.curator.fitting.cost_of_fit`, :func:`aggregator.models.pilot.check_pilot` and
+            :func:`aggregator.curator.fitting.cost_of_fit`, :func:`aggregator.models.population.check_pilot` and
             :func:`aggregator.curator.records.read_records`; ``terms_invalid``: ``days``.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         InputError, DocumentError, StorageError: the model can not be signed

@@ -29,7 +29,7 @@ from aggregator.curator.fitting import SEED_BYTES, made_up_records
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.sampling import discrete_gaussian
 from aggregator.models.encoding import NO_NUMBER, projected_numbers
-from aggregator.models.pilot import read_pilot
+from aggregator.models.population import read_pilot
 from aggregator.models.reduction import (
     DEFAULT_RIDGE,
     Directions,
@@ -204,7 +204,7 @@ def project_records(
 
     Raises:
         InputError: ``adjacency_differs``; the reasons of :func:`cost_of_projection`, :func:`project`,
-            :func:`aggregator.models.pilot.read_pilot` and :func:`aggregator.curator.records.read_records`.
+            :func:`aggregator.models.population.read_pilot` and :func:`aggregator.curator.records.read_records`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
     """

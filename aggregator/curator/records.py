@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Integers
 from aggregator.common.tables import numbers_of
 from aggregator.models.encoding import label_codes, observe
-from aggregator.models.pilot import outside
+from aggregator.models.population import outside
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.schema import Schema

@@ -9,8 +9,7 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.intervals import Interval
-from aggregator.estimates.pooling import Pool, pooled
-from aggregator.estimates.question_estimate import Vote
+from aggregator.estimates.question_estimate import Pool, Vote, pooled
 from aggregator.estimates.statistics import Statistics
 
 

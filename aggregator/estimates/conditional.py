@@ -24,10 +24,8 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law
-from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
-from aggregator.estimates.intervals import Interval
-from aggregator.estimates.pooling import Pool, VoteSums, pooled
-from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis
+from aggregator.estimates.question_estimate import Pool, QuestionEstimate, VoteSums, pooled
 from aggregator.estimates.ratios import ALONE, Others, Ratio, Variance, cell_variance, own_weight, ratio_interval
 from protocol.questions import CELL, MOMENT, MOMENTS, PRESENT, Subject
 from protocol.schema import Schema

@@ -19,10 +19,18 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.common.notebooks import facts, table
-from aggregator.estimates.cells import cell_names, cells_of, parameter_names, question_name
+from aggregator.estimates.cells import (
+    COLUMNS,
+    PARAMETER_COLUMNS,
+    cell_names,
+    cells_of,
+    parameter_names,
+    parameter_rows,
+    question_name,
+    rows,
+)
 from aggregator.estimates.conditional import Conditional, Published, conditionals
 from aggregator.estimates.question_estimate import QuestionEstimate
-from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
 from aggregator.estimates.source import Source, campaign_of
 from protocol.documents.campaign import Campaign, Fit
 from protocol.errors import InputError

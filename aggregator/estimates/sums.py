@@ -21,8 +21,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, Pairs
-from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis
-from aggregator.estimates.intervals import Interval, score_interval
+from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, Weighted, is_share
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.spread import Estimated, spreads

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from aggregator.models.discrete import parameters_of
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame, label_codes, observe
-from aggregator.models.joint_tables import Tables
+from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.scoring import Model
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, Fit

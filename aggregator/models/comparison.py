@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import isnan, sqrt
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,13 +33,10 @@ from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.debias import Z95
 from aggregator.estimates.ratios import Ratio
 from aggregator.estimates.statistics import Statistics
+from aggregator.models.scoring import Model
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, Subject
 from protocol.schema import Schema
-
-if TYPE_CHECKING:
-    from aggregator.models.scoring import Model
-
 
 SIGNIFICANT = 0.05
 QUANTILES = (Z95, 2.5, 3.0, 3.6, 4.3, 5.2, 6.4, 8.0)

@@ -11,8 +11,8 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.joint_tables import Tables
-from aggregator.models.postprocess import DEFAULT, check_postprocess
+from aggregator.models.postprocess.joint_tables import Tables
+from aggregator.models.postprocess.methods import DEFAULT, check_postprocess
 
 
 class Parameters(NamedTuple):
@@ -32,7 +32,7 @@ def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
 
     Args:
         statistics: statistics of a discrete campaign.
-        postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.POSTPROCESSES`.
+        postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's

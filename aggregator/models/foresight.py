@@ -32,7 +32,7 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.postprocess import simplex_prior
+from aggregator.models.postprocess.methods import simplex_prior
 from aggregator.models.published import fitted_parameters
 from aggregator.models.simulated_fleets import Fleet, cells_of_tables, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass

@@ -19,10 +19,9 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_variances, moments
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.noisy_sums.floored import floored_normal
-from aggregator.models.noisy_sums.printed import printed_normal
-from aggregator.models.posterior.moments import Moments, shrunk
-from aggregator.models.postprocess import check_postprocess
+from aggregator.models.postprocess.methods import check_postprocess
+from aggregator.models.postprocess.noisy_sums import floored_normal, printed_normal
+from aggregator.models.postprocess.posterior import Moments, shrunk
 from protocol.documents.campaign import GAUSSIAN
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO
@@ -123,7 +122,7 @@ def _normal(of: Moments, floor: float) -> NormalParameters:
 
 
 def _posterior_normal(of: Moments, floor: float) -> NormalParameters:
-    """Mean and variance of :func:`aggregator.models.posterior.moments.shrunk`, the variance from ``floor`` to 1.
+    """Mean and variance of :func:`aggregator.models.postprocess.posterior.shrunk`, the variance from ``floor`` to 1.
 
     Classes without answers about a moment get the mean 0 and the uniform variance, as all classes of that number. Noise
     of infinite variance (a curator's Cauchy noise) says nothing of how much to shrink: the moments are then used alone.

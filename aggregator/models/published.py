@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from aggregator.common.arrays import Floats
+from aggregator.estimates.cells import NOT_DETERMINED, clipped_ranges
 from aggregator.estimates.conditional import PRIOR, Conditional, conditionals
 from aggregator.estimates.ratios import Ratio
-from aggregator.estimates.showing import NOT_DETERMINED, clipped_ranges
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.discrete import fit
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters

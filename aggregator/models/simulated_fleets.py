@@ -39,9 +39,9 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.joint_tables import joint_table, project_to_simplex
-from aggregator.models.posterior.tables import posterior_tables
-from aggregator.models.postprocess import simplex_prior
+from aggregator.models.postprocess.joint_tables import joint_table, project_to_simplex
+from aggregator.models.postprocess.methods import simplex_prior
+from aggregator.models.postprocess.posterior import posterior_tables
 from protocol.epsilon import MICRO
 from protocol.questions import CELL, PRESENT, SQUARE
 from protocol.schema import missing_code

@@ -27,9 +27,9 @@ from aggregator.cards.masked import MaskedGuarantee
 from aggregator.cards.nodes import NodeGuarantee
 from aggregator.cards.sheet import GuaranteeSheet
 from aggregator.common.files import read_file
-from aggregator.models.postprocess import DEFAULT
+from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.planning.power_analysis.families import Chosen, choose_family, reason_of
-from aggregator.planning.power_analysis.result import Plan
+from aggregator.planning.power_analysis.plan import Plan
 from aggregator.publishing import endings
 from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.campaigns import (

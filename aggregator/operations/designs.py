@@ -17,10 +17,11 @@ from pathlib import Path
 import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS, read_table
-from aggregator.models.pilot import check_pilot
+from aggregator.models.population import check_pilot
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, open_store
-from aggregator.planning.feature_selection import from_answers, from_pilot, signed_candidates
+from aggregator.planning.feature_selection import from_answers, from_pilot
+from aggregator.planning.feature_selection import from_answers as signed_candidates
 from aggregator.planning.feature_selection.decided import of_design, of_refine
 from aggregator.planning.feature_selection.from_answers import Refined
 from aggregator.planning.feature_selection.from_pilot import Designed
@@ -142,7 +143,7 @@ def sign_candidates(
 
     Raises:
         InputError, PolicyError, DocumentError, StorageError: a store can not be opened, or a model can not be made or
-            signed (:func:`aggregator.planning.feature_selection.signed_candidates.sign_candidates`).
+            signed (:func:`aggregator.planning.feature_selection.from_answers.sign_candidates`).
     """
     if not step.candidates:
         return {}

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from aggregator.cards.card import full_card
 from aggregator.common.files import read_file
 from aggregator.common.periods import parse_span
+from aggregator.estimates.homogeneity import Homogeneity
 from aggregator.estimates.joining import join
-from aggregator.estimates.joining.homogeneity import Homogeneity
 from aggregator.estimates.source import newest_campaign
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.masked.stores import kind_of, new_or_open, open_node_store

@@ -7,7 +7,7 @@ from math import lcm
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from aggregator.models.postprocess import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
+from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
 from aggregator.publishing.ask_table import Ask, Asked, resolve
 from aggregator.publishing.lifetimes import MAX_DAYS, header_for
 from aggregator.publishing.mechanisms.choice import form_of, is_numeric, mechanism_for, moment_mechanism

@@ -14,12 +14,12 @@ import numpy as np
 
 from aggregator.common.arrays import Integers
 from aggregator.estimates.reports import estimate
-from aggregator.models.joint_tables import Tables
-from aggregator.models.posterior.tables import posterior_tables
-from aggregator.planning.feature_selection.race import Heard
-from aggregator.planning.feature_selection.shares import Asked
+from aggregator.models.postprocess.joint_tables import Tables
+from aggregator.models.postprocess.posterior import posterior_tables
+from aggregator.planning.feature_selection.candidates import Heard
 from aggregator.planning.feature_selection.steps import (
     EVALUATE,
+    Asked,
     Evaluated,
     Fleet,
     Step,

@@ -33,13 +33,11 @@ from aggregator.common.tables import read_table, typed
 from aggregator.estimates.debias import debias
 from aggregator.estimates.question_estimate import is_stretched
 from aggregator.models.population import Population, assumed
-from aggregator.models.postprocess import DEFAULT
-from aggregator.planning.power_analysis.designs import Design
+from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.planning.power_analysis.precision import precisions
-from aggregator.planning.power_analysis.race import race
 from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
-from aggregator.planning.power_analysis.search import Scope, pruned_designs
-from aggregator.planning.power_analysis.study import Study
+from aggregator.planning.power_analysis.search import Scope, pruned_designs, race
+from aggregator.planning.power_analysis.study import Design, Study
 from aggregator.publishing.mechanisms.choice import forms
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of

@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats
 from aggregator.estimates.conditional import PRIOR, conditionals, joint_scatters, own_cells_weight, table_variance
 from aggregator.estimates.debias import Z95
-from aggregator.estimates.pooling import pooled
-from aggregator.estimates.question_estimate import QuestionEstimate
+from aggregator.estimates.question_estimate import QuestionEstimate, pooled
 from aggregator.estimates.recurrence import answers_by_stratum, known
 from aggregator.estimates.reports import estimate
 from aggregator.reports.tally.tally import Tally

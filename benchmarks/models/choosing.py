@@ -45,10 +45,10 @@ from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
 from aggregator.models.population import Population
-from aggregator.models.postprocess import DEFAULT
+from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.models.scoring import Model
-from aggregator.planning.power_analysis.designs import Design
 from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.planning.power_analysis.study import Design
 from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.central.figures import Job, measured, read_rows

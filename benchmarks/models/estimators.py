@@ -42,7 +42,7 @@ from aggregator.models.baselines import fit_plain
 from aggregator.models.discrete import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.population import Population
-from aggregator.models.postprocess import DEFAULT, POSTPROCESSES
+from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
 from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally

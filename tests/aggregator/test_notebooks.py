@@ -14,8 +14,7 @@ from support.reports import batch, opened, report
 
 from aggregator import create_workspace, make_campaign
 from aggregator.common import notebooks, sealing
-from aggregator.models.predicting import predict_file
-from aggregator.models.scoring import Model
+from aggregator.models.scoring import Model, predict_file
 from aggregator.operations.status import status
 from aggregator.planning.feature_selection.codings import Cut, Way
 from aggregator.planning.feature_selection.forward_selection import Candidate

@@ -11,8 +11,8 @@ import pytest
 from support.commands import invoke, run
 
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.joining.fewer_features import of_features
-from aggregator.models.joint_tables import joint_table
+from aggregator.estimates.joining import of_features
+from aggregator.models.postprocess.joint_tables import joint_table
 from protocol.errors import InputError
 from simulation import asking
 from simulation.asking import Asking

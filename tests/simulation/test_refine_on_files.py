@@ -16,7 +16,7 @@ from aggregator.cli.planning.refine import _signed
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import open_store
-from aggregator.planning.feature_selection.shares import WHOLE
+from aggregator.planning.feature_selection.steps import WHOLE
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

@@ -33,7 +33,7 @@ from aggregator.curator.terms import (
     TWO_TO_ONE,
     FitTerms,
 )
-from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.models.postprocess.methods import POSTPROCESSES
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema

@@ -55,7 +55,7 @@ def export_model(model_file: Path, form: str, trust: Path | None, workspace: Pat
 def _as_json(model: Model) -> bytes:
     import json
 
-    from aggregator.models.json_form import to_json
+    from aggregator.models.interchange import to_json
 
     return json.dumps(to_json(model), ensure_ascii=False, indent=1).encode() + b"\n"
 
@@ -64,7 +64,7 @@ def _as_sklearn(model: Model) -> bytes:
     """The bytes of a joblib file. Raises InputError: ``missing_extra``, ``not_exportable``."""
     from io import BytesIO
 
-    from aggregator.models.sklearn_form import to_sklearn
+    from aggregator.models.interchange import to_sklearn
 
     pipeline = to_sklearn(model)
     import joblib  # type: ignore[import-untyped]  # scikit-learn brings it

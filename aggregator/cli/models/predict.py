@@ -11,8 +11,7 @@ from aggregator.cli.options import PATH, force_option, json_option, missing_opti
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, warn, working, write_file
 
 if TYPE_CHECKING:
-    from aggregator.models.predicting import Predictions
-    from aggregator.models.scoring import Model
+    from aggregator.models.scoring import Model, Predictions
 
 
 @click.command()
@@ -47,7 +46,7 @@ def predict(
     """  # noqa: D301
     from aggregator.cli.inputs import open_model
     from aggregator.common.spreadsheets import csv_text
-    from aggregator.models.predicting import predict_file
+    from aggregator.models.scoring import predict_file
 
     if output is not None:
         check_files(output)

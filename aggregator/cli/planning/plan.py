@@ -29,7 +29,7 @@ from aggregator.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from aggregator.planning.power_analysis.result import Plan
+    from aggregator.planning.power_analysis.plan import Plan
 
 
 @click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
@@ -98,7 +98,7 @@ def plan(
       hearsay plan schema.toml --epsilon 1 --pilot pilot.csv --target-accuracy 0.85
       hearsay plan schema.toml --epsilon 1 --devices 2000 --target-width 0.1 --solve days
     """  # noqa: D301
-    from aggregator.models.postprocess import DEFAULT
+    from aggregator.models.postprocess.methods import DEFAULT
     from aggregator.planning.power_analysis.plan import plan as make_plan
 
     if plot_file is not None:
@@ -143,7 +143,7 @@ def plan(
 
 
 def _print(found: Plan, *, statistics: bool) -> None:
-    from aggregator.planning.power_analysis.result import COLUMNS
+    from aggregator.planning.power_analysis.plan import COLUMNS
 
     print_facts(found.facts())
     click.echo()

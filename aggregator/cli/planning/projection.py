@@ -23,7 +23,7 @@ from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
 
 if TYPE_CHECKING:
-    from aggregator.models.pilot import Outside
+    from aggregator.models.population import Outside
 
 
 DEFAULT_BINS = 4
@@ -143,7 +143,7 @@ class _Fitted(NamedTuple):
 def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str]) -> _Fitted:
     """A projection of the records as they are."""
     from aggregator.common.tables import read_table
-    from aggregator.models.pilot import check_pilot, outside
+    from aggregator.models.population import check_pilot, outside
     from aggregator.models.reduction import fit_projection
     from aggregator.publishing.schemas.projection_file import reduction_facts
 

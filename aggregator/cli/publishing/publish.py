@@ -173,7 +173,7 @@ def _check_options(
 
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
     """The statistics of the features named in a text with commas; of all features for None."""
-    from aggregator.estimates.joining.fewer_features import of_features
+    from aggregator.estimates.joining import of_features
     from aggregator.publishing.ask_table import ask_of
 
     return statistics if features is None else of_features(statistics, ask_of(features, {}))

@@ -73,8 +73,8 @@ def estimate(
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
     from aggregator.common.spreadsheets import csv_text
+    from aggregator.estimates.cells import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
     from aggregator.estimates.conditional import conditionals
-    from aggregator.estimates.showing import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
     from aggregator.models.published import published
 
     if as_json() and as_csv:

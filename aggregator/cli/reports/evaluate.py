@@ -197,7 +197,7 @@ def show(
       hearsay evaluate show --store outcomes
       hearsay evaluate show --store first --store second --one-population
     """  # noqa: D301
-    from aggregator.estimates.showing import as_range, as_share
+    from aggregator.estimates.cells import as_range, as_share
     from aggregator.operations.models import together
     from aggregator.publishing.mechanisms.evaluation import COLUMNS, RECALL_COLUMNS
     from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics

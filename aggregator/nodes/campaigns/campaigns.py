@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from aggregator.models.postprocess import check_postprocess
+from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.nodes.campaigns.lists import current_list
 from aggregator.nodes.campaigns.masking import Masking, masked_terms, masked_warnings
 from aggregator.nodes.campaigns.sheet import node_warnings

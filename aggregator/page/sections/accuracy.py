@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from aggregator.estimates.showing import as_range, as_share
+from aggregator.estimates.cells import as_range, as_share
 from aggregator.models.foresight import NEVER, Foresight
 from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers

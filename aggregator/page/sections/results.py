@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from aggregator.cards.card_words import in_words
-from aggregator.estimates.cells import cells_of
+from aggregator.estimates.cells import NOT_DETERMINED, PARAMETER_COLUMNS, cells_of, parameter_rows
 from aggregator.estimates.conditional import PRIOR, Conditional, Published, conditionals
-from aggregator.estimates.showing import NOT_DETERMINED, PARAMETER_COLUMNS, parameter_rows
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import published
 from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, Table, clipped, paragraph, table

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from aggregator.planning.feature_selection.candidates import Rated
 from aggregator.planning.feature_selection.from_answers import Refined
 from aggregator.planning.feature_selection.from_pilot import Designed, percent
-from aggregator.planning.feature_selection.race import Rated
 from aggregator.planning.feature_selection.steps import Fleet
 from aggregator.publishing.decisions.record import bounded
 from protocol.epsilon import format_micro

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import MISSING
 from aggregator.models.population import Population
-from aggregator.models.posterior.tables import posterior_prior, posterior_tables
+from aggregator.models.postprocess.posterior import posterior_prior, posterior_tables
 from aggregator.planning.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
 from aggregator.planning.power_analysis.rehearsal import Fleet, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign

@@ -9,20 +9,22 @@ Source: docs/decisions/0065.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from aggregator.estimates.joining import join
+from aggregator.estimates.joining import join, of_features
+from aggregator.estimates.source import newest_origin
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.joint_tables import Tables
-from aggregator.models.posterior.tables import posterior_tables
-from aggregator.planning.feature_selection.feature_sets import Subset
-from aggregator.planning.feature_selection.race import Heard
-from aggregator.planning.feature_selection.shares import Asked, Share
+from aggregator.models.postprocess.joint_tables import Tables
+from aggregator.models.postprocess.posterior import posterior_tables
+from aggregator.planning.feature_selection.candidates import Heard, Subset
 from aggregator.planning.feature_selection.steps import (
+    Asked,
     Evaluated,
     Fleet,
+    Share,
     Step,
     can_choose,
     conclusion,
@@ -32,8 +34,13 @@ from aggregator.planning.feature_selection.steps import (
 )
 from aggregator.publishing.ask_table import Ask, AskedFeature
 from aggregator.publishing.decisions.record import Decision
+from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.models import publish_model
 from aggregator.publishing.series import check_series_name
+from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import DISCRETE
+from protocol.documents.envelope import read_envelope
+from protocol.documents.model import Model, parse_model
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped
 from protocol.schema import Schema
@@ -303,3 +310,55 @@ def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
         if one.subject.feature is not None:
             found[places[one.subject.feature]] += one.n
     return [found[name] for name in names]
+
+
+def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[bytes], now: int) -> dict[str, bytes]:
+    """The signed models of the candidates that ``refined`` wants evaluated.
+
+    Args:
+        workspace: the workspace that signed the campaigns. A model of a candidate's name that it holds is returned
+            unchanged.
+        refined: a step of the kind ``evaluate``.
+        campaigns: the files of all campaigns that asked about features.
+        now: seconds since 1970.
+
+    Returns:
+        Name of each candidate → the bytes of its ``.hsm`` file, in the order in which they are evaluated.
+
+    Raises:
+        InputError: ``refine_invalid``: the workspace has another model of a candidate's name.
+        InputError, PolicyError, DocumentError, StorageError: a model can not be made or signed
+            (:func:`aggregator.publishing.models.publish_model`).
+    """
+    assert refined.statistics is not None
+    wanted = {source.origin.id for source in refined.statistics.sources}
+    files = [file for file in campaigns if sha256(read_envelope(file, "campaign").payload).digest() in wanted]
+    known = {item.name: item for item in latest_of_each(workspace.history()) if item.role == "model"}
+    found: dict[str, bytes] = {}
+    for name, features in refined.candidates.items():
+        if name in known:
+            found[name] = workspace.copy(known[name])
+            _check_candidate(parse_model(read_envelope(found[name], "model").payload), refined, features)
+        else:
+            chosen = of_features(refined.statistics, features)
+            found[name] = publish_model(workspace, chosen, files, now, name=name, foretell=None)
+    return found
+
+
+def _check_candidate(model: Model, refined: Refined, features: Sequence[str]) -> None:
+    """Refuse a model that bears a candidate's name and was not made by :func:`sign_candidates` for this series.
+
+    A second version is refused too: devices may have answered about the first.
+
+    Raises:
+        InputError: ``refine_invalid``.
+    """
+    assert refined.statistics is not None
+    read = {feature.name for feature in model.schema.observed}
+    origin = newest_origin(refined.statistics.sources).id
+    if model.header.version != 1 or read != set(features) or model.campaign != origin:
+        raise InputError(
+            "refine_invalid",
+            f"the workspace has another model named {quoted(model.header.name)}, so this candidate can not have that "
+            "name; begin the series anew under another name",
+        )

@@ -14,8 +14,7 @@ import pandas as pd
 
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.notebooks import facts, table
-from aggregator.models.pilot import check_columns
-from aggregator.models.population import Population
+from aggregator.models.population import Population, check_columns
 from aggregator.planning.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
 from aggregator.planning.feature_selection.forward_selection import (
     DRAWS,
@@ -139,7 +138,7 @@ def design(
     """Choose features, groups of values and bins for a campaign. Run by the analyst.
 
     Args:
-        pilot: typed records with their label (:func:`aggregator.models.pilot.check_pilot`).
+        pilot: typed records with their label (:func:`aggregator.models.population.check_pilot`).
         file: the schema to start from; what it says in ``[ask]`` is replaced.
         epsilon_micro: ε of the one answer of a device, in millionths.
         devices: size of the fleet.

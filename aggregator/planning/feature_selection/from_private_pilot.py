@@ -32,14 +32,13 @@ from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, cost_of
 from aggregator.curator.budget import BudgetFile, record_bytes
 from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit
-from aggregator.curator.records import Records
 from aggregator.curator.sampling import noisy_max
+from aggregator.curator.records import Records
 from aggregator.curator.terms import FitTerms
 from aggregator.models.encoding import MISSING
-from aggregator.models.joint_tables import Tables
-from aggregator.models.pilot import read_pilot
-from aggregator.models.population import Population
-from aggregator.models.posterior.tables import posterior_tables
+from aggregator.models.population import Population, read_pilot
+from aggregator.models.postprocess.joint_tables import Tables
+from aggregator.models.postprocess.posterior import posterior_tables
 from aggregator.planning.feature_selection.codings import (
     AS_STATED,
     EDGES,
@@ -226,7 +225,7 @@ def design_records(
 
     Raises:
         InputError: ``adjacency_differs``; the reasons of :func:`cost_of_design`,
-            :func:`aggregator.models.pilot.read_pilot` and :meth:`Population.of_frame`.
+            :func:`aggregator.models.population.read_pilot` and :meth:`Population.of_frame`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.
     """

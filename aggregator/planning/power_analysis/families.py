@@ -9,9 +9,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from aggregator.common.tables import MISSING_TOKENS
-from aggregator.planning.power_analysis.designs import NO_SHARES
-from aggregator.planning.power_analysis.plan import plan
-from aggregator.planning.power_analysis.result import Plan
+from aggregator.planning.power_analysis.plan import Plan, plan
+from aggregator.planning.power_analysis.study import NO_SHARES
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.mechanisms.choice import AUTO, is_numeric
 from aggregator.publishing.schemas.schema_file import SchemaFile

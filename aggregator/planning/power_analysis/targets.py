@@ -13,10 +13,9 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.arrays import Floats
-from aggregator.planning.power_analysis.designs import Design
 from aggregator.planning.power_analysis.precision import Z95, Precision, devices_for_width, precisions, widest
 from aggregator.planning.power_analysis.rehearsal import Fleet
-from aggregator.planning.power_analysis.study import Study
+from aggregator.planning.power_analysis.study import Design, Study
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO
 
 DEVICES, EPSILON, DAYS = "devices", "epsilon", "days"

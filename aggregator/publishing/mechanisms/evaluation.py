@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggregator.common.notebooks import facts, table
+from aggregator.estimates.cells import as_range, as_share
 from aggregator.estimates.intervals import score_interval
 from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.ratios import cell_variance, ratio_interval
-from aggregator.estimates.showing import as_range, as_share
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError, PolicyError

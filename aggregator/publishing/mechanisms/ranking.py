@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from aggregator.common.notebooks import facts, table
-from aggregator.estimates.joining.questions import joined_question
-from aggregator.estimates.joining.sources import of_one_series
+from aggregator.estimates.cells import NOT_DETERMINED, as_range, as_share
+from aggregator.estimates.joining import joined_question, of_one_series
 from aggregator.estimates.question_estimate import QuestionEstimate
-from aggregator.estimates.showing import NOT_DETERMINED, as_range, as_share
 from aggregator.estimates.statistics import Statistics
 from aggregator.publishing.mechanisms.best import Share, against_the_best, together
 from aggregator.publishing.mechanisms.evaluation import Accuracy

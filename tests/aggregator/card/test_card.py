@@ -15,7 +15,7 @@ from aggregator.cards.card import full_card
 from aggregator.cards.card_words import MOST_CHARACTERS, SECTIONS, sections
 from aggregator.cards.influence import influences, reach_of_reports
 from aggregator.cards.manipulation import manipulation
-from aggregator.estimates.joining.fewer_features import of_features
+from aggregator.estimates.joining import of_features
 from aggregator.estimates.reports import estimate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally

@@ -10,8 +10,7 @@ from support.commands import invoke, run
 
 import aggregator
 from aggregator.planning.feature_selection.from_answers import _features_of, candidate_name, first_step
-from aggregator.planning.feature_selection.shares import Asked, Share
-from aggregator.planning.feature_selection.steps import Fleet
+from aggregator.planning.feature_selection.steps import Asked, Fleet, Share
 from aggregator.publishing.ask_table import ask_of, listed, resolve
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.errors import InputError

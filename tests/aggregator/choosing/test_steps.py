@@ -11,19 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
 
-from aggregator.models.joint_tables import Tables
-from aggregator.planning.feature_selection.feature_sets import candidates, greedy, neighbours, strengths, strongest
-from aggregator.planning.feature_selection.race import MALUS, SPREAD, TOLL, Heard, choose, rated, unit_error
-from aggregator.planning.feature_selection.shares import WHOLE, Share, after, equalise
+from aggregator.models.postprocess.joint_tables import Tables
+from aggregator.planning.feature_selection.candidates import (
+    MALUS,
+    SPREAD,
+    TOLL,
+    Heard,
+    candidates,
+    choose,
+    greedy,
+    neighbours,
+    rated,
+    strengths,
+    strongest,
+    unit_error,
+)
 from aggregator.planning.feature_selection.steps import (
     ASK,
     DONE,
     EVALUATE,
     STOP,
+    WHOLE,
     Evaluated,
     Fleet,
+    Share,
+    after,
     can_choose,
     conclusion,
+    equalise,
     next_evaluation,
     next_round,
     number_of_candidates,
@@ -39,7 +54,7 @@ HALF = np.array([0.5, 0.5])
 @pytest.fixture(autouse=True, scope="module")
 def quick():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.planning.feature_selection.feature_sets.RECORDS", 500)
+        patch.setattr("aggregator.planning.feature_selection.candidates.RECORDS", 500)
         yield
 
 

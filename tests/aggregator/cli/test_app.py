@@ -318,7 +318,7 @@ def test_the_console_script_is_installed():
 def test_the_glossary_has_every_mechanism_post_processing_and_method_and_help_shows_it():
     from aggregator.cli import options
     from aggregator.curator.methods.table import METHODS
-    from aggregator.models.postprocess import POSTPROCESSES
+    from aggregator.models.postprocess.methods import POSTPROCESSES
     from protocol import mechanisms
 
     assert set(options.MECHANISMS) == set(mechanisms.names())

@@ -15,8 +15,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.cli.app import hearsay
 from aggregator.common.spreadsheets import csv_text
-from aggregator.models.predicting import predict_file
-from aggregator.models.scoring import Model
+from aggregator.models.scoring import Model, predict_file
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk.classifier import Classifier
 from protocol.documents.envelope import read_envelope

@@ -13,7 +13,7 @@ from support.failures import reason
 import aggregator
 from aggregator.common.tables import read_table
 from aggregator.curator import binning, projecting
-from aggregator.models.pilot import check_pilot, outside
+from aggregator.models.population import check_pilot, outside
 from aggregator.models.reduction import fit_projection
 from aggregator.planning.feature_selection.from_private_pilot import DesignTerms
 from aggregator.planning.feature_selection.schema_text import schema_text

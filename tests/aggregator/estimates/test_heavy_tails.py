@@ -10,9 +10,9 @@ import pytest
 from support.node_fleets import noisy, true_sums
 from support.nodes import PERIOD, node_campaign
 
-from aggregator.estimates.heavy_tails import quantile95, relative_kurtosis, two_sided_tail
-from aggregator.estimates.joining.homogeneity import homogeneity
-from aggregator.estimates.joining.questions import joined_question
+from aggregator.estimates.homogeneity import homogeneity
+from aggregator.estimates.intervals import quantile95, relative_kurtosis, two_sided_tail
+from aggregator.estimates.joining import joined_question
 from aggregator.nodes.summaries.federation import federated
 from aggregator.nodes.summaries.totals import Total
 

@@ -16,8 +16,8 @@ from support.reports import made
 import aggregator
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Law
+from aggregator.estimates.homogeneity import LEAST_DEVICES, LEVEL, chi_square_tail, deviance
 from aggregator.estimates.joining import join
-from aggregator.estimates.joining.homogeneity import LEAST_DEVICES, LEVEL, chi_square_tail, deviance
 from aggregator.estimates.recurrence import known
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit

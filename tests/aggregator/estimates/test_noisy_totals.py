@@ -11,8 +11,7 @@ from support.asked import SCHEMA
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.conditional import conditionals
 from aggregator.estimates.debias import Law
-from aggregator.estimates.pooling import pooled
-from aggregator.estimates.question_estimate import Sample, Vote
+from aggregator.estimates.question_estimate import Sample, Vote, pooled
 from aggregator.estimates.sums import NoisySum, of_sums
 from protocol.questions import CELL, Subject
 

@@ -15,7 +15,7 @@ from support.reports import made
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.debias import Z95, Law, Pairs, noise_law, pairs_of
 from aggregator.estimates.joining import join
-from aggregator.estimates.pooling import VoteSums, pooled
+from aggregator.estimates.question_estimate import VoteSums, pooled
 from aggregator.estimates.ratios import Others, Variance, cell_variance, own_weight, ratio_interval
 from aggregator.estimates.recurrence import Recurrence
 from aggregator.estimates.reports import estimate

@@ -14,12 +14,12 @@ import pytest
 from support.mechanisms import kinds
 from support.reports import Row, made
 
+from aggregator.estimates.cells import rows
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import Z95, debias, marginal
 from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import Sample, Vote
 from aggregator.estimates.reports import estimate
-from aggregator.estimates.showing import rows
 from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.errors import InputError, PolicyError

@@ -16,12 +16,12 @@ from aggregator.cli.app import hearsay
 from aggregator.models.population import Population
 from aggregator.operations.campaigns import plan_campaign
 from aggregator.planning.feature_selection.schema_text import schema_text
-from aggregator.planning.power_analysis import race, targets
-from aggregator.planning.power_analysis.designs import Design, with_bins
+from aggregator.planning.power_analysis import search as race
+from aggregator.planning.power_analysis import targets
+from aggregator.planning.power_analysis.plan import _solution_text as said
 from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Forecast, Rehearsal, own_weight, plain_accuracy
-from aggregator.planning.power_analysis.result import said
 from aggregator.planning.power_analysis.search import Scope, codings
-from aggregator.planning.power_analysis.study import Study
+from aggregator.planning.power_analysis.study import Design, Study, with_bins
 from aggregator.planning.power_analysis.targets import Curve, for_accuracy, rising
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol import mechanisms

@@ -8,9 +8,9 @@ from support.plans import schema
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.population import assumed
-from aggregator.planning.power_analysis.designs import Design
 from aggregator.planning.power_analysis.precision import CLASSES, devices_for_width, precisions, widest
 from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
+from aggregator.planning.power_analysis.study import Design
 from aggregator.publishing.mechanisms.choice import forms
 from protocol import mechanisms
 

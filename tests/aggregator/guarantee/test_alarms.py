@@ -19,7 +19,7 @@ from aggregator.cards.alarms import LEVEL, SHARES, two_sided
 from aggregator.cards.set_bits import OneBitCount, one_bit_p_value, power, set_bits_law
 from aggregator.cli.app import hearsay
 from aggregator.estimates.cells import cell_names
-from aggregator.estimates.joining.homogeneity import chi_square_tail
+from aggregator.estimates.homogeneity import chi_square_tail
 from aggregator.operations.report_store import create_store
 from aggregator.operations.status import status
 from benchmarks.guarantees import alarms as bench

@@ -12,7 +12,7 @@ from support.publisher import DAY, NOW, small_schema
 
 from aggregator.cards.nodes import _moved, _Table, node_guarantee
 from aggregator.estimates.class_shares import class_shares
-from aggregator.models.noisy_sums.floored import floored_tables
+from aggregator.models.postprocess.noisy_sums import floored_tables
 from aggregator.nodes.summaries.federation import federated
 from aggregator.nodes.summaries.totals import Total
 from protocol.document import Header

@@ -18,10 +18,9 @@ from support.examples import examples
 from support.publisher import Publisher
 
 from aggregator.cli.app import hearsay
-from aggregator.models.json_form import to_json
+from aggregator.models.interchange import to_json, to_sklearn
 from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
-from aggregator.models.sklearn_form import to_sklearn
 from protocol import SCALE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model

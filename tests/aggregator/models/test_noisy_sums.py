@@ -13,9 +13,8 @@ from support.reports import made
 from aggregator.estimates.source import Origin
 from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from aggregator.models import discrete, gaussian
-from aggregator.models.noisy_sums.floored import CELLS, CLASSES, VARIANCES
-from aggregator.models.noisy_sums.printed import LEAST_CELL
-from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.models.postprocess.methods import POSTPROCESSES
+from aggregator.models.postprocess.noisy_sums import CELLS, CLASSES, LEAST_CELL, VARIANCES
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
 from protocol.features import Categorical, Numeric
 from protocol.questions import CLASS, MOMENT, ONE_PER_CLASS, PRESENT, SQUARE, discrete_subjects, gaussian_subjects

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.models.posterior.moments import Moments, shrunk
+from aggregator.models.postprocess.posterior import Moments, shrunk
 
 SHARE = np.array([0.6, 0.3, 0.1])
 MEAN = np.array([-0.4, 0.1, 0.5])

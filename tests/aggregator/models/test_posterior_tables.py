@@ -17,11 +17,11 @@ from support.reports import made, opened
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
-from aggregator.models.joint_tables import joint_table
-from aggregator.models.posterior import noisy_gamma
-from aggregator.models.posterior import tables as posterior_tables
-from aggregator.models.posterior.noisy_gamma import REACH, posterior
-from aggregator.models.postprocess import POSTPROCESSES
+from aggregator.models.postprocess import noisy_gamma
+from aggregator.models.postprocess import posterior as posterior_tables
+from aggregator.models.postprocess.joint_tables import joint_table
+from aggregator.models.postprocess.methods import POSTPROCESSES
+from aggregator.models.postprocess.noisy_gamma import REACH, posterior
 from aggregator.reports.tally.tally import Tally
 from benchmarks.models import estimators as bench
 from protocol.features import Categorical

@@ -13,8 +13,8 @@ from support.reports import made
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.discrete import fit
-from aggregator.models.joint_tables import HALF, project_to_simplex
-from aggregator.models.postprocess import NEED_CLASS_QUESTION, POSTPROCESSES
+from aggregator.models.postprocess.joint_tables import HALF, project_to_simplex
+from aggregator.models.postprocess.methods import NEED_CLASS_QUESTION, POSTPROCESSES
 from aggregator.reports.tally.tally import Tally
 from protocol.canonical import pack, unpack
 from protocol.documents.campaign import parse_campaign

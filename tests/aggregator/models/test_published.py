@@ -9,9 +9,9 @@ import pytest
 from support.publisher import NOW
 from support.reports import made
 
+from aggregator.estimates.cells import NOT_DETERMINED, parameter_rows
 from aggregator.estimates.conditional import conditionals
 from aggregator.estimates.reports import estimate
-from aggregator.estimates.showing import NOT_DETERMINED, parameter_rows
 from aggregator.models.published import MOST_FEATURES, interval_card, published
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally

@@ -13,7 +13,7 @@ from support.examples import examples
 from support.failures import reason
 
 from aggregator.models.encoding import NO_NUMBER, observe, recognise
-from aggregator.models.pilot import check_pilot, outside
+from aggregator.models.population import check_pilot, outside
 from aggregator.models.reduction import fit_directions, fit_projection
 from aggregator.publishing.schemas.projection_file import FORMAT, parse_projection_text, projection_text
 from benchmarks.shared import reference

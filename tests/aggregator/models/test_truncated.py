@@ -9,9 +9,8 @@ import pandas as pd
 import pytest
 from support.publisher import NOW, Publisher
 
-from aggregator.models.json_form import to_json
+from aggregator.models.interchange import to_json, to_sklearn
 from aggregator.models.scoring import Model
-from aggregator.models.sklearn_form import to_sklearn
 from edge_sdk.classifier import Classifier
 from protocol.documents.model import GaussianModel, Normal, build_payload, log_mass, parse_model
 from protocol.errors import DocumentError, InputError

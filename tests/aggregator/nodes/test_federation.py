@@ -7,7 +7,7 @@ import pytest
 from support.node_fleets import keys, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign
 
-from aggregator.estimates.showing import NOT_DETERMINED, rows
+from aggregator.estimates.cells import NOT_DETERMINED, rows
 from aggregator.nodes.summaries.federation import federated, noise_variances
 from aggregator.nodes.summaries.totals import Total, Totals
 from protocol import SCALE

@@ -11,9 +11,9 @@ from support.node_fleets import keys, noisy
 from support.nodes import PERIOD, node_campaign
 from support.publisher import Publisher
 
+from aggregator.estimates.cells import NOT_DETERMINED, parameter_rows, rows
 from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.ratios import Variance, ratio_interval
-from aggregator.estimates.showing import NOT_DETERMINED, parameter_rows, rows
 from aggregator.models.foresight import UNDER_RULE, Foresight, foresee
 from aggregator.models.published import interval_card, published
 from aggregator.nodes.summaries.federation import federated

@@ -13,7 +13,7 @@ from support.reports import batch, opened, report
 
 import aggregator
 from aggregator.models.encoding import label_codes, observe, recognise
-from aggregator.models.json_form import to_json
+from aggregator.models.interchange import to_json
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from edge_sdk import Device
 from protocol.document import Header

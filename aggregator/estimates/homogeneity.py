@@ -17,7 +17,7 @@ bisection finds f̄, which may lie outside [0, 1]. If the noise variance of a so
 ``hybrid``, ``laplace``), the statistic is Σ_j (x̂_j − x̄)²/V_j instead, with x̄ the weighted mean and V_j the variance
 of x̂_j; the number is not compared if a V_j is 0. Sources with m_j below 30 are left out of the comparison.
 
-The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.heavy_tails``): the statistic is
+The noise of a few nodes has heavier tails than normal noise (``aggregator.estimates.intervals``): the statistic is
 brought down to the normal error of the same probability.
 
 The p-value of all M numbers is M times the smallest p-value (Bonferroni), which is valid for dependent numbers. If the
@@ -39,7 +39,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.common.notebooks import facts, table
 from aggregator.estimates.cells import cell_names, question_name
-from aggregator.estimates.heavy_tails import two_sided_tail
+from aggregator.estimates.intervals import two_sided_tail
 from aggregator.estimates.question_estimate import QuestionEstimate
 from protocol.schema import Schema
 

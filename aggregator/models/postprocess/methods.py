@@ -5,7 +5,7 @@ are in reports and have variances; they may be negative, and their sum may diffe
 
 Source: docs/math.md, section 4; ``paper`` is Yilmaz, Al-Rubaie, Chang 2019, section 3.1;
 ``simplex`` projects as Duchi, Shalev-Shwartz, Singer, Chandra (ICML 2008), figure 1; ``posterior`` has a module of its
-own (:mod:`aggregator.models.posterior.tables`), ``printed``, ``halves`` and ``floored`` have
+own (:mod:`aggregator.models.postprocess.posterior`), ``printed``, ``halves`` and ``floored`` have
 :mod:`aggregator.models.noisy_sums`.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.joint_tables import (
+from aggregator.models.postprocess.joint_tables import (
     HALF,
     Tables,
     estimate_of,
@@ -28,9 +28,8 @@ from aggregator.models.joint_tables import (
     project_to_simplex,
     simplex_table,
 )
-from aggregator.models.noisy_sums.floored import floored_tables
-from aggregator.models.noisy_sums.printed import halves_tables, printed_tables
-from aggregator.models.posterior.tables import posterior_tables
+from aggregator.models.postprocess.noisy_sums import floored_tables, halves_tables, printed_tables
+from aggregator.models.postprocess.posterior import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
 

@@ -39,8 +39,8 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.joint_tables import JointTable, Tables, joint_table, simplex_table
-from aggregator.models.posterior.noisy_gamma import evidence_weights, posterior
+from aggregator.models.postprocess.joint_tables import JointTable, Tables, joint_table, simplex_table
+from aggregator.models.postprocess.noisy_gamma import evidence_weights, posterior
 
 SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 """Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""
@@ -288,3 +288,64 @@ def _positive(shares: Floats) -> Floats:
     """Shares divided by their sums over the first axis, none below 10⁻¹² of the sum. Float64 of one shape."""
     shares = np.maximum(shares, _LEAST * shares.sum(axis=0))
     return np.asarray(shares / shares.sum(axis=0), np.float64)
+
+
+BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
+"""Variances τ² of the classes' means, in units of the pooled variance; equally likely."""
+VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
+"""Shapes of the prior of the classes' variances; equally likely."""
+_UNIFORM_VARIANCE = 1 / 3
+_LEAST_WITHIN = 0.05
+"""Smallest variance within the classes, in units of the pooled variance."""
+
+
+class Moments(NamedTuple):
+    """First and second moments of one number: shape (k,) float64 each.
+
+    Attributes:
+        first, second: estimated means of x·[y = c] and x²·[y = c].
+        first_variance, second_variance: their variances.
+        share: P(number present, class c), positive.
+    """
+
+    first: Floats
+    second: Floats
+    first_variance: Floats
+    second_variance: Floats
+    share: Floats
+
+
+def shrunk(of: Moments) -> tuple[Floats, Floats]:
+    """Mean in [−1, 1] and positive variance of a number in every class: shape (k,) float64 each."""
+    total = of.share.sum()
+    error = float(of.first_variance.sum()) / total**2
+    centre = float(of.first.sum()) / total * _UNIFORM_VARIANCE / (_UNIFORM_VARIANCE + error)
+    centre = float(np.clip(centre, -1, 1))
+    excess = float(of.second.sum()) / total - centre**2
+    noise = float(of.second_variance.sum()) / total**2 + 4 * centre**2 * error
+    pooled = min(1.0, float(posterior(np.array([excess]), noise, _UNIFORM_VARIANCE, 1.0).mean[0]))
+    mean = np.clip(centre + _deviations(of, centre, pooled), -1, 1)
+    return mean, _variances(of, mean, centre, pooled)
+
+
+def _deviations(of: Moments, centre: float, pooled: float) -> Floats:
+    """Posterior means of the classes' deviations from the pooled mean: shape (k,) float64."""
+    away = of.first / of.share - centre
+    noise = of.first_variance / of.share**2
+    between = pooled * np.array(BETWEEN)[:, None]
+    spread = between + noise
+    # The deviations, weighted by P(c), sum to 0: k densities say as much as k − 1.
+    freedom = (len(away) - 1) / len(away)
+    evidence = -freedom / 2 * (np.log(spread) + away**2 / spread).sum(axis=1)
+    return np.asarray(evidence_weights(evidence) @ (away * between / spread), np.float64)
+
+
+def _variances(of: Moments, mean: Floats, centre: float, pooled: float) -> Floats:
+    """Posterior means of the classes' variances: shape (k,) float64. ``mean``: shape (k,) float64, the means."""
+    weights = of.share / of.share.sum()
+    within = max(pooled - float(weights @ (mean - centre) ** 2), _LEAST_WITHIN * pooled)
+    raw = of.second / of.share - mean**2
+    noise = (of.second_variance + 4 * mean**2 * of.first_variance) / of.share**2
+    found = [posterior(raw, noise, within, shape) for shape in VARIANCE_SHAPES]
+    evidence = np.array([one.evidence.sum() for one in found])
+    return np.asarray(evidence_weights(evidence) @ np.array([one.mean for one in found]), np.float64)
