@@ -147,7 +147,7 @@ def campaign(
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.operations.campaigns import plan_campaign, sign_campaign
-    from aggregator.planning.power_analysis.result import COLUMNS
+    from aggregator.planning.power_analysis.plan import COLUMNS
 
     check_files(output)
     if ending is not None:

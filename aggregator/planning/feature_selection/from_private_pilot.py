@@ -32,8 +32,8 @@ from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, cost_of
 from aggregator.curator.budget import BudgetFile, record_bytes
 from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit
-from aggregator.curator.sampling import noisy_max
 from aggregator.curator.records import Records
+from aggregator.curator.sampling import noisy_max
 from aggregator.curator.terms import FitTerms
 from aggregator.models.encoding import MISSING
 from aggregator.models.population import Population, read_pilot
