@@ -1,11 +1,11 @@
-"""A small web server for a published folder, to try devices on one machine. It is not for the internet.
+"""A small web server for a published folder, to try devices on one machine: documents out, batches of reports in.
 
-It serves the documents that ``publishing.tree`` writes, and stores batches in ``reports/``, which it never serves. A
-server for the internet needs more (TLS, limits per client): docs/how-to/serving.md.
+In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, which is never
+served. It is not for the internet, which needs more (TLS, limits per client): docs/how-to/serving.md.
 
 Limits: the size of one file and of all files, :data:`MOST_CONNECTIONS` at once, :data:`MOST_SECONDS` per connection,
 and file names of the forms that devices use. An upload is answered with 2xx only after its complete file was flushed
-to disk.
+to disk. Nothing that a client sends is repeated in an answer or in the log.
 """
 
 from __future__ import annotations
@@ -42,27 +42,16 @@ _INCOMPLETE = re.compile(r"\.[0-9a-f]{1,64}[.a-z]*\.[0-9a-f]{16}\.tmp")
 
 
 class Limits(NamedTuple):
-    """Limits of uploads.
-
-    Attributes:
-        file_bytes: most bytes of one batch file.
-        all_bytes: most bytes of all files in ``reports/`` at one time.
-    """
+    """Limits of uploads: most bytes of one batch file, and of all files in ``reports/`` at one time."""
 
     file_bytes: int = 16 << 20
     all_bytes: int = 1 << 30
 
 
 class Uploads:
-    """The folder of uploaded batches.
+    """The folder of uploaded batches, ``reports/`` of a published tree, made again if it is missing.
 
-    Args:
-        folder: ``reports/`` of a published tree. It is made again if it is missing.
-        limits: limits of uploads.
-        problem: called with a sentence for the operator if this machine keeps an upload from being stored.
-
-    Attributes:
-        limits: the argument.
+    ``problem`` is called with a sentence for the operator if this machine keeps an upload from being stored.
     """
 
     def __init__(self, folder: Path, limits: Limits, problem: Callable[[str], None] = lambda _: None) -> None:
@@ -72,13 +61,11 @@ class Uploads:
         self._quota = _DiskQuota(folder, limits.all_bytes)
 
     def store(self, name: str, body: RequestBody) -> HTTPStatus:
-        """Store a batch file that only this user may read, and flush it to disk.
+        """Store a batch file that only this user may read, and flush it to disk. Its ``name`` is checked already.
 
-        The same file may be uploaded again. Another content for an existing name is refused.
-
-        Args:
-            name: file name in ``reports/``, already checked.
-            body: body of the request. It is read to its end for status 201 and 204; otherwise a rest may be unread.
+        The same file may be uploaded again. Another content for an existing name is refused. The body is read to its
+        end
+        for status 201 and 204; otherwise a rest may be unread.
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
@@ -115,11 +102,7 @@ class Uploads:
 
 
 class RequestBody:
-    """The body of a request, read block by block to its announced end.
-
-    Attributes:
-        left: number of announced bytes that were not read yet.
-    """
+    """The body of a request, read block by block to its announced end. ``left`` bytes were not read yet."""
 
     def __init__(self, stream: BufferedIOBase, length: int) -> None:
         self._stream = stream
@@ -162,8 +145,7 @@ def _has_content(path: Path, body: RequestBody) -> bool:
 def open_regular(path: Path) -> IO[bytes]:
     """Open a regular file for reading. Links are not followed, and a pipe does not block.
 
-    Raises:
-        OSError: the path is no regular file, or can not be opened.
+    ``OSError`` for anything else.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -210,10 +192,7 @@ class _DiskQuota:
         """Bytes of the complete files, each counted as at least :data:`LEAST_COST`.
 
         Names of incomplete files begin with a dot; those of uploads under way are reserved for. A file that vanishes
-        meanwhile does not count.
-
-        Returns:
-            The sum; 0 if there is no folder; the limit, so that nothing more fits, if the folder can not be read.
+        meanwhile does not count. 0 if there is no folder; the limit, so that nothing more fits, if it can not be read.
         """
         used = 0
         try:
@@ -298,11 +277,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT  # noqa: N815
 
     def _store(self, body: RequestBody) -> HTTPStatus:
-        """Check an upload and store it.
+        """Store an upload.
 
-        Returns:
-            The status to answer: 404 no path of a batch; 401 the token is missing or wrong; 413 larger than the limit;
-            otherwise a status of :meth:`Uploads.store`.
+        The status is that of :meth:`Uploads.store`, or 404: no path of a batch; 401: no token; 413: too large.
         """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
@@ -494,7 +471,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         super().server_close()
 
     def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002  # as the library calls it
-        """Log status 500 for an exception in a handler, without details of the client. No answer is sent.
+        """Log status 500 for an exception in a handler, without details of the client.
 
         The library calls this method.
         """

@@ -1,6 +1,5 @@
 """What several halls need and no field names: files, tables, periods, passphrases, plots.
 
 In: paths, tables of other programs, texts of periods. Out: bytes, pandas frames, ranges of periods, SVG, and errors
-with
-a reason where a file can not be read or written. Start with ``files`` and ``tables``. No hall is imported from here.
+with a reason where a file can not be read or written. Start with ``files`` and ``tables``.
 """

@@ -54,11 +54,7 @@ def failure_of(error: OSError) -> tuple[str, str]:
 def storage_errors(what: str) -> Iterator[None]:
     """Context manager that turns an ``OSError`` in its block into a ``StorageError``.
 
-    Args:
-        what: beginning of the error's text, for example "the store can not be written".
-
-    Raises:
-        StorageError: ``disk_full``: space or quota ran out; ``io_failed``: another ``OSError``.
+    ``what`` is the beginning of the error's text, for example "the store can not be written".
     """
     try:
         yield
@@ -109,14 +105,12 @@ def _check_kind(path: Path) -> None:
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
     """Refuse the output paths of a command before any work is done, and before anything is paid.
 
-    Args:
-        outputs: paths of all files that the command will write.
-        force: existing files may be replaced.
-        inputs: paths of the files that the command reads. No output is one of these, not even with ``force``.
+    No output is one of the ``inputs`` that the command reads, not even with ``force``.
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid`` (:func:`check_output`); ``output_invalid`` also if two outputs
-            are one file, or an output is an input or its SQLite journal, directly or through links.
+        InputError: as :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an output is an
+            input
+            or its SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
         if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
@@ -155,18 +149,7 @@ def _ledger_at(path: Path) -> str:
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:
     """Write a file under a temporary name, flush it to the disk, and move it into place.
 
-    Args:
-        path: the file.
-        data: its content.
-        force: replace an existing file.
-        mode: :data:`ORDINARY` or :data:`PRIVATE`.
-
-    Raises:
-        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: no file can have this
-            path (:func:`check_output`).
-        StorageError: ``disk_full``; ``io_failed``: any other error of the system. What was at ``path`` is then
-            unchanged, unless only the last flush, that of the folder, failed: then the new file is there, but a power
-            cut may undo it. The temporary file is removed, if the system allows it.
+    Arguments of :func:`open_output`.
     """
     with open_output(path, force=force, mode=mode) as file:
         file.write(data)
@@ -177,7 +160,9 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
     """Context manager to write an output file piece by piece, under a temporary name.
 
     At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
-    ``path`` is unchanged. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
+    ``path`` is unchanged, unless only the last flush, that of the folder, failed: then the new file is there, but a
+    power
+    cut may undo it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
 
     Args:
         path: the file.
@@ -185,10 +170,7 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
         mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: no file can have this
-            path (:func:`check_output`).
-        StorageError: ``disk_full``; ``io_failed``: any other error of the system. The files are then as after an
-            error of :func:`write_output`.
+        InputError: as :func:`check_output`.
     """
     check_output(path, force=force)
     temporary = None
@@ -239,11 +221,7 @@ def _move(temporary: Path, path: Path, *, force: bool) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush the entries of a folder to the disk. Without it a power cut may undo a rename.
-
-    Raises:
-        OSError: the folder can not be opened or flushed.
-    """
+    """Flush the entries of a folder to the disk. Without it a power cut may undo a rename."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

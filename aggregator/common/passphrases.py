@@ -18,11 +18,8 @@ def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable
 
     Args:
         given: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None:
-            the result reads the file that the environment variable :data:`VARIABLE` names at the time of the call.
-
-    Raises (when the result is called, and ``given`` is None):
-        InputError: ``passphrase_missing``: the variable is not set, or the file does not begin with a passphrase;
-            ``file_not_found``, ``unreadable``, ``too_large``: the file can not be read.
+            the result reads the file that the environment variable :data:`VARIABLE` names at the time of the call
+            (:func:`read_passphrase`; ``passphrase_missing`` also if the variable is not set).
     """
     if callable(given):
         return given
@@ -44,8 +41,7 @@ def read_passphrase(file: str | Path) -> bytes:
     """Read a passphrase: the first line of a file, without its line break.
 
     Raises:
-        InputError: ``passphrase_missing``: the line is empty; ``file_not_found``; ``unreadable``: a folder, or no
-            permission; ``too_large``: the file has more than :data:`MAX_PASSPHRASE_BYTES`.
+        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.common.files.read_file`.
     """
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:

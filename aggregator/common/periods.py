@@ -46,8 +46,8 @@ class Moment(NamedTuple):
     def first(self, time_precision: int) -> int:
         """The number of the first period of a range that starts with this moment.
 
-        If the user wrote a period's number, it is that number. For a day it is the first period that begins on or after
-        the day's first second; for a minute the period that contains the minute's first second.
+        For a day it is the first period that begins on or after the day's first second; for a minute the period that
+        contains the minute's first second.
         """
         if self.lasts == DAY_SECONDS:
             return -(-self.number // time_precision)
@@ -56,8 +56,7 @@ class Moment(NamedTuple):
     def last(self, time_precision: int) -> int:
         """The number of the last period of a range that ends with this moment.
 
-        If the user wrote a period's number, it is that number. For a day or minute it is the last period that begins
-        before its end.
+        For a day or minute it is the last period that begins before its end.
         """
         if self.lasts:
             return -(-(self.number + self.lasts) // time_precision) - 1
@@ -73,9 +72,6 @@ class Span(NamedTuple):
     def of(self, time_precision: int) -> range:
         """The numbers of the periods in the range. An open start is period 0, an open end :data:`LAST_PERIOD`.
 
-        Args:
-            time_precision: seconds in a period of the campaign.
-
         Raises:
             InputError: ``periods_absent``: no period begins in that time, or the first comes after the last.
         """
@@ -87,11 +83,9 @@ class Span(NamedTuple):
 
 
 def parse_span(text: str) -> Span:
-    """Parse a range of periods: ``A..B``, ``A..``, ``..B``, ``..`` or ``A``, with both ends included.
+    """Parse a range of periods: ``A..B``, ``A..``, ``..B``, ``..`` or ``A``, which is ``A..A``. Both ends are included.
 
-    A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`.
-
-    ``A`` alone means A to A. An end that is left out is open.
+    A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`. An end that is left out is open.
 
     Raises:
         InputError: ``periods_invalid``: no such text, or A comes after B and both are of one kind.

@@ -63,11 +63,7 @@ class Axis(NamedTuple):
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
     """Draw a bar chart, and return the text of an SVG file. All values are ≥ 0.
 
-    Args:
-        title: text above the chart.
-        names: names on the horizontal axis. The bars of all series are side by side over each name.
-        series: one or several; each has one value for each name, and its own colour.
-        y_label, x_label: texts at the axes.
+    The bars of all ``series`` are side by side over each name, in their own colours; each has one value for each name.
 
     Raises:
         InputError: ``plot_invalid``: there are no values, a series has not one value for each name, or a value is

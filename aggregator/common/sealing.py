@@ -46,16 +46,9 @@ STANDARD = Cost(argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE)
 def seal_secret(
     secret: bytes, passphrase: bytes, *, entropy: Callable[[int], bytes] = os.urandom, cost: Cost = STANDARD
 ) -> bytes:
-    """Encrypt a secret under a passphrase. Run by the keeper of keys or enrolment secrets.
+    """Encrypt a secret under a passphrase, in the format above. Run by the keeper of keys or enrolment secrets.
 
-    Args:
-        secret: any bytes.
-        passphrase: not empty.
-        entropy: returns n random bytes for a number n; by default from the operating system.
-        cost: passes and memory of one attempt at the passphrase.
-
-    Returns:
-        The sealed secret, in the format above.
+    ``entropy(n)`` returns n random bytes, by default from the operating system.
 
     Raises:
         InputError: ``passphrase_missing``: it is empty.
@@ -70,21 +63,12 @@ def seal_secret(
 
 
 def open_secret(raw: bytes, passphrase: bytes) -> bytes:
-    """Decrypt a secret.
-
-    Args:
-        raw: the sealed secret.
-        passphrase: the passphrase that it was sealed under.
-
-    Returns:
-        The secret.
+    """Decrypt a secret that was sealed under the passphrase.
 
     Raises:
         InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher
             can not distinguish these. ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed
-            :data:`MAX_PASSES` or :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: written by newer software;
-            ``memory_short``: there is not enough memory to derive a key.
+        StorageError: as :func:`check_sealed`; ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")
@@ -97,11 +81,11 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
 
 
 def check_sealed(raw: bytes) -> None:
-    """Check the form and the costs of an encrypted secret, the bytes ``raw``. No passphrase is needed.
+    """Check the form and the costs of an encrypted secret. No passphrase is needed.
 
     Raises:
-        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed the limits;
-            ``sealed_newer``: written by newer software.
+        StorageError: ``sealed_damaged``: the bytes are no encrypted secret, or the costs exceed
+            :data:`MAX_PASSES` or :data:`MAX_MEMORY_BYTES`; ``sealed_newer``: written by newer software.
     """
     _parse(raw)
 

@@ -33,12 +33,7 @@ class Failures(NamedTuple):
 
 @contextmanager
 def sqlite_errors(failures: Failures) -> Iterator[None]:
-    """Context manager that turns errors of SQLite and of the system into the errors of ``failures``.
-
-    Raises:
-        StorageError: ``busy``, ``full`` or ``damaged`` of ``failures``; ``disk_full`` or ``io_failed``: an error of the
-            operating system; ``io_failed``: any other error of SQLite.
-    """
+    """Context manager that turns errors of SQLite and of the system into those of ``failures``, or ``io_failed``."""
     problem: Exception
     try:
         yield

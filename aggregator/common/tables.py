@@ -73,11 +73,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """A CSV file, plain or ``.gz``, as a frame of text.
 
     Cells and names are as written, with any spaces around them: devices that read the file hold the same texts. Blank
-    lines are skipped.
-
-    Returns:
-        One column of text per column of the file, and at least one row. The index ``line`` is the number of the line
-        on which each row ends.
+    lines are skipped. The index ``line`` of the frame is the number of the line on which each row ends.
 
     Raises:
         InputError: ``file_not_found``; ``unreadable``, also for a damaged ``.gz`` file; ``too_large``, above
@@ -140,13 +136,9 @@ def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str
     """A table of another program as a frame of text, in which numbers have decimal points.
 
     Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed: in
-    every column whose cells, but for missing ones, all are numbers as the layout writes them, the signs of thousands
-    are left out and the decimal sign becomes a point. All other cells stay as they are.
-
-    Args:
-        path: the file.
-        layout: how it is written.
-        missing: texts of cells without a value, besides blank ones.
+    every column whose cells, but for ``missing`` and blank ones, all are numbers as the layout writes them, the signs
+    of
+    thousands are left out and the decimal sign becomes a point. All other cells stay as they are.
 
     Raises:
         InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
@@ -236,11 +228,7 @@ def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
 
 
 def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a sheet that are not blank, as texts, each with its number.
-
-    Raises:
-        InputError: ``missing_extra``, ``file_not_found``, ``unreadable``, ``too_large``, ``notation_invalid``.
-    """
+    """The rows of a sheet that are not blank, as texts, each with its number."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -373,14 +361,9 @@ def _decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the number of its line.
+    """The rows of a ``csv.reader`` that are not blank, each with the number of its line.
 
-    Args:
-        reader: a reader of the module ``csv``.
-
-    Raises:
-        csv.Error: a row can not be read.
-        MemoryError: there are more than :data:`MAX_CELLS` cells.
+    ``MemoryError``: too many cells.
     """
     count = 0
     for cells in reader:
@@ -429,12 +412,7 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
-    """The classes in a frame of text, sorted. There must be at least two.
-
-    Args:
-        frame: a table of text from :func:`read_table`.
-        label: name of the column with the classes.
-        missing: texts that stand for a missing value.
+    """The classes in the column ``label`` of a frame of text, sorted. There must be at least two.
 
     Raises:
         InputError: ``label_missing``, no such column; ``one_class``, fewer than two classes in it.
@@ -450,11 +428,8 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
 def check_text(frame: object) -> None:
     """Refuse what is no table of text, for example a frame of numbers that pandas has read.
 
-    Args:
-        frame: the object to check. All cells and column names of a table of text are str.
-
     Raises:
-        InputError: ``table_invalid``: no pandas frame, or a cell or column name that is no text.
+        InputError: ``table_invalid``: no pandas frame, or a cell or column name that is no str.
     """
     if isinstance(frame, pd.DataFrame) and all(isinstance(name, str) for name in frame.columns):
         columns = (frame.iloc[:, place] for place in range(frame.shape[1]))
@@ -468,10 +443,7 @@ def check_text(frame: object) -> None:
 
 
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
-    """Number of records of a frame of text with a missing value in the column ``label``, which must exist.
-
-    ``missing`` holds the texts that stand for a missing value.
-    """
+    """Number of records of a frame of text with a ``missing`` value in the column ``label``, which must exist."""
     return int(frame[label].isin(set(missing)).sum())
 
 
@@ -479,7 +451,6 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
     """A frame of text as the values that devices hold: the texts, and None for missing values.
 
     A frame that pandas made of other values keeps these; NaN, NaT, pandas' NA and None are missing values there.
-
     Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
     spells by the grammar of bounds (:func:`protocol.values.parse_bound`), and missing if it spells none.
 
@@ -493,15 +464,11 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 
 
 def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | None = None) -> list[str]:
-    """One line for every way in which records do not look like those that a schema describes.
+    """One line for every way in which records of a typed frame do not look like those that a schema describes.
 
     A feature has no column, which counts as missing in every record; cells have no meaning (:func:`without_meaning`);
-    numbers are outside the bounds and count as the nearer bound. Devices accept all of them silently.
-
-    Args:
-        frame: a typed frame.
-        schema: the schema.
-        columns: names of all columns of the file, among which near names are looked for; default: those of the frame.
+    numbers are outside the bounds and count as the nearer bound. Devices accept all of them silently. Near names are
+    looked for among ``columns``, by default those of the frame.
     """
     names = {schema.label.name, *(feature.name for feature in schema.features)}
     others = [name for name in (frame.columns if columns is None else columns) if name not in names]
@@ -531,7 +498,7 @@ def _near(name: str, others: Sequence[str]) -> str:
 def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
     """One line for every column of a typed frame with cells that the schema does not know.
 
-    Devices accept such cells silently.
+    Devices accept them silently.
     """
     found = []
     for part in (schema.label, *schema.features):
@@ -555,9 +522,6 @@ def advice_on_commas(texts: Iterable[object]) -> str:
 
     In 3,5 and 1.234,5 the comma is a decimal one, in 1,234,567 and 1,234.5 it is between thousands, and 1,234 may be
     either: the other texts tell, if they can.
-
-    Returns:
-        :data:`DECIMAL_COMMA`, :data:`COMMA_OF_THOUSANDS`, :data:`EITHER_COMMA` or the empty text.
     """
     given = list(texts)
     numbers = [text for text in given if isinstance(text, str)]

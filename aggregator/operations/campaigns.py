@@ -66,7 +66,6 @@ class Planned(NamedTuple):
 
     Attributes:
         schema: the schema of all features, with its projection; ``terms`` say which are asked.
-        terms: the parameters of the campaign.
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
         notes: sentences that say what ``auto`` chose as the family.
@@ -121,7 +120,7 @@ def plan_campaign(
         name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
         family: ``discrete``, ``gaussian``, or ``auto``
-        (:func:`aggregator.planning.power_analysis.families.choose_family`).
+            (:func:`aggregator.planning.power_analysis.families.choose_family`).
         pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
             text, or None to assume an effect; the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
@@ -143,11 +142,8 @@ def plan_campaign(
         InputError: the schema or projection file can not be read
             (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
             :func:`aggregator.publishing.schemas.projection_file.load_projection`); ``name_invalid``, there is no name;
-            ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
-            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
-            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
-            :func:`aggregator.planning.power_analysis.families.choose_family`. Other contents are checked when the
-            campaign is signed.
+            an argument is invalid, which its reason names (docs/reference/reasons.md). Other contents are checked when
+            the campaign is signed.
     """
     if isinstance(schema, str | Path):
         schema = load_schema(schema)
@@ -210,12 +206,9 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
 
     What ``hearsay design`` or ``refine`` decided is kept beside it, for the cards of its models.
 
-    ``now`` is the time of issue in seconds since 1970; None means the present time.
-
     Raises:
         InputError, DocumentError, StorageError: the campaign can not be made, signed or recorded
-            (:func:`aggregator.publishing.campaigns.publish_campaign`); ``mechanism_incomplete``;
-            ``passphrase_missing``, ``passphrase_wrong``.
+            (:func:`aggregator.publishing.campaigns.publish_campaign`).
     """
     signer = opened(workspace)
     made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
@@ -232,26 +225,17 @@ def make_campaign(
 ) -> SignedCampaign:
     """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
 
-    Args:
-        workspace: the workspace that signs, or its folder.
-        schema: a schema file, its path, or a schema.
-        now: the time of issue in seconds since 1970; None means the present time.
-        arguments: arguments of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
+    ``arguments`` are those of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
 
     Raises:
-        InputError, DocumentError, StorageError: one of the two functions raises it.
+        InputError, DocumentError, StorageError: one of :func:`plan_campaign` and :func:`sign_campaign` raises it.
         TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
     """
     return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
 
 
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
-    """``hearsay campaign --end``: sign the version that ends a campaign.
-
-    Args:
-        workspace: the workspace that signed the campaign, or its folder.
-        name: name or id of the campaign.
-        now: the time of issue in seconds since 1970; None means the present time.
+    """``hearsay campaign --end``: sign the version that ends the campaign with this name or id, as its workspace.
 
     Raises:
         InputError: ``campaign_unknown``, ``campaign_ended``: there is nothing to end.
@@ -285,12 +269,7 @@ def make_evaluation(
         epsilon: ε of the answer of a device in one period.
         name: name of the campaign; by default the model's name with ``-outcome``, of several models the first one's
             with ``-comparison``.
-        contact: how owners of devices can reach the analyst.
-        period: seconds of a period, or text such as ``12h`` or ``1d``.
-        days: lifetime of the campaign.
-        min_batch_size: number of reports below which nothing is published.
-        series, share: the series in which a device answers once, and the share of the devices that is asked
-            (:func:`plan_campaign`).
+        contact, period, days, min_batch_size, series, share: as for :func:`plan_campaign`.
         weights: positive integers, one for each of several models: its share of the answers. Equal by default.
         now: seconds since 1970; None means the present time.
 
@@ -332,6 +311,8 @@ def guarantee_sheet(
 ) -> GuaranteeSheet | NodeGuarantee | MaskedGuarantee:
     """``hearsay guarantee``: what a campaign promises, and what lies can do. Run by analysts, owners and auditors.
 
+    ``to_json()`` of the sheet is what the command prints with ``--json``.
+
     Args:
         campaign: the campaign. Its signatures are not checked.
         workspace: the workspace that knows the campaign's name; None for a file.
@@ -340,9 +321,6 @@ def guarantee_sheet(
         delta: δ of shuffled reports of devices.
         shuffled: whether an anonymous shuffler mixes the reports of devices before anybody reads them.
         liars: shares of lying devices or nodes, each between 0 and 1.
-
-    Returns:
-        The sheet; ``to_json()`` is what the command prints with ``--json``.
 
     Raises:
         InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,

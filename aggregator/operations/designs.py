@@ -132,11 +132,7 @@ def sign_candidates(
 ) -> dict[str, bytes]:
     """Sign the candidate models of a step of :func:`refine`, or take those that the workspace has signed before.
 
-    Args:
-        workspace: the workspace that signed the campaigns, or its folder.
-        step: a step of the kind ``evaluate``; any other has no candidates.
-        stores: the same stores as for :func:`refine`.
-        now: the time of issue in seconds since 1970; None means the present time.
+    Only a step of the kind ``evaluate`` has candidates. ``stores`` are the same as for :func:`refine`.
 
     Returns:
         Name of each candidate → the bytes of its ``.hsm`` file, in the order of :func:`aggregator.make_evaluation`.
@@ -152,11 +148,7 @@ def sign_candidates(
 
 
 def _fleet(devices: int, epsilon: str | float) -> Fleet:
-    """The number of devices, and ε in millionths.
-
-    Raises:
-        InputError: ``argument_invalid``, ``epsilon_invalid``.
-    """
+    """The number of devices, and ε in millionths."""
     if not 1 <= devices <= MOST_DEVICES:
         raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
     micro = micro_epsilon(epsilon)

@@ -47,12 +47,7 @@ _LAST_SECOND = 253_402_300_799
 
 
 class Exported(NamedTuple):
-    """The result of an export.
-
-    Attributes:
-        reports: number of rows.
-        forgotten_before: reports of earlier periods were removed from the store; 0 if none were.
-    """
+    """The number of rows of an export, and before which period reports were removed from the store; 0 if none were."""
 
     reports: int
     forgotten_before: int
@@ -83,8 +78,7 @@ def export(
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;
             ``store_not_folder``: ``store`` is a URL; ``periods_absent``: the store has no report of the periods in
             scope; ``reports_forgotten``: and some of these periods were forgotten.
-        StorageError: ``store_damaged``, ``not_a_store``, ``store_newer``, ``store_older``; ``disk_full``,
-            ``io_failed``: the file can not be written, or the store not read.
+        StorageError: as :func:`aggregator.operations.report_store.open_store`.
     """
     if format not in FORMATS:
         raise InputError("argument_invalid", f"the format is one of {', '.join(FORMATS)}")
@@ -133,15 +127,7 @@ def _write(store: Store, manifest: Manifest, sink: IO[bytes], kind: str, scope: 
 
 
 class _Shaper:
-    """Turns a store's columns into the table of an export.
-
-    Args:
-        campaign: of the store.
-        as_text: write ids, times and answers as CSV needs them.
-
-    Attributes:
-        schema: of the tables.
-    """
+    """Turns a store's columns into the table of an export, with texts for ids, times and answers if CSV needs them."""
 
     def __init__(self, campaign: Campaign, *, as_text: bool) -> None:
         self._campaign = campaign
@@ -197,15 +183,7 @@ class _Shaper:
         return np.where(single, 1, self._sizes[records.question]).astype(np.int64)
 
     def _values(self, records: Columns, length: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The integers of all answers, one answer after another.
-
-        Args:
-            records: N records.
-            length: (N,) int64, of :meth:`_lengths`.
-
-        Returns:
-            (sum of ``length``,) int32.
-        """
+        """The integers of all answers, one answer after another: (sum of ``length``,) int32."""
         single = self._kinds[records.question] == SINGLE
         if self._campaign.layout.kind == INTEGERS:
             numbers = big_endian(records.answer, ">i4").astype(np.int32)

@@ -86,8 +86,7 @@ def ingest(
         progress: called after each file with (files finished, files given).
 
     Returns:
-        Counts of the accepted and refused reports of these files; of summaries a
-        :class:`aggregator.nodes.summaries.writing.Taken`.
+        Counts of the accepted and refused reports, or summaries, of these files.
 
     Raises:
         InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
@@ -95,8 +94,7 @@ def ingest(
             ``campaign_not_masked``: ``keys`` is given, and the campaign has no masked sums.
         InputError: ``unreadable``: there is no store yet, and none of the files can be read.
         InputError, DocumentError, PolicyError, StorageError: the campaign is refused (:func:`check_campaign`), the
-            store can not be made (:func:`aggregator.operations.report_store.create_store`), or the ingest fails
-            (:meth:`aggregator.operations.report_store.Store.ingest`).
+            store can not be made (:func:`create_store`), or the ingest fails (:meth:`Store.ingest`).
     """
     raw = check_campaign(campaign, workspace=workspace, trust=trust)
     listed = [files] if isinstance(files, str | Path) else files
@@ -140,8 +138,7 @@ def count(
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports;
             ``store_not_folder``: ``store`` is a URL.
         PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few`` for the rule.
-        StorageError: the store can not be opened or counted
-            (:meth:`aggregator.operations.report_store.Store.tally_report` lists the reasons).
+        StorageError: the store can not be opened or counted (:meth:`Store.tally_report`).
     """
     if not (periods is None or isinstance(periods, str | range)):
         raise InputError("argument_invalid", "periods are given as text (2026-11-01..2026-11-30), as a range, or None")
@@ -163,12 +160,7 @@ def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
 
 
 class Together(NamedTuple):
-    """Statistics of one store or of several.
-
-    Attributes:
-        statistics: the statistics.
-        homogeneity: the test whether several sources are samples of one population; None for one store.
-    """
+    """Statistics of one store, or of several with the test whether they are samples of one population."""
 
     statistics: Statistics
     homogeneity: Homogeneity | None
@@ -257,10 +249,8 @@ def make_model(
     Args:
         workspace: the workspace that signed the store's campaign, or its folder.
         store: an open store or its folder; or several, whose statistics are joined.
-        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
-        proven_only: leave out reports of damaged files.
-        one_population, disjoint: the analyst's declarations about several stores
-            (:func:`aggregator.estimates.joining.join`); read for several stores only.
+        periods, proven_only: as for :func:`count`.
+        one_population, disjoint: as for :func:`together`.
         robust: a robust rule for those stores that have summaries of nodes; None for plain addition.
         options: further arguments of :func:`sign_model`.
 
@@ -292,15 +282,8 @@ def evaluate(
 ) -> Evaluation | Ranking:
     """``hearsay evaluate show``: the accuracy of a model, or the ranking of several, from an evaluation's reports.
 
-    Args:
-        store: an open store of that campaign, or its folder; or several, whose answers about one model add up.
-        periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
-        proven_only: leave out reports of damaged files.
-        rosters: fleet lists, from which the number of answers of each device is known.
-        one_population, disjoint: the analyst's declarations about several stores; not needed in one series.
-
-    Returns:
-        An :class:`Evaluation` if the campaign evaluates one model, a :class:`Ranking` if it compares several.
+    ``store`` may be several, whose answers about one model add up. The other arguments are those of :func:`count` and
+    :func:`together`; declarations are not needed in one series.
 
     Raises:
         InputError: ``not_an_evaluation``, ``mechanism_unknown``: a campaign gives no accuracy; ``argument_invalid``: no

@@ -86,8 +86,7 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
             ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
         DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
         StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
-            or a folder that holds something else; ``store_busy``, ``store_newer``, ``store_older``,
-            ``store_damaged``, ``disk_full``, ``io_failed``.
+            or a folder that holds something else; as :meth:`Store.changing`.
     """
     check_folder(path)
     folder = Path(path)
@@ -110,7 +109,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
     Raises:
         InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
-        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``io_failed``.
+        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
     """
     check_folder(path)
     folder = Path(path)
@@ -163,8 +162,7 @@ class Store:
         ``StorageError``.
 
         Raises:
-            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
-                ``disk_full``, ``io_failed``.
+            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``.
         """
         with (
             storage_errors(f"the store at '{self.path}' can not be written"),
@@ -180,7 +178,7 @@ class Store:
         Raises:
             StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
                 too often.
-            OSError: a file can not be written or removed. The manifest may be replaced by then.
+            OSError: the manifest may be replaced by then.
         """
         write_manifest(self.path, manifest)
         note_generation(self.path, manifest.generation)
@@ -219,8 +217,7 @@ class Store:
             PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
                 ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
                 secrets would be sent to a cluster unencrypted.
-            StorageError: ``input_shortened``: a file became shorter while it was read; ``store_busy``,
-                ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``, ``disk_full``, ``io_failed``,
+            StorageError: ``input_shortened``: a file became shorter while it was read; as :meth:`changing`,
                 and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
@@ -258,20 +255,11 @@ class Store:
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
         as ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed
-        report stay.
-        Nothing changes if the periods were removed earlier.
-
-        Args:
-            before: the first period that is kept.
-            now: the present, in seconds since 1970.
-
-        Returns:
-            The first period whose reports are kept, and the numbers of removed and of kept records.
+        report stay. Nothing changes if the periods were removed earlier.
 
         Raises:
-            InputError: ``period_not_over``: one of the periods to forget has not ended yet.
-            StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
-                ``disk_full``, ``io_failed``. The store is then as before, unless the manifest was replaced already.
+            InputError: ``period_not_over``: one of the periods to forget has not ended at ``now``.
+            StorageError: as :meth:`changing`. The store is then as before, unless the manifest was replaced already.
         """
         if before > self.campaign.period_at(now):
             last = shown(before - 1, self.campaign.time_precision)
@@ -288,15 +276,11 @@ class Store:
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
-        """Count the reports exactly, each id once, and the records that the tally leaves out.
-
-        Args:
-            scope: which reports are counted. The numbers of records that are left out are those of the whole store.
+        """Count the reports in ``scope`` exactly, each id once, and the records of the whole store that are left out.
 
         Raises:
-            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``, ``io_failed``;
-                ``disk_full``: of a temporary file; and on a cluster ``cluster_lost``, ``cluster_differs``,
-                ``store_not_shared``.
+            StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``; and on a cluster
+                ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         return self.at_rest(lambda manifest: self._tally_report(manifest, scope))
 
@@ -328,13 +312,9 @@ class Store:
     ) -> Iterator[Result]:
         """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
 
-        The results come in any order. The function runs in the store's threads or on its cluster.
-
-        Args:
-            function: defined at the top of a module, so that its name can be sent to another process.
-            manifest: of the store.
-            more: further arguments of the function.
-            ids_only: whether the function keeps only the ids of a partition in memory, not its records.
+        The results come in any order. The function runs in the store's threads or on its cluster, so it is defined at
+        the
+        top of a module. With ``ids_only`` it keeps only the ids of a partition in memory, not its records.
 
         Raises:
             StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
@@ -354,18 +334,16 @@ class Store:
     def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
         """Unbiased estimates with variances, also of few reports.
 
-        Call ``Statistics.check_publishable`` before anybody else sees the result.
-
-        Args:
-            scope: which reports are counted.
-            rosters: all fleet lists of a closed fleet. With them the number of answers of each device is known;
-                without them it is bounded (``aggregator.estimates.recurrence``).
+        Call ``Statistics.check_publishable`` before anybody else sees the result. With ``rosters``, all fleet lists of
+        a
+        closed fleet, the number of answers of each device is known; without them it is bounded
+        (``aggregator.estimates.recurrence``).
 
         Raises:
             InputError: ``periods_absent``: no report of the periods in scope is counted; only with ``rosters``:
                 ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports in
                 scope were removed, so their devices are not known.
-            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
+            StorageError: as :meth:`tally_report`.
         """
         if rosters:
             found, squares = self.at_rest(
@@ -396,12 +374,8 @@ class Store:
     def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
         """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
 
-        Args:
-            rosters: the fleet lists.
-            scope: the periods that are looked at.
-
         Raises:
-            StorageError: the store can not be read; the reasons are those of :meth:`tally_report`.
+            StorageError: as :meth:`tally_report`.
         """
         return self.at_rest(
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
@@ -416,14 +390,13 @@ class Store:
         return list(Quarantine(self.path / QUARANTINE, self.quarantine_bytes).files())
 
     def estimates(self) -> pd.DataFrame:
-        """The estimates from all reports as a table.
+        """The estimates from all reports as a table (:meth:`aggregator.estimates.statistics.Statistics.frame`).
 
-        :meth:`aggregator.estimates.statistics.Statistics.frame` names its columns. ``published`` has the values of a
-        model with the campaign's post-processing.
+        ``published`` has the values of a model with the campaign's post-processing.
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-            StorageError: the store can not be read or counted; the reasons are those of :meth:`tally_report`.
+            StorageError: as :meth:`tally_report`.
         """
         statistics = self.statistics()
         statistics.check_publishable()

@@ -43,12 +43,10 @@ LEAST_TARGET = 1e-6
 
 
 class DayCount(NamedTuple):
-    """Reports of the periods that begin on one day.
+    """Reports of the periods that begin on one day, given in days since 1970, UTC.
 
     Attributes:
-        day: days since 1970, UTC.
         first, last: the day's first and last period with reports.
-        reports: number of reports counted.
         devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
     """
 
@@ -82,18 +80,14 @@ class Status(NamedTuple):
     """The contents of ``hearsay status``.
 
     Attributes:
-        campaign: id of the campaign.
-        name: of the campaign.
+        campaign, name: id and name of the campaign.
         reports: number of reports counted.
         min_batch_size: number of reports before which the campaign promises to publish nothing.
-        unproven: number of counted records of damaged batches.
-        superseded: number of unproven records that are not counted because a proven record has their id, or their
-            complete batch is in the store.
+        unproven, superseded: as in :class:`~aggregator.reports.tally.tally.TallyReport`.
         rejected: number of records and byte ranges that are not counted, by reason.
         forgotten_before: first period whose reports are kept; 0 if none were removed. Counts of removed reports are
             included.
-        periods: reports and devices by period.
-        days: reports and devices by day.
+        periods, days: reports and devices by period, and by day.
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
         questions: in the campaign's order.
         target: the half width that the operator asks for.
@@ -158,15 +152,11 @@ def date_of(day: int) -> str:
 def status(store: Store | str | Path, *, target: float | None = None) -> Status:
     """Summarise a store's reports without showing estimates. Run by the operator.
 
-    Args:
-        store: an open store, or its folder.
-        target: half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
+    ``target`` is a half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
 
     Raises:
-        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is below
-            :data:`LEAST_TARGET`.
-        StorageError: the store can not be read or counted; the reasons are those of
-            :meth:`aggregator.operations.report_store.Store.tally_report`.
+        InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is too small.
+        StorageError: as :meth:`aggregator.operations.report_store.Store.tally_report`.
     """
     if target is not None and not LEAST_TARGET <= target < inf:
         raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")

@@ -40,9 +40,6 @@ def squares_of_answers(
         scope: the periods whose reports count, and whether unproven reports count.
         rosters: fleet lists with all devices that answered.
 
-    Returns:
-        ΣT² of each stratum, in order.
-
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
             in scope were removed, so their devices are not known.
@@ -73,7 +70,6 @@ class Conflict(NamedTuple):
 
     Attributes:
         fleet, device: names of the fleet and of the device.
-        period: number of the reports' period.
         records: number of stored records, copies included.
     """
 
@@ -89,13 +85,8 @@ def conflicts(
     """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
 
     A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
-    again, or that somebody else knows the secret.
-
-    Args:
-        folder, campaign, manifest: of the store.
-        memory_bytes: limit of the memory for one step.
-        scope: the periods that are looked at. Periods that were forgotten have no records any more.
-        rosters: the fleet lists.
+    again, or that somebody else knows the secret. Periods in scope that were forgotten have no records any more. The
+    other arguments are those of :func:`squares_of_answers`.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -123,11 +114,7 @@ def conflicts(
 
 
 class _Fleet:
-    """Counts answers by stratum and device.
-
-    Args:
-        campaign: asks r strata.
-        secrets: of D devices, 32 bytes each.
+    """Counts answers by stratum and device, of r strata and D devices.
 
     Attributes:
         times: (r, D) int64, number of answers.
@@ -141,12 +128,7 @@ class _Fleet:
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
-        """Count reports.
-
-        Args:
-            ids: (N,) uint64.
-            place: (N,) int64, period·r + stratum of each report.
-        """
+        """Count reports by ids, (N,) uint64, and places, (N,) int64: period·r + stratum."""
         order = np.argsort(place, kind="stable")
         found, starts = np.unique(place[order], return_index=True)
         for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):

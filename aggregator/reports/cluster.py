@@ -50,6 +50,10 @@ def check_scheduler(
 ) -> None:
     """Check that a Dask scheduler answers; otherwise raise an error that says what was found.
 
+    Dask's client waits without end for a server that sends nothing. If it can not connect, it takes a minute to end. A
+    scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
+    scheduler from a silent server, from a server that expects TLS, and from other programs.
+
     Args:
         address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
         patience_seconds: how long to try to connect, since the scheduler may be starting; at most
@@ -58,7 +62,7 @@ def check_scheduler(
         clock: returns seconds that never decrease.
 
     Raises:
-        StorageError: ``cluster_unreachable``: nothing, or no Dask scheduler, answers; the text says what was found.
+        StorageError: ``cluster_unreachable``.
     """
     parsed = urlsplit(address)
     place = (parsed.hostname or "", parsed.port or 0)
@@ -168,17 +172,13 @@ def check_address(address: str) -> None:
 def open_cluster(
     address: str, *, connect_seconds: float = CONNECT_SECONDS, silence_seconds: float = SILENCE_SECONDS
 ) -> Iterator[Cluster]:
-    """Context manager that connects to a Dask cluster.
-
-    ``local:N`` starts a cluster of N processes on this machine, and ends it after the block.
+    """Context manager that connects to a Dask cluster, which can be used until the block ends.
 
     Args:
-        address: ``local:N``, ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
+        address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; ``local:N`` starts N processes on this machine for the
+            block.
         connect_seconds: how long to try to connect.
         silence_seconds: how long to wait for the server's first message.
-
-    Yields:
-        The cluster. It can be used until the block ends.
 
     Raises:
         InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
@@ -266,13 +266,8 @@ def _quiet() -> Iterator[None]:
 class Cluster:
     """The workers of a cluster: an :class:`aggregator.reports.intake.remote.Executor`. Made by :func:`open_cluster`.
 
-    Args:
-        client: connected to a scheduler.
-        patience_seconds: how long to wait while there is no worker.
-        clock: returns seconds that never decrease.
-
-    All properties and methods raise a ``StorageError`` with the reason ``cluster_lost`` if the scheduler no longer
-    answers.
+    It waits ``patience_seconds`` while there is no worker. All properties and methods raise a ``StorageError`` with the
+    reason ``cluster_lost`` if the scheduler no longer answers.
     """
 
     def __init__(
@@ -315,10 +310,6 @@ class Cluster:
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
         Calls of a lost worker run again on another one.
-
-        Args:
-            function: defined at the top of a module, so that its name can be sent.
-            calls: the arguments of each call; results of :meth:`share` may be among them.
 
         Raises:
             HearsayError: the function raised it.

@@ -1,8 +1,14 @@
-"""The report ids of a closed fleet, computed from secrets, and a file of marks of these ids.
+"""Closed fleets: the list with the name and the secret of every device, and the report ids that follow from it.
+
+    OUT/fleet.hsf            the fleet list: all names and secrets, encrypted unless the operator asked for plain text
+    OUT/devices/NAME.hsp     one provisioning file per device, to be copied to the device and then deleted here
+
+The secrets link every report to its device. ε-LDP does not rely on unlinkability, but the secrets are protected all
+the same: the operator keeps the list under a passphrase.
 
 With a file of marks an ingest refuses the reports of all other devices, and needs no secret. A mark is a digest of an
 id. The file does not link reports to devices, and nobody can make a report with it, since it does not hold the ids
-(docs/decisions/0046). Source: docs/formats.md, section 2 (ids) and 8 (the file).
+(docs/decisions/0046). Source: docs/formats.md, section 2 (ids) and 8 (the files).
 """
 
 from __future__ import annotations
@@ -79,10 +85,6 @@ class Roster(NamedTuple):
     def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
         """The fleet with new secrets for some of its devices. Reports under their old secrets no longer count.
 
-        Args:
-            names: the devices.
-            entropy: ``entropy(n)`` returns n random bytes.
-
         Raises:
             InputError: ``device_unknown``: a name is not in the list.
         """
@@ -127,7 +129,7 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
-    """The secrets of all devices in ``rosters``, 32 bytes each, sorted, one after another.
+    """The secrets of all devices in ``rosters``, 32 bytes each, joined, sorted.
 
     A secret in several lists occurs once.
     """
@@ -162,8 +164,9 @@ def write_roster(
     Raises:
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
             parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``: too little memory for the passphrase; ``disk_full``, ``io_failed``. Nothing is
-            left behind, unless only the last flush failed: then all files are there, but a power cut may remove them.
+        StorageError: ``memory_short``: too little memory for the passphrase. Nothing is left behind, unless only the
+            last
+            flush failed: then all files are there, but a power cut may remove them.
     """
     out = Path(out)
     if "\0" in str(out):
@@ -203,12 +206,7 @@ def list_bytes(
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> bytes:
-    """The content of a fleet list's file. The arguments are those of :func:`write_roster`.
-
-    Raises:
-        InputError: ``passphrase_missing``: the passphrase is empty.
-        StorageError: ``memory_short``: too little memory for the passphrase.
-    """
+    """The content of a fleet list's file. Arguments and errors are those of :func:`write_roster`."""
     body = {"hearsay_fleet": FORMAT, "fleet": roster.fleet, "devices": roster.devices, "secrets": roster.secrets}
     listed = canonical.pack(body)
     return listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
@@ -220,15 +218,9 @@ def read_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> Ro
 
 
 def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
-    """Read a fleet list, and tell under which passphrase it was.
+    """Read a fleet list, and return it with its passphrase; None for a plain list.
 
-    Args:
-        path: file of the list.
-        passphrase: the list's passphrase, or a function that returns it. The function is called only for an encrypted
-            list. A plain list needs no passphrase.
-
-    Returns:
-        The list, and its passphrase; None for a plain list.
+    ``passphrase`` is the list's, or a function that returns it. The function is called only for an encrypted list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
@@ -285,10 +277,9 @@ _CHUNK_BYTES = 1 << 20
 
 
 class IdMaker:
-    """Computes the ids of many devices, over a million per second and core. The two HMAC states of each key are kept.
+    """Computes the ids of many devices, over a million per second and core.
 
-    Args:
-        secrets: 32 bytes for each device.
+    The two HMAC states of each key are kept.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
@@ -296,15 +287,9 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """Compute the report id of each device, the same number that the device itself computes.
+        """The report ids of a period, (devices,) uint64, in the order of the secrets, as devices compute them.
 
-        Args:
-            campaign_id: 32 bytes.
-            period: number of the period.
-            index: which answer of the period, from 0 to the number of answers of a device − 1.
-
-        Returns:
-            (devices,) uint64, in the order of the secrets.
+        ``index`` says which answer of the period, from 0 to the number of answers of a device − 1.
         """
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
@@ -319,18 +304,9 @@ def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
 
 
 def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
-    """The mark of each id: SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8].
+    """The mark of each id: SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8], (N,) uint64 → (N,) uint64.
 
     The prefix has 26 bytes, so that the bytes before the id are one block of the hash, which is hashed once.
-
-    Args:
-        campaign_id: 32 bytes.
-        period: number of the reports' period.
-        index: which answer of the period, from 0.
-        ids: (N,) uint64.
-
-    Returns:
-        (N,) uint64.
     """
     begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
     raw = ids.astype(">u8").tobytes()
@@ -345,13 +321,7 @@ def _marked(state: Any, identifier: bytes) -> bytes:
 
 
 class PeriodIds(NamedTuple):
-    """The ids of one period.
-
-    Attributes:
-        period: number of the period.
-        by_index: for every index 0 … r − 1 the ids of the fleet, (devices,) uint64, sorted. r is the number of answers
-            that a device gives in a period.
-    """
+    """The ids of one period: for every index 0 … r − 1 of a device's answers (devices,) uint64, sorted."""
 
     period: int
     by_index: tuple[Ids, ...]
@@ -389,15 +359,7 @@ def fleet_ids(
 
 
 def members(secrets: bytes, campaign: Campaign) -> bytes:
-    """The secrets of the devices that take part in a campaign: all, or those in its share of a series.
-
-    Args:
-        secrets: of D devices, 32 bytes each, joined.
-        campaign: the campaign.
-
-    Returns:
-        The secrets of D or fewer devices in the same order, joined.
-    """
+    """The secrets, joined, of the devices that take part in a campaign: all, or those in its share of a series."""
     series = campaign.series
     if series is None:
         return secrets
@@ -456,21 +418,17 @@ class IdFile(NamedTuple):
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write the marks of enrolled ids, period by period.
+    """Write the marks of enrolled ids into an open file, period by period. Returns the number of written marks.
 
     Args:
         sink: an open binary file.
         campaign: the campaign that the reports answer.
         periods: numbers of the periods, at least one.
         found: the ids of each of these periods, in order.
-        done: callback, called after each period with the number of periods written so far.
-
-    Returns:
-        The number of written marks.
+        done: called after each period with the number of periods written so far.
 
     Raises:
         InputError: ``periods_absent``: there is no period; nothing was written.
-        OSError: the file can not be written.
     """
     if not periods:
         raise InputError("periods_absent", "the range of periods is empty, so there are no ids")
@@ -504,9 +462,6 @@ class IdReader:
     The digest of the whole file is checked first, and the digest of a period again when its marks are read. Without
     these checks a changed file would silently refuse devices.
 
-    Args:
-        path: of the file.
-
     Attributes:
         about: the header.
         digest: 32 bytes, the last digest in the file, which depends on all other bytes.
@@ -527,28 +482,17 @@ class IdReader:
 
     @property
     def periods(self) -> range:
-        """The periods that the file covers, by number. It has the marks of all enrolled ids of these periods."""
+        """The periods that the file covers, by number."""
         return self.about.periods
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:
-        """The marks of given ids, to be looked for among the marks of enrolled ids (:meth:`known`).
-
-        Args:
-            period: number of the reports' period.
-            index: which answer of the period, from 0.
-            ids: (N,) uint64.
-
-        Returns:
-            (N,) uint64.
-        """
+        """The marks of (N,) uint64 ids, to be looked for among those of enrolled ids (:meth:`known`)."""
         return marks(self.about.campaign, period, index, ids)
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """The marks of all enrolled ids of one period.
+        """The marks of all enrolled ids of one period: for each answer of a device (devices,) uint64, sorted.
 
-        Returns:
-            For each answer of a device in a period one array, (devices,) uint64, sorted. The arrays are empty if the
-            file does not cover the period.
+        The arrays are empty if the file does not cover the period.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.

@@ -48,15 +48,12 @@ _ID_BYTES = 8
 
 
 class Sorter:
-    """Sorts tagged records of one length by id.
+    """Sorts tagged records of ``length`` bytes, L, by the id at offset ``id_at``, also more than fit into memory.
 
-    Args:
-        folder: for the files of records that do not fit into memory; made when it is needed.
-        length: bytes of a record, L.
-        id_at: offset of the id in a record.
-
-    Attributes:
-        held_bytes: bytes of the records in memory, with their tags.
+    Records that do not fit are divided into files below ``folder`` by the first byte of the id. Ids are pseudo-random,
+    so
+    the files have about equal sizes. If someone chose the ids, a file that is too large is divided by the next byte.
+    ``held_bytes`` is the size of the records in memory, with their tags.
     """
 
     def __init__(self, folder: Path, length: int, id_at: int) -> None:
@@ -68,23 +65,14 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add records.
-
-        Args:
-            rows: (N, L) uint8, the records.
-            tag: a number below 2^32 for all of them, which :meth:`pieces` yields with each record.
-        """
+        """Add records, (N, L) uint8, all with a number below 2^32, which :meth:`pieces` yields with each."""
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
         self.held_bytes += tagged.nbytes
 
     def spill(self) -> None:
-        """Move the records in memory to the disk.
-
-        Raises:
-            OSError: the files can not be written.
-        """
+        """Move the records in memory to the disk."""
         if self._held:
             self._divide(self._joined(), self._folder, 0)
             self._spilled = True
@@ -92,11 +80,8 @@ class Sorter:
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
         """Yield all records in pieces, sorted by id. Every id of a piece is below every id of the next one.
 
-        Call it only once, since it empties the sorter.
-
-        Args:
-            memory_bytes: size of a piece. A piece is larger only if its ids are all equal, or if :meth:`spill` was
-                never called: then all records are one piece.
+        Call it only once, since it empties the sorter. A piece is larger than ``memory_bytes`` only if its ids are all
+        equal, or if :meth:`spill` was never called: then all records are one piece.
 
         Yields:
             (N, L) uint8, the records, sorted; and (N,) uint32, their tags.
@@ -147,14 +132,7 @@ class Sorter:
         return tagged[:, : self._length], tags
 
     def _order(self, tagged: Bytes) -> NDArray[np.intp]:
-        """Sort by id, then by all other bytes, so that the order depends only on the records.
-
-        Args:
-            tagged: (N, L + 4) uint8.
-
-        Returns:
-            (N,) intp, the rows in order.
-        """
+        """Rows of (N, L + 4) uint8 sorted by id, then by all other bytes: the order depends only on the records."""
         ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
         ids = ids.astype(np.uint64)
         order = np.argsort(ids, kind="stable")
@@ -192,14 +170,11 @@ class ByStanding(NamedTuple):
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
-    """Keep one of each group of identical rows. The kept row counts as proven if any row of its group is proven.
+    """Keep one of each group of identical, neighbouring rows; it counts as proven if any row of its group is.
 
     Args:
         rows: (N, L) uint8, sorted, so that identical rows are neighbours.
         proven: (N,) bool, for each row.
-
-    Returns:
-        The kept rows, proven and unproven rows in separate arrays, and the number of rows left out.
     """
     if not len(rows):
         return ByStanding(rows, rows, 0)
@@ -278,11 +253,10 @@ def merge_files(
         progress: called after each file with (files done, files given).
 
     Raises:
-        InputError: ``output_exists``, ``output_invalid``; ``file_not_found``, ``is_folder``, ``permission_denied``,
-            ``too_large``, ``expands_too_far``, ``compression_damaged``, ``not_reached``, ``file_shortened``,
-            ``unreadable``: a file can not be read; ``no_reports``: the files hold no record that could be kept.
-            Of URLs also ``missing_extra``, ``protocol_unknown``.
-        StorageError: ``disk_full``, ``io_failed``.
+        InputError: ``output_exists``, ``output_invalid``; the reason of an
+            :class:`~aggregator.reports.intake.sources.Unreadable`: a file can not be read; ``no_reports``: the files
+            hold
+            no record that could be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
     """
     check_output(out, force=force)
     check_urls(paths)
@@ -393,11 +367,7 @@ class _Merge:
     def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
         """Write the proven records as one batch, then the unproven records as batches without a trailer.
 
-        Args:
-            sink: the output.
-            aside: a temporary file for the unproven records.
-            kind: the records to write.
-            left_out: (tags,) bool, tags whose records are damaged copies.
+        ``left_out``, (tags,) bool, are the tags whose records are damaged copies.
         """
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
@@ -421,8 +391,7 @@ class _Merge:
 def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
     """The content of a file as an ingest reads it: decompressed, and in pieces if it is large.
 
-    Raises:
-        InputError: the reason of an :class:`aggregator.reports.intake.sources.Unreadable`.
+    An empty file is empty.
     """
     found = read_source(path, _MAPPED_BYTES)
     if isinstance(found, Unreadable):

@@ -34,13 +34,7 @@ from protocol.errors import StorageError
 
 
 class Removal(NamedTuple):
-    """The result of :meth:`aggregator.operations.report_store.Store.forget`.
-
-    Attributes:
-        before: the first period whose reports are kept.
-        removed: number of records removed, with repeats.
-        kept: number of records that the store still has, with repeats.
-    """
+    """The first period whose reports are kept, and the numbers of ``removed`` and ``kept`` records, with repeats."""
 
     before: int
     removed: int
@@ -50,18 +44,11 @@ class Removal(NamedTuple):
 def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
     """Write new files: the counts of the periods before a given one, and the records of all later periods.
 
-    Args:
-        folder, campaign, manifest: of the store.
-        before: the first period whose reports are kept.
-        memory_bytes: limit of the memory for one partition's records.
-
-    Returns:
-        The manifest to write. It names the new files in place of all parts and earlier counts. Until it is written
-        the store is unchanged.
+    The result is the manifest to write. It names the new files in place of all parts and earlier counts. Until it is
+    written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records.
 
     Raises:
         StorageError: ``store_damaged``.
-        OSError: a file can not be written.
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
@@ -137,10 +124,6 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     """The counts of the forgotten periods that are in scope; zero if no period was forgotten.
 
     The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
-
-    Args:
-        folder, campaign, manifest: of the store.
-        scope: which periods, and whether unproven records count.
 
     Raises:
         StorageError: ``store_damaged``; ``store_older``: older software counted these periods in another way.

@@ -42,12 +42,7 @@ class _Source(Protocol):
 
 
 class FromRosters:
-    """Ids computed from the fleet's secrets, period by period.
-
-    Attributes:
-        digest: 32 bytes that name the set of ids.
-        periods: the periods for which ids can be computed: all.
-    """
+    """Ids computed from the fleet's secrets, for all periods, period by period. ``digest`` names the set of ids."""
 
     periods = range(1 << 32)
 
@@ -77,10 +72,7 @@ class FromRosters:
 class Enrolled:
     """The ids of a closed fleet's devices in one campaign, or their marks. It can be sent to another process.
 
-    Args:
-        campaign: the campaign.
-        source: gives the ids of each period.
-        cache_bytes: memory for the ids of recent periods.
+    ``source`` gives the ids of each period. ``cache_bytes`` bounds the memory for the ids of recent periods.
     """
 
     def __init__(self, campaign: Campaign, source: _Source, *, cache_bytes: int = CACHE_BYTES) -> None:
@@ -110,13 +102,7 @@ class Enrolled:
         return isinstance(self._source, FromRosters)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
-        """Find the records of enrolled devices. Run by the aggregator.
-
-        Args:
-            records: N records that all other rules accept.
-
-        Returns:
-            (N,) bool, whether an enrolled device made each.
+        """Which of N records, accepted by all other rules, an enrolled device made: (N,) bool. Run by the aggregator.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
@@ -165,14 +151,7 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 
 
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
-    """Check that an ingest gives ids of enrolled devices if, and only if, the store takes only their reports.
-
-    Args:
-        manifest: of the store, before the ingest.
-        enrolled: the ids that the ingest is given; None for none.
-
-    Returns:
-        Whether the store belongs to a closed fleet. The first ingest into an empty store decides it.
+    """Whether the store belongs to a closed fleet. The first ingest into an empty store decides it.
 
     Raises:
         PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
@@ -186,11 +165,7 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
 
 
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
-    """The ids in a file that ``hearsay fleet ids`` made.
-
-    Args:
-        campaign: the campaign of the store.
-        reader: the open file.
+    """The ids in the open file ``reader`` that ``hearsay fleet ids`` made.
 
     Raises:
         InputError: ``other_campaign``: the ids are for another campaign.
@@ -201,8 +176,5 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
-    """The ids of all devices in the fleet lists ``rosters``.
-
-    A period's ids are computed when its first record is checked.
-    """
+    """The ids of all devices in fleet lists. A period's ids are computed when its first record is checked."""
     return Enrolled(campaign, FromRosters(rosters, campaign))

@@ -135,9 +135,6 @@ def read_names(stream: IO[bytes]) -> list[str]:
 
     The names are returned unchanged: patterns and folders are not searched. Empty names are left out.
 
-    Args:
-        stream: an open binary file.
-
     Raises:
         InputError: ``too_large``: the list has more than 256 MiB.
     """

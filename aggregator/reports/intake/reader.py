@@ -47,8 +47,7 @@ class Read(NamedTuple):
         proven, unproven: good records added to the store, from complete and from damaged batches.
         claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
         pieces: rejected records and byte ranges, for the quarantine.
-        unreadable: the reason why nothing of the file is stored: it does not fit into memory, or became shorter. None
-            for other files.
+        unreadable: why nothing of the file is stored: it does not fit into memory, or became shorter; else None.
         received: number of the file's bytes as they came, compressed or not. They bound what the quarantine keeps.
     """
 
@@ -111,13 +110,9 @@ SHARED_BYTES = 4 << 20
 class _File:
     """One file that is being read.
 
-    Args:
-        source: its content.
+    Attributes:
         name: its identity, 32 bytes; None if it is not computed yet.
         known: its entry from an earlier reading; None if there was none.
-
-    Attributes:
-        source, name, known: the arguments.
         kept: True once records of the file may be in the parts.
         open_places: (N,) int64, offsets of the records that were not enrolled at the last reading.
     """
@@ -131,11 +126,7 @@ class _File:
 
 
 def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
-    """Rows of a block that an earlier reading of the file refused as too early or not enrolled.
-
-    Returns:
-        (M,) intp; None, for all rows, if the file was not read before.
-    """
+    """Rows, (M,) intp, that an earlier reading refused as too early or not enrolled; None, for all, without one."""
     if file.known is None:
         return None
     is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
@@ -180,27 +171,17 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Write the records that still wait in memory, and return all parts. Called when every file is read.
-
-        Raises:
-            OSError: a part can not be written.
-        """
+        """Write the records that still wait in memory, and return all parts. Called when every file is read."""
         return self._writer.finish()
 
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
-        """Read files of different contents.
+        """Read files of different contents. The results, one for each, come in any order.
 
-        Args:
-            sources: the files.
-            may_repeat: whether this ingest may have read one of the contents before.
-
-        Returns:
-            A result for each file, in any order.
+        ``may_repeat``: whether this ingest may have read one of the contents before.
 
         Raises:
             StorageError: ``input_shortened``: a file became shorter after some of it was written.
             InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-            OSError: a part can not be written.
             MemoryError: a file does not fit into memory, and some of it was written.
         """
         found = []
@@ -236,11 +217,7 @@ class Reader:
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """Read one file by itself. It may be unreadable, unless some of it is in the parts already.
-
-        Raises:
-            StorageError: ``input_shortened``: the file became shorter after some of it was written.
-        """
+        """Read one file by itself. It may be unreadable, unless some of it is in the parts already."""
         file = _File(source, name, known)
         try:
             return self._one(file)
@@ -331,11 +308,9 @@ class Reader:
         )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """Begin to compute the file's identity in another thread, unless it is known.
+        """Begin to compute the file's identity in another thread, unless it is known. The result returns the identity.
 
-        Returns:
-            A function that returns the identity. None if the digest of the file's only batch will give the identity, or
-            no other thread can compute it.
+        None if the digest of the file's only batch will give the identity, or no other thread can compute it.
         """
         data, known = file.source.data, file.name
         if known is not None:
@@ -380,12 +355,7 @@ class Reader:
         return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
 
     def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Kept:
-        """Divide good records by what becomes of them.
-
-        Args:
-            records: N good records.
-            rows: (M,) intp, the rows to consider; None for all.
-        """
+        """Divide good records, or their ``rows``, (M,) intp, by what becomes of them."""
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
@@ -406,15 +376,7 @@ class Reader:
         rejected: dict[str, int],
         digests: Sequence[bytes],
     ) -> Ingested:
-        """The entry of a file for the index.
-
-        Args:
-            source: the file.
-            name: its identity; None if it is to be computed.
-            good: (proven, unproven) numbers of good records.
-            rejected: numbers of rejected pieces by reason.
-            digests: of its complete batches.
-        """
+        """The entry of a file for the index. ``good`` are its (proven, unproven) numbers of good records."""
         proven, unproven = good
         if name is None:
             one_batch = len(digests) == 1 and len(source.data) == self._frame_bytes + proven * self._record_bytes
@@ -438,15 +400,7 @@ def _claim(standing: Standing) -> int:
 
 
 def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
-    """The digests claimed by the batches of a block's records.
-
-    Args:
-        block: the block.
-        rows: (N,) intp, rows of the records; None for all.
-
-    Returns:
-        (N,) uint64; None if no batch of the block claims one.
-    """
+    """The digests claimed by the batches of a block's records, or of its ``rows``: (N,) uint64; None without any."""
     claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
     if not claims.any():
         return None
@@ -454,11 +408,7 @@ def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] |
 
 
 def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
-    """Numbers of unproven and of proven records.
-
-    Args:
-        proven: (N,) bool.
-    """
+    """Numbers of unproven and of proven records of (N,) bool."""
     count = int(np.count_nonzero(proven))
     return len(proven) - count, count
 
@@ -468,11 +418,12 @@ Result = TypeVar("Result")
 
 
 class WorkSharingPool:
-    """Offers items of work to a pool. Threads of the pool itself may use it.
+    """Divides a large piece of work among the threads of a pool, whose own threads may use it.
 
-    Args:
-        pool: of threads.
-        offered: items of one call of :meth:`each` that wait or run at a time, which bounds memory.
+    A thread offers items of its work to the pool, and does itself the items that no other thread has begun. So a thread
+    never waits for an item that still stands in the queue, and a pool whose threads all offer items can not block
+    itself.
+    ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
     """
 
     def __init__(self, pool: Executor, offered: int) -> None:
@@ -480,10 +431,9 @@ class WorkSharingPool:
         self._most = offered
 
     def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-        """Offer the call ``function(item)`` to the pool.
+        """Offer the call ``function(item)``.
 
-        Returns:
-            A function that returns the call's result. If no thread has begun the call, it makes the call itself.
+        The result returns its result, and makes the call itself if no thread has begun it.
         """
         future = self._pool.submit(function, item)
         return lambda: function(item) if future.cancel() else future.result()

@@ -44,12 +44,10 @@ from protocol.errors import PolicyError, StorageError
 
 
 class Executor(Protocol):
-    """Processes that see a store's folder under the same path as the client, and have the same software.
+    """Processes, also on other machines, that see a store's folder under the client's path and have the same software.
 
-    :class:`aggregator.reports.cluster.Cluster` implements it with Dask. Another engine is one more class with
-    these
-    members: what is read and counted remotely (:mod:`aggregator.reports.intake.remote`,
-    :mod:`aggregator.reports.intake.remote`) needs no others.
+    :class:`aggregator.reports.cluster.Cluster` implements it with Dask. Another engine is one more class with these
+    members: what is read and counted remotely needs no others.
     """
 
     @property
@@ -102,12 +100,7 @@ class Job(NamedTuple):
 
 
 def job_of(folder: Path, manifest: Manifest) -> Job:
-    """Describe a store to tasks, so that a worker can check that it sees the same store.
-
-    Args:
-        folder: of the store.
-        manifest: the manifest that is on the disk.
-    """
+    """Describe a store, with the manifest that is on the disk, so that a worker can check that it sees the same one."""
     return Job(str(folder.absolute()), fingerprint(manifest))
 
 
@@ -195,17 +188,12 @@ def read_files(
     Args:
         job: the store.
         chosen: the files.
-        now: the client's present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
         apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
             no other file of this ingest has the same content.
 
     Raises:
-        StorageError: ``store_not_shared``, ``cluster_differs``, ``store_damaged``, ``io_failed``;
-            ``input_shortened``: a file became shorter while it was read.
-        InputError: ``protocol_unknown``, ``missing_extra``: this process can not read such a URL; ``file_not_found``,
-            ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-        OSError: the parts can not be written.
+        StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.
     """
     campaign, manifest = opened(job)
     files = [one.file for one in chosen]
@@ -246,7 +234,7 @@ def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> R
     """Task: open the store of ``job`` and return ``function(folder, campaign, manifest, *arguments)``.
 
     Raises:
-        StorageError: the worker can not open the store; :func:`opened` lists the reasons.
+        StorageError: the worker can not open the store (:func:`opened`).
         Exception: the function raised it.
     """
     campaign, manifest = opened(job)
@@ -258,8 +246,7 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
 
     Raises:
         StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
-            the worker has another version of this software; ``store_newer``, ``store_older``, ``store_damaged``,
-            ``io_failed``: the worker can not read the store there.
+            the worker has another version of this software; as :func:`read_documents`.
     """
     if job.software != VERSION:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
@@ -314,8 +301,7 @@ def read_remotely(
         transaction: collects what is found.
         files: paths and URLs without patterns; the executor's processes read them.
         executor: reads. All its processes see the store's folder.
-        now: the present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
         progress: called with a number of files that are finished.
 
     Raises:
@@ -324,7 +310,6 @@ def read_remotely(
             ``ids_invalid``: the file of the enrolled ids changed after it was opened.
         StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``;
             ``input_shortened``: a file became shorter while it was read.
-        OSError: a part can not be written.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
@@ -452,20 +437,12 @@ class _RemoteReading:
 
 
 def marks_from(start: int, files: Sequence[str]) -> tuple[int, list[Mark | None]]:
-    """Task: the length and end of each file in ``files``. The result begins with ``start``, unchanged.
-
-    Args:
-        start: index of the first file among all files given.
-        files: paths and URLs.
-    """
+    """Task: the length and end of each file in ``files``. The result begins with ``start``, unchanged."""
     return start, marks(files)
 
 
 def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | None]]:
-    """Run by a worker: the SHA-256 that identifies each file's content, None for a file that can not be read.
-
-    ``files`` holds pairs of a file's index among the files given and its name. The index is returned with the digest.
-    """
+    """Task: each file's index, and the SHA-256 that identifies its content; None if it can not be read."""
     names = identities([name for _, name in files])
     return [(number, name) for (number, _), name in zip(files, names, strict=True)]
 
@@ -478,12 +455,8 @@ def read_share(job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled 
 def _balanced(chosen: Sequence[Chosen], threads: int, bucket_bytes: int) -> list[list[Chosen]]:
     """Divide files into shares of about the same work, each in order.
 
-    If there is much to read, a share has enough records that its parts are not small.
-
-    Args:
-        chosen: the files.
-        threads: of the executor.
-        bucket_bytes: size of one record in every bucket.
+    If there is much to read, a share has enough records that its parts are not small; one record in every bucket has
+    ``bucket_bytes``.
     """
     weights = [_FILE_BYTES + (one.mark.size_bytes if one.mark is not None else 0) for one in chosen]
     total = sum(weights)
@@ -499,11 +472,7 @@ def _balanced(chosen: Sequence[Chosen], threads: int, bucket_bytes: int) -> list
 
 
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
-    """Find out whether not a single file can be read, before a store is made for them.
-
-    Args:
-        files: paths and URLs.
-        cluster: its workers try to read the files; None: this process does.
+    """Find out, by a cluster's workers or this process, whether not a single file can be read, before a store is made.
 
     Returns:
         Every file with the reason why it can not be read; empty as soon as one file can be read.

@@ -1,4 +1,12 @@
-"""Load input files, from paths or fsspec's URLs, many small ones at a time."""
+"""Report files as names and URLs give them: loaded one after the other, decompressed within bounds.
+
+URLs are those that fsspec can read: ``s3://…``, ``gs://…``, ``file://…`` and others. Paths need no fsspec: it is
+imported for the first URL. A store is never named by a URL (docs/decisions/0028).
+
+Compressed files are gzip (RFC 1952) and zstd (RFC 8878). Reports hardly shrink, since ids and noise are random: batches
+of every mechanism grow less than fourfold. A file that grows further makes an ingest work for bytes that nobody sent,
+or would fill memory or disk.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +52,7 @@ def is_url(file: str | os.PathLike[str]) -> bool:
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a path of a store that can not name a folder: a URL, or a path with a zero byte.
-
-    A URL that became a ``Path`` has lost one of its slashes.
+    """Refuse a path of a store that can not name a folder. A URL that became a ``Path`` has lost one of its slashes.
 
     Raises:
         InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
@@ -82,10 +88,7 @@ def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
 def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
     """Replace each URL with ``*``, ``?`` or ``[`` by the files that match it, sorted. Other names stay.
 
-    A pattern without a match stays, too. Reading it will say that the file is not found.
-
-    Raises:
-        InputError: ``missing_extra``, ``protocol_unknown``: this process can not read one of the URLs.
+    A pattern without a match stays, too. Reading it will say that the file is not found. Errors as :func:`check_urls`.
     """
     given = list(files)
     urls = [file for file in given if is_url(file)]
@@ -121,12 +124,7 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
 def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
     """The length, the first ``most`` bytes and the last ``most`` bytes of the remote file ``url``.
 
-    A small file is read in one request.
-
-    Raises:
-        OSError: ``errno`` ``EISDIR``: it is a folder; ``EHOSTUNREACH``: no server answers; ``EIO``: an error of the
-            file system's library that is no ``OSError``; or an ``OSError`` of the library.
-        ImportError: fsspec is not installed.
+    Errors as :func:`read_url`.
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -222,16 +220,12 @@ that place on, so less is lost. Each round takes about as long as the first.
 
 
 def codec_of(data: Content) -> str | None:
-    """Find the compression of a file's content ``data`` by its first bytes. The file's name does not matter.
-
-    Returns:
-        ``gzip``, ``zstd``, or None for any other file. No batch begins with the first bytes of these formats.
-    """
+    """The compression of ``data`` by its first bytes: ``gzip``, ``zstd``, or None, also for every batch."""
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
 def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
-    """Decompress a file. Of a cut or damaged file, return the content before the damage.
+    """Decompress a file. Of a cut or damaged file, return the content before the damage, which may be empty.
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
     (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored.
@@ -241,9 +235,6 @@ def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GRO
         codec: ``gzip`` or ``zstd``.
         in_memory: content with more bytes goes through a temporary file, and is returned as a mapping of it.
         growth: how many times the length of a file its content may have.
-
-    Returns:
-        The content, perhaps empty.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
@@ -260,10 +251,7 @@ def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GRO
 
 
 def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
-    """Write the decompressed content of ``data`` into a file, and return its length.
-
-    Content with more than ``most`` bytes is refused.
-    """
+    """Write the decompressed content of ``data``, of at most ``most`` bytes, into a file, and return its length."""
     size, sound = 0, len(data)
     for given, asked in _STEP_BYTES:
         steps = _Steps(data, sound, given)
@@ -290,13 +278,9 @@ def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
 class _Steps:
     """A file that a codec reads in steps. Steps are smaller near a damaged place, so that less before it is lost.
 
-    Args:
-        data: the file.
-        sound: offset up to which steps are as large as the codec asks.
-        given: most bytes of a step after ``sound``.
-
-    Attributes:
-        start: offset at which the last step begins.
+    Up to the offset ``sound`` steps are as large as the codec asks, then at most ``given`` bytes. The last step begins
+    at
+    ``start``.
     """
 
     closed = False
@@ -343,14 +327,7 @@ class Unreadable(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A loaded file.
-
-    Attributes:
-        number: index of the file among the files given, from 0.
-        file: its name, as given.
-        data: its content, decompressed.
-        received: number of its bytes as they came, compressed or not.
-    """
+    """A loaded file: its index among the files given, its name as given, and what :class:`Loaded` has."""
 
     number: int
     file: str
@@ -359,7 +336,7 @@ class Source(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The content of a file that could be read: ``data`` and ``received`` as in :class:`Source`."""
+    """The content of a file that could be read, decompressed, and the number of its bytes as they came."""
 
     data: Content
     received: int
@@ -369,7 +346,6 @@ class Share(NamedTuple):
     """Files that one thread judges together: a large one, or many small ones.
 
     Attributes:
-        sources: the loaded files.
         unreadable: files that could not be read, each with its index among the files given.
         similar: indices and names of possible copies: files with the same length and the same last bytes as an earlier
             file.
@@ -413,13 +389,12 @@ def read_source(
     Args:
         file: path or URL.
         in_memory: files with more bytes are read in pieces, unless they are named by a URL; None for
-            :data:`MAPPED_BYTES`. Content that is read in pieces raises
-            :class:`~aggregator.reports.decoding.content.FileShortenedError` if the file became shorter.
+            :data:`MAPPED_BYTES`. Content that is read in pieces raises ``FileShortenedError`` if the file became
+            shorter.
         growth: how many times the length of a compressed file its content may have.
 
     Raises:
-        ImportError: the file is a URL, and fsspec is not installed
-        (:func:`aggregator.reports.intake.sources.check_urls`).
+        ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).
     """
     in_memory = MAPPED_BYTES if in_memory is None else in_memory
     reason = "unreadable"
@@ -450,13 +425,9 @@ def read_source(
 def decompressed(
     file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES, growth: int = MOST_GROWTH
 ) -> Content | Unreadable:
-    """The content of a file that may be compressed, or why there is none.
+    """The content of a file whose bytes are ``data`` and may be compressed, or why there is none.
 
-    Args:
-        file: its name, or URL.
-        data: the bytes of the file.
-        in_memory: content of more bytes is mapped from a temporary file.
-        growth: how many times the length of a compressed file its content may have.
+    Limits: :func:`decompress`.
     """
     codec = codec_of(data)
     if codec is None:

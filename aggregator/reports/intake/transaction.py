@@ -35,8 +35,7 @@ class IngestSummary(NamedTuple):
         files_repeated: number of files that were skipped, since the store, or another file of this call, has the same
             content.
         unreadable: the files that could not be read, each with its reason; no report of them is stored.
-        proven: number of good records added from complete batches.
-        unproven: number of good records added from damaged batches.
+        proven, unproven: numbers of good records added from complete and from damaged batches.
         rejected: numbers of records and byte ranges that this call refused, by reason.
     """
 
@@ -75,22 +74,14 @@ def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
 class IngestTransaction:
     """The results of one ingest under the store's lock. Used by one thread.
 
-    Reading with threads (:mod:`aggregator.reports.intake.transaction`), reading on a remote executor
+    Reading with threads (:func:`read_with_threads`), reading on a remote executor
     (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
-    share it.
-
-    Args:
-        folder: of the store.
-        campaign: of the store's reports.
-        manifest: what the store consists of before the ingest.
-        quarantine: keeps the pieces of files that are set aside; None keeps none.
+    share it. ``quarantine`` keeps the pieces of files that are set aside; None keeps none.
 
     Attributes:
-        folder, campaign, manifest: the arguments.
         inputs: index of the input files, with those of this ingest. Change it through the methods here.
         repeated: number of files that were skipped, since their content was read before.
-        proven: number of good records added from complete batches.
-        unproven: number of good records added from damaged batches.
+        proven, unproven: numbers of good records added from complete and from damaged batches.
         rejected: numbers of records and byte ranges that this ingest refused, by reason.
 
     Raises:
@@ -120,10 +111,7 @@ class IngestTransaction:
     def reader(self, now: int, enrolled: Enrolled | None, sharing: WorkSharingPool | None = None) -> Iterator[Reader]:
         """Open a reader whose parts belong to this ingest. Call it once: a second reader would use the same names.
 
-        Args:
-            now: the present, in seconds since 1970.
-            enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
-            sharing: takes the blocks of large files; None if one thread reads.
+        The arguments are those of :class:`Reader`.
         """
         name = f"{self.manifest.generation + 1:08d}-0"
         with PartWriter(self.folder, self.campaign.layout, self.manifest.buckets, name) as writer:
@@ -131,11 +119,7 @@ class IngestTransaction:
             yield Reader(self.campaign, self.inputs, writer, first_period, now, enrolled, sharing)
 
     def note(self, read: Read) -> None:
-        """Take over the result of one file: its entry in the index, its counts, its pieces for the quarantine.
-
-        Raises:
-            OSError: a file of the quarantine can not be written.
-        """
+        """Take over the result of one file: its entry in the index, its counts, its pieces for the quarantine."""
         entry, known = read.entry, read.known
         if read.unreadable is not None:
             self.note_unreadable(read.number, read.unreadable)
@@ -157,12 +141,7 @@ class IngestTransaction:
         self.rejected += Counter(entry.rejected) - before
 
     def note_unreadable(self, number: int, found: Unreadable) -> None:
-        """Add a file that could not be read to :attr:`unreadable`. The ingest goes on with the other files.
-
-        Args:
-            number: index of the file among the files given, from 0. It decides the order in :attr:`unreadable`.
-            found: the file's name and the reason.
-        """
+        """Add file ``number`` of those given to :attr:`unreadable`. The ingest goes on with the other files."""
         self._unreadable.append((number, found))
 
     def add_parts(self, parts: Iterable[Part]) -> None:
@@ -174,12 +153,7 @@ class IngestTransaction:
         self.inputs.add(entry)
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
-        """Change the store's totals of rejected pieces.
-
-        Args:
-            fewer: numbers to subtract, by reason.
-            more: numbers to add, by reason.
-        """
+        """Change the store's totals of rejected pieces, by reason."""
         self._totals.update(more)
         self._totals.subtract(fewer)
 
@@ -187,13 +161,10 @@ class IngestTransaction:
         """Write the index, join small parts, and return the manifest for the caller to write.
 
         None if the ingest changes nothing: the index got no new entry. All files that the manifest names are on the
-        disk.
-
-        In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
+        disk. In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
 
         Raises:
             StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
-            OSError: a file can not be written.
         """
         if self._quarantine is not None:
             self._quarantine.keep_empty(found.file for found in self.unreadable if found.reason == EMPTY_FILE)
@@ -228,12 +199,7 @@ class IngestTransaction:
 
 
 class Progress:
-    """Counts finished files, and calls back after each.
-
-    Args:
-        callback: called with (files finished, files given); None for nobody.
-        files: number of files given.
-    """
+    """Counts finished files of those given, and calls back after each with (files finished, files given)."""
 
     def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
         self._callback = callback
@@ -262,13 +228,12 @@ def read_with_threads(
     enough: Callable[[], bool],
     progress: Callable[[int], None],
 ) -> int:
-    """Read files and write their new records into parts. Run by a store's ingest on one machine.
+    """Read files with the threads of this process, and write their new records into parts. Run by a store's ingest.
 
     Args:
         transaction: collects what is found.
         files: paths and URLs without patterns.
-        now: the present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused. None for all ids.
+        now, enrolled: as for :class:`Reader`.
         threads: number of threads that read.
         enough: asked after every share of files whether no further share is to be read.
         progress: called with a number of files that are finished.
@@ -277,9 +242,7 @@ def read_with_threads(
         The number of files that were read, from the first on.
 
     Raises:
-        StorageError: ``input_shortened``: a file became shorter while it was read.
-        InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-        OSError: a part, or a file of the quarantine, can not be written.
+        StorageError, InputError: as :meth:`Reader.read`.
     """
     with ExitStack() as stack:
         pool = ThreadPoolExecutor(threads)

@@ -56,8 +56,7 @@ class Ingested(NamedTuple):
         name: its name, without folders, when it was read.
         size_bytes: length of its content, decompressed.
         present: the latest period in which it was read. Reports of later periods were refused as too early.
-        proven: number of good records in batches with the right digest and count.
-        unproven: number of good records in other batches.
+        proven, unproven: numbers of good records in batches with the right digest and count, and in other batches.
         rejected: number of rejected pieces by reason.
         batches: the first eight bytes of the digest of every batch with the right digest and count, one after another.
         refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
@@ -79,14 +78,7 @@ class Ingested(NamedTuple):
 
 
 def pack_places(places: NDArray[np.int64]) -> bytes:
-    """Pack the positions of a file's records, to be stored in the index of inputs.
-
-    Args:
-        places: (N,) int64, rising.
-
-    Returns:
-        Bytes for :func:`unpack_places`; empty if N is 0.
-    """
+    """Pack rising positions of a file's records, (N,) int64, for the index of inputs; empty if N is 0."""
     return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
 
 
@@ -97,13 +89,9 @@ def unpack_places(packed: bytes) -> NDArray[np.int64]:
 
 
 def identity(data: Content, body: bytes | None = None) -> bytes:
-    """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name a file's content.
+    """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name decompressed content.
 
-    In a file of one batch the inner digest is the digest of the batch, which is computed anyway.
-
-    Args:
-        data: the whole content, decompressed.
-        body: the inner digest; None computes it.
+    In a file of one batch the inner digest, ``body``, is the digest of the batch, which is computed anyway.
 
     Raises:
         FileShortenedError: ``data`` is a large file that became shorter.
@@ -121,12 +109,8 @@ def tail(data: Content) -> bytes:
 class Inputs:
     """The index of a store's input files, with the new entries of the running ingest.
 
-    Args:
-        folder: of the store.
-        files: files of the index, from the manifest.
-
     Raises:
-        StorageError: ``store_damaged``: one of the index's files is missing or altered.
+        StorageError: ``store_damaged``: one of the index's ``files``, from the manifest, is missing or altered.
     """
 
     def __init__(self, folder: Path, files: Sequence[SideFile]) -> None:
@@ -143,9 +127,9 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Whether an earlier ingest read a file with these last eight bytes, ``tail`` (see :func:`tail`).
+        """Whether an earlier ingest read a file with these last eight bytes (:func:`tail`).
 
-        If not, the file is new. If so, only its identity tells.
+        If so, only its identity tells.
         """
         low, high = _places(self._tails, tail)
         return high > low
@@ -154,12 +138,7 @@ class Inputs:
         """Whether a file is known and reading it again would add no report. True for all files that this ingest read.
 
         Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
-        with another set of enrolled ids.
-
-        Args:
-            name: its identity.
-            present: the present period.
-            enrolment: digest of the set of enrolled ids of a closed fleet; empty for an open store.
+        with another set of enrolled ids, whose digest is ``enrolment``; empty for an open store.
         """
         if name in self._new:
             return True
@@ -212,13 +191,9 @@ class Inputs:
     def write(self, name: str) -> tuple[SideFile, ...]:
         """Write the entries of this ingest to a file called ``name``.
 
+        Returns all files of the index, for the next manifest.
+
         If the index has :data:`MAX_FILES` files already, the new file gets all entries and replaces these files.
-
-        Returns:
-            All files of the index, for the next manifest.
-
-        Raises:
-            OSError: the file can not be written.
         """
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())
@@ -241,12 +216,7 @@ def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:
-    """Read a Parquet file that the manifest names.
-
-    Args:
-        folder: that holds the file.
-        file: the name, digest and number of rows that the manifest states.
-        schema: the columns that the file must have.
+    """Read a Parquet file that the manifest names, and whose columns must be ``schema``.
 
     Raises:
         StorageError: ``store_damaged``: the file is missing, or is not as stated.

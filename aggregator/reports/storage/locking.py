@@ -29,29 +29,17 @@ _FLUSHERS = 16
 
 
 def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
-    """Write ``data`` to ``path`` atomically, and flush the file and its folder to the disk.
+    """Write ``data`` to ``path`` atomically with permissions ``mode``, and flush the file and its folder to the disk.
 
-    A link under the temporary name is removed, and never followed. ``mode`` holds the permissions of the new file; the
-    process's umask removes some of them.
-
-    Raises:
-        OSError: the file can not be written. ``path`` is as before, unless only the flush of its folder failed.
+    A link under the temporary name is removed, and never followed. If it fails, ``path`` is as before, unless only the
+    flush of its folder failed.
     """
     write_temporary(path, data, mode)
     replace_durably([path])
 
 
 def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
-    """Write ``data`` under the temporary name of ``path`` without a flush, for :func:`replace_durably`.
-
-    Args:
-        path: the path that the file will get.
-        data: content of the file.
-        mode: permissions of the file, before the process's umask removes some.
-
-    Raises:
-        OSError: the file can not be written.
-    """
+    """Write ``data`` under the temporary name of ``path`` without a flush, for :func:`replace_durably`."""
     temporary = _temporary(path)
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -62,13 +50,8 @@ def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
 def replace_durably(paths: Sequence[Path]) -> None:
     """Flush temporary files of one folder to the disk, rename each to its path, and flush the folder once.
 
-    Several files are flushed at a time: the disk then writes them together, many times as fast as one by one.
-
-    Args:
-        paths: final names of files that :func:`write_temporary` wrote.
-
-    Raises:
-        OSError: a file can not be flushed or renamed. Each path then has its old content or its new content.
+    Several files are flushed at a time: the disk then writes them together, many times as fast as one by one. After an
+    error each of the ``paths`` has its old content or its new content.
     """
     if len(paths) > 1:
         with ThreadPoolExecutor(_FLUSHERS) as flusher:
@@ -94,13 +77,7 @@ def _sync(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder unless it exists, and flush its entry in the parent to the disk.
-
-    Several threads may make the same folder at the same time.
-
-    Raises:
-        OSError: the folder can not be made or flushed, or its parent is missing.
-    """
+    """Make a folder unless it exists, also in several threads, and flush its entry in the parent to the disk."""
     if not path.is_dir():
         path.mkdir(exist_ok=True)
         sync_folder(path.parent)
@@ -114,10 +91,9 @@ def exclusive(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[None]:
-    """Context manager that holds the lock file at ``path``.
+    """Context manager that holds the lock file at ``path``, which the system releases when the process ends or crashes.
 
-    It waits up to ``timeout_seconds`` for another process to release the lock. The operating system releases the lock
-    when the holding process ends, also by a crash. ``clock`` and ``sleep`` measure and pass the time.
+    It waits up to ``timeout_seconds`` for another process. ``clock`` and ``sleep`` measure and pass the time.
 
     Raises:
         OSError: ``path`` is a link, or can not be opened.

@@ -1,4 +1,4 @@
-"""The manifest: a small file that names all other files of a store.
+"""A store's folder: the manifest that names all other files, the campaign file, and files that a crash left.
 
 A file that the manifest does not name is not part of the store. Replacing the manifest therefore commits an ingest.
 The manifest ends with the digest of its content, so that a change by another program or a bad disk is noticed.
@@ -45,14 +45,7 @@ _SEAL = b',\n "sha256": "'
 
 
 class Part(NamedTuple):
-    """One Parquet file of records.
-
-    Attributes:
-        bucket: number of the bucket of its records.
-        name: its file name.
-        records: number of its records.
-        sha256: digest of its bytes, in hexadecimal. A part with another digest is refused.
-    """
+    """One Parquet file of records of one bucket. ``sha256`` is the hexadecimal digest of its bytes."""
 
     bucket: int
     name: str
@@ -66,13 +59,7 @@ class Part(NamedTuple):
 
 
 class SideFile(NamedTuple):
-    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods.
-
-    Attributes:
-        name: its file name.
-        rows: number of its rows.
-        sha256: digest of its bytes, in hexadecimal.
-    """
+    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods."""
 
     name: str
     rows: int
@@ -156,7 +143,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
-        OSError: the file can not be written. The old manifest stays, unless only the flush of the folder failed.
+        OSError: the old manifest stays, unless only the flush of the folder failed.
     """
     if manifest.generation > MAX_GENERATION:
         raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
@@ -164,11 +151,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def note_generation(folder: Path, generation: int) -> None:
-    """Write into the lock file, durably, that the manifest of this generation was committed.
-
-    Raises:
-        OSError: the file is a link, or can not be written.
-    """
+    """Write into the lock file, durably, that the manifest of this generation was committed."""
     descriptor = os.open(folder / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, ORDINARY)
     try:
         os.pwrite(descriptor, b"%08d\n" % generation, 0)
@@ -229,11 +212,9 @@ def read_manifest(folder: Path) -> Manifest:
     """The manifest of a store.
 
     Raises:
-        StorageError: ``not_a_store``, there is no manifest; ``store_of_nodes``, the folder is a store of nodes'
-            summaries; ``store_newer``, written by newer software;
-            ``store_older``, written by older software whose stores are no longer read;
-            ``store_damaged``, the content is no manifest, was changed, or is older than the last change of the store;
-            ``io_failed``.
+        StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries; ``store_newer``,
+            ``store_older``: written by other software; ``store_damaged``: the content is no manifest, was changed, or
+            is older than the last change of the store.
     """
     noted = noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
     try:
@@ -381,13 +362,7 @@ CAMPAIGN_FILE = "campaign.hsc"
 
 
 class Opened(NamedTuple):
-    """A store's documents.
-
-    Attributes:
-        manifest: what the store consists of.
-        campaign: the campaign whose reports the store holds.
-        campaign_bytes: the signed campaign file.
-    """
+    """A store's manifest, its campaign, and the signed campaign file."""
 
     manifest: Manifest
     campaign: Campaign
@@ -398,8 +373,8 @@ def read_documents(folder: Path) -> Opened:
     """Read a store's manifest and campaign. Run by a store's operator and by a cluster's worker.
 
     Raises:
-        StorageError: ``not_a_store``, ``store_newer``, ``store_older``, ``io_failed``; ``store_damaged``: the manifest
-            was changed, or the campaign file is missing, not acceptable, or of another campaign.
+        StorageError: as :func:`read_manifest`; ``store_damaged`` also if the campaign file is missing, not acceptable,
+            or of another campaign.
     """
     manifest = read_manifest(folder)
     problem = ""
@@ -421,8 +396,7 @@ def read_campaign(raw: bytes) -> Campaign:
     """Parse the bytes of a signed campaign file. Signatures are not verified here: the caller has done so.
 
     Raises:
-        DocumentError: ``malformed``, ``too_large``, ``wrong_role``, ``unsupported_version``, ``unknown_crit``,
-            ``invalid_campaign``, ``epsilon_understated``.
+        DocumentError: as :func:`protocol.documents.campaign.parse_campaign`; ``wrong_role``, ``unknown_crit``.
     """
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     check_understood(campaign.header, UNDERSTOOD)
@@ -437,7 +411,6 @@ def remove_orphans(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         StorageError: ``store_damaged``: a file that the manifest names is missing, or a folder of the store is a link.
-        OSError: a folder can not be listed, or a file not deleted.
     """
     named = manifest.paths()
     found: set[str] = set()
@@ -475,13 +448,12 @@ def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, bucke
 
     Args:
         folder: a folder that is absent, empty, or a store. Missing folders above it are made, too.
-        campaign: the campaign whose reports the store will hold.
-        campaign_bytes: the signed file of ``campaign``.
+        campaign, campaign_bytes: the campaign whose reports the store will hold, and its signed file.
         buckets: into how many buckets the store is divided.
 
     Raises:
         StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: a
-            store without its manifest; ``store_busy``, ``disk_full``, ``io_failed``.
+            store without its manifest; ``store_busy``.
     """
     with storage_errors(f"the store at '{folder}' can not be made"):
         if folder.exists() and not folder.is_dir():

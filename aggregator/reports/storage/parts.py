@@ -1,7 +1,13 @@
-"""Write records into parts. Records are divided into buckets by the low bits of their ids, and written in row groups.
+"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask can read directly: read, written, and joined.
 
-A part counts only once a manifest names it. A part is therefore written under its final name, and only flushed. The
-next change of the store removes the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
+Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``,
+the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. For a record of a damaged batch
+``claim`` is the first eight bytes of the digest that the batch's trailer states, and null if it states none; for other
+records it is null. docs/reference/store.md describes the data set for its readers. Decision 0024 gives the reasons.
+
+A writer divides records into buckets by the low bits of their ids, and writes them in row groups. A part counts only
+once a manifest names it, so it is written under its final name, and only flushed. The next change of the store removes
+the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
 """
 
 from __future__ import annotations
@@ -34,10 +40,9 @@ _CONSTANT = ["proven", "claim"]
 
 
 class Stored(NamedTuple):
-    """Records with the columns that only parts have.
+    """N records with the column that only parts have.
 
     Attributes:
-        records: N records.
         claim: (N,) uint64, the first eight bytes of the digest that the trailer of a record's damaged batch states; 0
             for a record without such a trailer. None if all are 0.
     """
@@ -51,12 +56,7 @@ class Stored(NamedTuple):
 
     @classmethod
     def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
-        """Concatenate the records of all pieces, in the order of the pieces.
-
-        Args:
-            pieces: may be empty; the result then has no record.
-            answer_bytes: width of the answer field, which the result needs if there are no pieces.
-        """
+        """Concatenate the records of all pieces, in their order, as :meth:`Columns.join` does."""
         records = Columns.join([piece.records for piece in pieces], answer_bytes)
         if all(piece.claim is None for piece in pieces):
             return cls(records, None)
@@ -80,16 +80,12 @@ def part_schema(layout: Layout) -> pa.Schema:
 
 
 def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
-    """A Parquet writer with the encodings of a part.
+    """A Parquet writer with the encodings of a part. The caller closes ``sink``, an open file object.
 
     Ids and bits are practically random, so compression would cost time without a gain. Small numbers are packed by
     their differences: every engine can read that, and it takes half the time of a dictionary. Periods hardly vary, and
     noisy sums have empty high bytes, so both are compressed. Statistics of ids would be useless, since ids fill their
     whole range in every row group. The digest of the part replaces the checksums of pages.
-
-    Args:
-        sink: a file object that is open for writing. The caller closes it.
-        layout: layout of the campaign's records.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -127,12 +123,6 @@ def to_table(stored: Stored, layout: Layout) -> pa.Table:
 def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[Stored]:
     """Yield the records of a part, one row group at a time. The digest of the part is checked first.
 
-    Args:
-        path: of the part's file.
-        part: what the manifest states about the part.
-        layout: layout of the campaign's records.
-        buckets: number of buckets of the store.
-
     Raises:
         StorageError: ``store_damaged``: the file is missing, altered, or another part's.
     """
@@ -157,12 +147,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """Leave out the records of damaged batches whose complete batch is in the store.
-
-    Args:
-        stored: the records.
-        superseded: first eight bytes, as numbers, of the digests that these damaged batches state.
-    """
+    """Leave out records of damaged batches whose complete batch is in the store: their claim is in ``superseded``."""
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
@@ -207,8 +192,6 @@ _LARGEST = 30 << 20
 def reuse_freed_memory() -> None:
     """Make glibc keep freed blocks of up to 30 MiB, and 60 MiB in all. Later calls do nothing.
 
-    glibc changes its limits when a large block is freed, so one is allocated and freed here.
-
     Array operations on blocks allocate and free half a megabyte all the time. Before a larger block was freed, glibc
     returns each of them to the system, and the system clears its pages for the next use. That takes a fifth of the
     time of an ingest. Other C libraries are not affected.
@@ -238,32 +221,16 @@ def _varying(records: Columns) -> list[str]:
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """The bucket of each id.
-
-    Args:
-        ids: (N,) uint64.
-        shift: number of low bits to skip.
-        buckets: number of buckets, a power of two, 2^b.
-
-    Returns:
-        (N,) uint8, or uint16 for more than 256 buckets: the b bits of each id above the skipped ones.
-    """
+    """The bucket of each id of (N,) uint64, one of 2^b: its b bits above the lowest ``shift``, as uint8 or uint16."""
     low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
 
 
 def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
-    """Sort rows by bucket.
+    """Sort (N,) uint64 ids by bucket: (N,) intp, the rows in order of their bucket, and where each bucket ends in it.
 
     A radix sort of one byte takes four times as long if the byte has few different values, because consecutive
     additions then often go to the same counter. The rest of the byte is therefore filled with further bits of the id.
-
-    Args:
-        ids: (N,) uint64.
-        buckets: number of buckets, a power of two. The lowest bits of an id are the number of its bucket.
-
-    Returns:
-        (N,) intp, the rows in order of their bucket; and for each bucket the end of its rows in this order.
     """
     bits = buckets.bit_length() - 1
     if bits >= 8:
@@ -277,16 +244,10 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 
 
 class PartWriter:
-    """Gathers records per bucket and writes them into parts. A context manager.
+    """Collects records per bucket and writes them into parts. A context manager.
 
     If the block raises, the written parts are removed. A part that can not be removed stays until the store's next
-    change.
-
-    Args:
-        folder: of the store.
-        layout: of the campaign.
-        buckets: number of buckets of the store, a power of two.
-        name: start of the names of all written parts. The name of no part in the store starts with it.
+    change. ``name`` begins the names of all written parts; the name of no part in the store starts with it.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
@@ -319,11 +280,7 @@ class PartWriter:
                     part.path.unlink()
 
     def add(self, stored: Stored) -> None:
-        """Add the records ``stored``, in any order of ids. They are on the disk only after :meth:`finish`.
-
-        Raises:
-            OSError: a part can not be written.
-        """
+        """Add records, in any order of ids. They are on the disk only after :meth:`finish`."""
         order, ends = by_bucket(stored.records.id, self._buckets)
         fields = _varying(stored.records)
         starts = [0, *ends]
@@ -358,9 +315,6 @@ class PartWriter:
         """Write all waiting records, flush everything to the disk, and return the parts in order of bucket.
 
         No thread may call :meth:`add` any more.
-
-        Raises:
-            OSError: a part can not be written or flushed.
         """
         with ThreadPoolExecutor(_FINISHERS) as pool:
             for sink in pool.map(self._finish, self._gathered):
@@ -437,15 +391,9 @@ class _Waiting:
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy rows until the arrays are full.
+        """Copy rows until the arrays are full, and return those left over.
 
-        Args:
-            stored: the records.
-            fields: names of the columns that differ between rows.
-            rows: (R,) intp, rows to copy.
-
-        Returns:
-            The rows that are left over.
+        Only the columns ``fields`` differ between rows.
         """
         chosen = rows[: self._rows - self.size]
         place = slice(self.size, self.size + len(chosen))
@@ -572,20 +520,18 @@ def compact(
 ) -> list[Part]:
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
-    A part is small if it has fewer records than :data:`SMALL_RECORDS`. The small parts stay on the disk until the next
-    manifest is written.
+    Each ingest leaves small parts, with fewer records than :data:`SMALL_RECORDS`; many would slow down every tally.
+    They
+    stay on the disk until the next manifest is written.
 
     Args:
-        folder: of the store.
-        layout: of the campaign.
-        manifest: the manifest before the ingest.
+        folder, layout, manifest: of the store before the ingest.
         parts: the parts of this manifest, and the parts written since.
         most_small: number of small parts that a bucket may have; None for :data:`MOST_SMALL`.
         name: text in the file names of the joined parts. Two calls for one generation need different texts.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.
-        OSError: a joined part can not be written.
     """
     kept: list[Part] = []
     joined: list[Part] = []

@@ -48,12 +48,7 @@ class Kept(NamedTuple):
 
 
 class Quarantine:
-    """The ``quarantine`` folder of a store.
-
-    Args:
-        folder: path of the folder. The folder is made when the first piece is kept.
-        limit_bytes: limit of the size of all files in the folder together.
-    """
+    """The ``quarantine`` folder of a store, made with the first piece, for at most ``limit_bytes`` of files."""
 
     def __init__(self, folder: Path, limit_bytes: int = LIMIT_BYTES) -> None:
         self._folder = folder
@@ -73,9 +68,6 @@ class Quarantine:
 
         Returns:
             The number of pieces that there was room for: the first ones. The others are not kept.
-
-        Raises:
-            OSError: the file can not be written.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
@@ -101,9 +93,8 @@ class Quarantine:
         """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
 
         After a kill before the flush the folder is as it was; the next change of the store removes temporary files.
-
-        Raises:
-            OSError: a file can not be flushed or renamed. Each file is then as before or complete.
+        After
+        an error each file is as before or complete.
         """
         if self._pending:
             replace_durably(list(self._pending))
@@ -114,9 +105,6 @@ class Quarantine:
 
         Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the
         index of input files. Their names are kept without folders; files with equal names are noted once.
-
-        Args:
-            names: paths or URLs.
         """
         for name in map(os.path.basename, islice(names, MAX_EMPTY)):
             identity = sha256(_EMPTY_TAG + name.encode(errors="surrogateescape")).hexdigest()
@@ -124,11 +112,7 @@ class Quarantine:
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
-        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change.
-
-        Raises:
-            OSError: the file can not be written or removed.
-        """
+        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change."""
         if rest:
             self.keep(kept.identity, kept.file, rest)
             self.flush()

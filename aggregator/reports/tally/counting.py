@@ -45,7 +45,6 @@ class Partition(NamedTuple):
     The partition consists of the records of one bucket whose ids agree in some further bits.
 
     Attributes:
-        bucket: number of the bucket.
         divisions: number of partitions of the bucket, a power of two.
         number: index of this partition in the bucket, from 0.
         most: number of complete records that fit into memory.
@@ -61,8 +60,6 @@ class Counted(NamedTuple):
     """The counts of some partitions.
 
     Attributes:
-        tally: counts of the answers.
-        turnout: numbers of answers by stratum and period.
         unproven: number of counted records of damaged batches.
         superseded: number of unproven records that are not counted because a proven record has their id, or their
             complete batch is in the store.
@@ -81,11 +78,7 @@ class Counted(NamedTuple):
     profile: Profile | None = None
 
     def merge(self, other: Counted) -> Counted:
-        """Add the counts of ``other``, which is about other partitions. Associative and commutative.
-
-        Raises:
-            InputError: ``other_campaign``: the counts are of different campaigns.
-        """
+        """Add the counts of ``other``, which is about other partitions. Associative and commutative."""
         profile = self.profile or other.profile
         if self.profile and other.profile:
             profile = self.profile.merge(other.profile)
@@ -100,11 +93,7 @@ class Counted(NamedTuple):
         )
 
     def report(self, refused: Mapping[str, int]) -> TallyReport:
-        """The tally of the whole store, with the numbers of records that are not in it.
-
-        Args:
-            refused: numbers of records that ingests refused, by reason (``Manifest.rejected``).
-        """
+        """The tally of the whole store, with the numbers of records that do not count or that ingests ``refused``."""
         rejected = Counter(refused)
         rejected["report_replayed"] += self.replayed
         rejected["report_conflict"] += self.conflicting
@@ -125,7 +114,8 @@ class Deduplicated(NamedTuple):
         repeated: (R,) intp, rows of ``stored`` whose id is in another row, too.
         alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
         settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the
-        repeated rows. superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
+            repeated rows.
+        superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
     """
 
     stored: Stored
@@ -172,11 +162,7 @@ def partitions(
 
 
 def load(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition) -> Stored:
-    """Read all records of a partition into memory, repeated records included.
-
-    Args:
-        folder, campaign, manifest: of the store.
-        which: the partition.
+    """Read all records of a partition of a store into memory, repeated records included.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -205,16 +191,7 @@ def _known_bits(manifest: Manifest, which: Partition) -> int:
 
 
 def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
-    """Decide which records of a partition count: at most one of each id.
-
-    Args:
-        everything: all records of the partition, from :func:`load`.
-        manifest: of the store.
-        which: the partition.
-
-    Returns:
-        The records, divided by whether they count, and the numbers of records that do not count.
-    """
+    """Decide which records of a partition, ``everything`` from :func:`load`, count: at most one of each id."""
     stored = without(everything, manifest.superseded)
     records = stored.records
     superseded = everything.records.size - records.size
@@ -231,23 +208,15 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
 def count_partition(
     folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope, *, profiled: bool = False
 ) -> Counted:
-    """Read the records of a partition, and count each id once.
+    """Read the records of a partition, and count each id in scope once; with a profile if ``profiled``.
 
     The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
     ids: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
     ids repeat, for example after the ingest of a merged file and its sources, the second reading takes all records.
     Records that do not fit into memory are divided in a temporary file.
 
-    Args:
-        folder: of the store.
-        campaign: of the store.
-        manifest: of the store.
-        which: the partition.
-        scope: which records are counted.
-        profiled: whether the result has a profile.
-
     Raises:
-        StorageError: ``store_damaged``; ``disk_full``, ``io_failed``: of the temporary file.
+        StorageError: ``store_damaged``.
     """
     reuse_freed_memory()
     whole, ids = _Count(campaign, scope, profiled), IdSet(_expected(manifest, which), _known_bits(manifest, which))
@@ -286,25 +255,17 @@ def count_partition(
 
 
 def profile_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
-    """Count a partition with its profile: :func:`count_partition`, for engines that pass positional arguments only.
-
-    Raises:
-        StorageError: as :func:`count_partition`.
-    """
+    """:func:`count_partition` with a profile, for engines that pass positional arguments only."""
     return count_partition(folder, campaign, manifest, which, scope, profiled=True)
 
 
 def _records_of(
     folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
 ) -> Iterator[Columns]:
-    """Yield the records of a partition with some ids; all records of one id together. The parts are read once.
+    """Yield the records of a partition with some ``ids``, (M,) uint64, sorted and distinct; None for all ids.
 
-    Records that do not fit into memory are yielded in lots, from a temporary file.
-
-    Args:
-        folder, campaign, manifest: of the store.
-        which: the partition.
-        ids: (M,) uint64, sorted and distinct; None for all ids.
+    All records of one id come together. The parts are read once. Records that do not fit into memory are yielded in
+    lots, from a temporary file.
     """
     number = 1
     while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:
@@ -373,7 +334,7 @@ class _Count:
 def stored_records(
     folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, *, everything: bool
 ) -> Iterator[Columns]:
-    """Yield the records of a store, partition by partition, sorted by id in each.
+    """Yield the records of a store, partition by partition, sorted by id in each, for exports and sums over devices.
 
     Args:
         folder, campaign, manifest: of the store.

@@ -1,9 +1,11 @@
-"""Find ids that occur more than once, without sorting complete ids.
+"""Find ids that occur more than once, and bring their records together, without sorting complete ids.
 
 Ids are pseudo-random. Dividing them by a few bits at a time, with a radix sort of one or two bytes, soon leaves groups
 that mostly have one member. Only neighbours within a group are compared. This takes about the same time on every
 processor, while sorting 64-bit numbers is five times slower on some processors than on others. Ids that an attacker
 chose to agree in these bits are sorted completely: more slowly, and in the same order of growth.
+
+``known_bits`` is everywhere the number of lowest bits that are the same in all ids, and so can not tell ids apart.
 """
 
 from __future__ import annotations
@@ -31,12 +33,7 @@ _MANY = 1 / 8
 
 
 class IdSet:
-    """Collects ids, and finds the ids that were added more than once.
-
-    Args:
-        expected: approximate number of ids.
-        known_bits: number of lowest bits that are the same in all ids, and so can not tell ids apart.
-    """
+    """Collects about ``expected`` ids, and finds the ids that were added more than once."""
 
     def __init__(self, expected: int, known_bits: int) -> None:
         groups = 1
@@ -117,11 +114,7 @@ def _repeated(ids: Ids) -> Ids:
 
 
 class Members:
-    """Finds quickly which of many ids are in a small set.
-
-    Args:
-        ids: the set, (M,) uint64, sorted and distinct.
-    """
+    """Finds quickly which of many ids are in a small set: (M,) uint64, sorted and distinct."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -139,15 +132,7 @@ class Members:
 
 
 def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
-    """Indices of the elements that occur more than once.
-
-    Args:
-        ids: (N,) uint64.
-        known_bits: number of lowest bits that are the same in all ids.
-
-    Returns:
-        (R,) intp, rising; every occurrence of a repeated id is included.
-    """
+    """Rising rows, (R,) intp, of those of (N,) uint64 ids that occur more than once: every occurrence."""
     gathered = IdSet(len(ids), known_bits)
     gathered.add(ids)
     return Members(gathered.repeated()).rows(ids)
@@ -161,18 +146,20 @@ class _Piece(NamedTuple):
 
 
 class Lots:
-    """Records divided by bits of their ids, so that all records of an id are in one lot. A context manager.
+    """Records divided by bits of their ids, so that all records of an id are in one of ``number`` lots.
 
-    The file is in the system's folder for temporary files, which ``TMPDIR`` changes. It has no name, so the system
-    removes it when the process ends, also by a crash.
+    A context manager.
+
+    If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids
+    only.
+    The lots are therefore in a temporary file; without it, the parts would be read and verified once for every lot. The
+    file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system removes it when the process
+    ends, also by a crash.
 
     Args:
         number: number of lots, a power of two.
         known_bits: number of lowest bits that are the same in all ids. The bits above them choose the lot.
         answer_bytes: width of the campaign's answer field.
-
-    Raises:
-        StorageError: ``disk_full``, ``io_failed``. :meth:`add` and the iteration raise it, too.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:

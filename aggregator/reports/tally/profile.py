@@ -2,6 +2,11 @@
 
 A row of bits from an honest device has a number of set bits whose law does not depend on the record. A tally has no
 such numbers. Counts by time show whether one period differs from the others.
+
+Counts by period and standing are for any number of periods. A chunk of records mostly holds long runs of records of
+one period and standing. Each such run is counted by itself. Other chunks are sorted first. Many short runs are then
+counted together, and only counts that are not 0 are kept. The cost grows with the number of records plus the number of
+counts, and not with their product.
 """
 
 from __future__ import annotations
@@ -48,9 +53,6 @@ class PeriodSums:
     A cell is one possible answer, one bit, or one component of an answer. The key of a count is
     (2·period + proven)·W + place. W = Q + C is the number of counts of one period and standing: Q numbers of answers
     and the counts of all C cells. ``place`` is the index of the count among these W.
-
-    Args:
-        campaign: with Q questions and C cells.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -64,7 +66,7 @@ class PeriodSums:
         self._waiting: list[tuple[Integers, Integers]] = []
 
     def add(self, records: Columns) -> None:
-        """Count some de-duplicated records. The caller gives at most one record of each id.
+        """Count some de-duplicated records: at most one record of each id.
 
         Raises:
             StorageError: ``store_damaged``: a record's question or answer is none of the campaign's.
@@ -86,23 +88,18 @@ class PeriodSums:
             self._count(records, rows if order is None else order[rows], group[own], which)
 
     def add_group(self, records: Columns, group: int) -> None:
-        """Count de-duplicated records as those of one group, whatever their period and standing are.
+        """Count de-duplicated records as those of one group, 2·period + proven, whatever their own are.
 
-        Args:
-            records: the caller gives at most one record of each id.
-            group: 2·period + proven.
-
-        Raises:
-            StorageError: as :meth:`add`.
+        Errors as :meth:`add`.
         """
         self._count(records, slice(None), np.array([group], np.int64), None)
 
     def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
-        """Count some rows of the records.
+        """Count some rows of the records: a slice, or R indices.
 
         Args:
             records: all records.
-            rows: the rows: a slice, or R indices.
+            rows: the rows.
             groups: (K,) int64, the different groups, rising.
             which: (R,) int64, the index in ``groups`` of each row's group; None if K is 1.
         """
@@ -199,13 +196,9 @@ class Profile:
         return self.merge(Profile(-other.set_bits, other.key, -other.count))
 
     def by_stretch(self, width: int) -> tuple[Integers, Integers]:
-        """The stretches with reports, and their counts.
+        """The numbers of the stretches with reports, (P,) int64, rising, and their counts, (P, W) int64.
 
-        Args:
-            width: W.
-
-        Returns:
-            (P,) int64, rising, the numbers of the stretches; (P, W) int64, their counts.
+        ``width`` is W.
         """
         stretch, row = np.unique(self.key // width, return_inverse=True)
         table = np.zeros((len(stretch), width), np.int64)
@@ -250,11 +243,7 @@ class Stretches:
 
 
 class ProfileCounter:
-    """Counts records. The result is a :class:`Profile`.
-
-    Args:
-        campaign: of the records.
-    """
+    """Counts records. The result is a :class:`Profile`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._stretches = Stretches(campaign)
@@ -307,13 +296,9 @@ class ProfileCounter:
 
 
 def profile_of_counts(campaign: Campaign, period: Integers, place: Integers, count: Integers) -> Profile:
-    """The profile of reports of which only counts by period are left. It has no set bits.
+    """The profile of reports of which only N counts by period and place (:class:`Profile`) are left.
 
-    Args:
-        campaign: of the reports.
-        period: (N,) integers.
-        place: (N,) integers, the place of each count among the counts of a period (:class:`Profile`).
-        count: (N,) integers.
+    It has no set bits.
     """
     stretches, empty = Stretches(campaign), ProfileCounter(campaign).profile()
     key = stretches.of(period.astype(np.uint32)).astype(np.int64) * stretches.width + place

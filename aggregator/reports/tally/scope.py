@@ -51,11 +51,7 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """The scope of some periods.
-
-    Args:
-        periods: a range with step 1; None for all periods.
-        proven_only: leave out the records of damaged batches.
+    """The scope of some periods, a range with step 1; None for all periods.
 
     Raises:
         InputError: ``periods_absent``: the range is empty; ``argument_invalid``: it has another step.

@@ -1,7 +1,10 @@
-"""Exact de-duplication, and integer counts per question.
+"""Exact de-duplication, and integer counts per question and answer.
 
 Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few repeated rows are
-compared. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; tally bytes).
+compared. Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each byte is
+counted by question and byte value, and the count of a bit is the sum of 128 of these 256 counts. Rows of integers are
+summed by question in blocks, so that the sums stay below 2^53, where floats are exact. Each integer is first clamped to
+the bounds of its mechanism. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; clamps; tally bytes).
 """
 
 from __future__ import annotations
@@ -28,13 +31,9 @@ _MAX_ROWS = 1 << 20
 
 
 class Sums:
-    """Counts by question and answer, block by block.
+    """Counts by question and answer, block by block, of G separate ``groups`` at once.
 
-    Records can be counted in G separate groups at once. Question q of group g has the number g·Q + q.
-
-    Args:
-        campaign: with Q questions.
-        groups: G, the number of groups.
+    Question q of group g has the number g·Q + q, with Q questions in the campaign.
     """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
@@ -61,11 +60,9 @@ class Sums:
         return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
 
     def drain(self) -> NDArray[np.int64]:
-        """Take out all counts, and set them to 0.
+        """Take out all counts, and set them to 0: (G, Q + C) int64, C counts of each group.
 
-        Returns:
-            (G, Q + C) int64, C being the number of all counts of a group: for each question the number of answers,
-            then its counts.
+        A row holds for each question the number of answers, then its counts.
         """
         questions = len(self._single) // self._groups
         columns = []
@@ -98,17 +95,13 @@ class Sums:
         answer: NDArray[np.uint8] | None = None,
         value: NDArray[np.int64] | None = None,
     ) -> bool:
-        """Count N records. If one of them is no answer to its question, count none.
+        """Count N records, and return True. If one of them is no answer to its question, count none, and return False.
 
         Args:
-            question: (N,) int64, number of each record's question: g·Q + q for question q of group g, with Q
-                questions in the campaign.
+            question: (N,) int64, number of each record's question.
             answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
             value: (N,) int64, the first 2 bytes of each answer field as an unsigned number, or the first 4 bytes as a
                 signed one if the layout is ``INTEGERS``. Needed if an answer to some question is one value.
-
-        Returns:
-            True if the records were counted; False if one of them is no answer to its question.
         """
         values, rows = self._values, self._rows
         found = sums = None
@@ -162,14 +155,7 @@ class _Values:
         return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Count N records.
-
-        Args:
-            question, value: (N,) int64 each.
-
-        Returns:
-            (bins,) int64; None if a value is no answer to its question.
-        """
+        """Count N questions and values, (N,) int64 each: (bins,) int64; None if a value is out of its domain."""
         if not len(question):
             return np.zeros(self._bins, np.int64)
         if not self._is_packed:
@@ -207,14 +193,9 @@ class _Rows(ABC):
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """The sums of N records, in the order of ``total``.
+        """The sums of N records, (N,) int64 and (N, A) uint8, in the order of ``total``.
 
-        Args:
-            question: (N,) int64.
-            answer: (N, A) uint8.
-
-        Returns:
-            (places,) int64; None if a bit or integer after a question's own places is not 0.
+        None if a bit or integer after a question's own places is not 0.
         """
         total = np.zeros_like(self.total)
         for rows in self._blocks(len(question)):
@@ -331,11 +312,7 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """Subtract the counts of ``other``. Its reports must be part of this tally.
-
-        Raises:
-            InputError: ``other_campaign``: the tallies count answers to different campaigns.
-        """
+        """Subtract the counts of ``other``, whose reports must be part of this tally. Errors as :meth:`merge`."""
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )
@@ -354,7 +331,6 @@ class TallyReport(NamedTuple):
     """A tally, and the numbers of records that are not in it.
 
     Attributes:
-        tally: the counts.
         reports: number of counted records.
         rejected: number of pieces that are not counted, by reason, with ``report_replayed`` (surplus copies of
             counted records) and ``report_conflict`` (different records with one id, and their copies).
@@ -373,13 +349,12 @@ class TallyReport(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The result of :func:`settle`.
+    """The records that :func:`settle` keeps, at most one per id, and the numbers of dropped ones.
 
     Attributes:
-        records: the kept records, at most one per id.
-        replayed: number of dropped copies of kept records.
-        conflicting: number of dropped records, copies included, whose id has different records.
-        superseded: number of dropped unproven records whose id has a proven record.
+        replayed: copies of kept records.
+        conflicting: records, copies included, whose id has different records.
+        superseded: unproven records whose id has a proven record.
     """
 
     records: Columns
@@ -389,13 +364,10 @@ class Settled(NamedTuple):
 
 
 def settle(records: Columns) -> Settled:
-    """Reduce records to at most one per id, whatever their order and repetition.
+    """Reduce records to at most one per id, whatever their order and repetition. The order of kept records stays.
 
     If an id has a proven record, its unproven records are superseded. If all other records of the id are equal, one is
     kept and its copies are replays. If they differ, they are in conflict, copies included, and none is kept.
-
-    Returns:
-        The kept records in the order in which they were given, and the numbers of the others by reason.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -423,15 +395,9 @@ def settle(records: Columns) -> Settled:
 
 
 def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Sort rows by id; rows with equal ids keep their order.
+    """Rows sorted by id, (N,) uint64; rows with equal ids keep their order.
 
     The ids are sorted by sixteen bits at a time, from the lowest: numpy sorts such numbers by radix on every processor.
-
-    Args:
-        ids: (N,) uint64.
-
-    Returns:
-        (N,) intp, the rows.
     """
     order = np.argsort(ids.astype(np.uint16), kind="stable")
     for shift in (16, 32, 48):
@@ -440,15 +406,7 @@ def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which pairs of rows with equal ids are equal in all other columns, ``proven`` included.
-
-    Args:
-        records: N records.
-        left, right: (P,) intp, the rows of each pair.
-
-    Returns:
-        (P,) bool.
-    """
+    """Which pairs of rows with equal ids, (P,) intp each, are equal in all columns, ``proven`` included: (P,) bool."""
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
@@ -491,15 +449,7 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
 
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows are proven, or have no proven row with their id.
-
-    Args:
-        ids: (N,) uint64, sorted.
-        proven: (N,) bool.
-
-    Returns:
-        (N,) bool.
-    """
+    """Which rows of sorted ids are proven, or have no proven row with their id: (N,) bool."""
     starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
     lengths = np.diff(np.append(starts, len(ids)))
     any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
@@ -524,13 +474,8 @@ def row_bytes(records: Columns) -> NDArray[Any]:
 def count(campaign: Campaign, records: Columns) -> Tally:
     """The tally of de-duplicated records. The caller gives at most one record of each id.
 
-    Args:
-        campaign: of the records.
-        records: N records.
-
     Raises:
-        InputError: ``question_unknown``, a record answers a question that the campaign does not have;
-            ``value_out_of_domain``, an answer is not possible for its question.
+        InputError: as :meth:`TallyBuilder.add_answers`.
     """
     counter = TallyBuilder(campaign)
     counter.add(records)
@@ -538,12 +483,7 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class TallyBuilder:
-    """Counts records in blocks that stay in the processor's cache.
-
-    Args:
-        campaign: of the records.
-        groups: number of groups of records that are counted apart.
-    """
+    """Counts records in blocks that stay in the processor's cache, in ``groups`` of records that are counted apart."""
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
         self._campaign = campaign
@@ -551,11 +491,7 @@ class TallyBuilder:
         self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
 
     def add(self, records: Columns) -> None:
-        """Count some de-duplicated records. The caller gives at most one record of each id.
-
-        Raises:
-            InputError: as :meth:`add_answers`.
-        """
+        """Count some de-duplicated records: at most one record of each id."""
         self.add_answers(records.question, records.answer)
 
     def add_answers(
@@ -593,12 +529,7 @@ class TallyBuilder:
             raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def drain(self) -> NDArray[np.int64]:
-        """Return the counts of all G groups, and set them to 0.
-
-        Returns:
-            (G, Q + C) int64. A row holds for each of the Q questions the number of answers, then the question's counts;
-            C is the number of these counts over all questions.
-        """
+        """Return the counts of all G groups, and set them to 0 (:meth:`Sums.drain`)."""
         return self._sums.drain()
 
     def tally(self) -> Tally:

@@ -127,12 +127,9 @@ class TurnoutCounter:
 
 
 def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
-    """Make a turnout from N numbers of answers, in any order.
+    """Make a turnout from N numbers of answers, integers of (period, stratum), in any order.
 
-    Args:
-        strata: number of strata of the campaign.
-        period, stratum: (N,) integers each, to which the numbers belong. A pair may repeat.
-        answers: (N,) integers, the numbers of answers. Numbers of the same period and stratum are added up.
+    Those of one pair are added up.
     """
     return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
 
