@@ -54,9 +54,8 @@ if TYPE_CHECKING:
     from aggregator.models.comparison import compare
     from aggregator.models.interchange import to_json, to_sklearn
     from aggregator.models.scoring import Model, predict_file
-    from aggregator.nodes.campaigns.campaigns import make_node_campaign
+    from aggregator.nodes.campaigns.campaigns import Masking, make_node_campaign
     from aggregator.nodes.campaigns.lists import add_nodes, make_node_list, remove_nodes, renew_nodes
-    from aggregator.nodes.campaigns.masking import Masking
     from aggregator.nodes.dealer.dealer import Dealer
     from aggregator.operations.campaigns import end_campaign, guarantee_sheet, make_campaign, make_evaluation, verify
     from aggregator.operations.designs import design, refine, sign_candidates
@@ -154,7 +153,7 @@ _HOMES = {
     "make_node_campaign": ("aggregator.nodes.campaigns.campaigns", "make_node_campaign"),
     "BudgetFile": ("aggregator.curator.budget", "BudgetFile"),
     "Dealer": ("aggregator.nodes.dealer.dealer", "Dealer"),
-    "Masking": ("aggregator.nodes.campaigns.masking", "Masking"),
+    "Masking": ("aggregator.nodes.campaigns.campaigns", "Masking"),
     "Model": ("aggregator.models.scoring", "Model"),
     "bin_records": ("aggregator.curator.binning", "bin_records"),
     "compare": ("aggregator.models.comparison", "compare"),

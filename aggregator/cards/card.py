@@ -12,15 +12,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from math import ceil
 from typing import Any
 
+from aggregator.cards.guarantee import masked_guarantee, node_guarantee, spending
 from aggregator.cards.influence import IN_HALF_RANGES, INVENTED, influences, reach_of_reports
 from aggregator.cards.manipulation import manipulation
-from aggregator.cards.masked import masked_guarantee
-from aggregator.cards.nodes import node_guarantee
-from aggregator.cards.sheet import spending
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.published import MOST_FEATURES
-from aggregator.nodes.campaigns.sheet import node_sheet, usual_cost
-from aggregator.nodes.campaigns.words import IN_WORDS, cost_text, in_words
+from aggregator.nodes.campaigns.sheet import IN_WORDS, cost_text, in_words, node_sheet, usual_cost
 from aggregator.publishing.models import model_card
 from protocol import canonical
 from protocol.documents.campaign import Campaign

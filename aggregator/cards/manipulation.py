@@ -1,4 +1,4 @@
-"""How far lying devices can move an estimate, in closed form.
+"""How far lying devices or nodes can move an estimate, in closed form.
 
 A lying device sends any answer that intake accepts. One answer adds to an estimate a number between a least and a most
 contribution c₋ and c₊, which follow from the mechanism's integers and from the clamps of the counting. Let λ be the
@@ -18,7 +18,28 @@ number of answers of a device in a period.
 The share of a class, combined from the questions j that tell it, with weights n_j/u_j (u_j: the variance of one answer
 at equal shares, R_j: that of the sum over a feature's values), moves by at most Σ L_j R_j/u_j over Σ (H_j + L_j)/u_j.
 L_j and H_j are the numbers of lies and of honest answers. In an open fleet the largest value is that of all lies on one
-question, since the fraction is quasi-convex in L. In a closed fleet it is no larger. Source: docs/math.md, section 3.
+question, since the fraction is quasi-convex in L. In a closed fleet it is no larger.
+
+**Nodes.** A lying node sends any numbers that intake accepts: counts from −H to M + H, where M is the campaign's
+largest number of records of one node and H the range of the noise. Plain addition believes these counts, in every
+table. The share of a class is pooled from all tables of counts by class, with weights w_j, Σ_j w_j = 1. A share of
+table j is the sum over the table's K_j values. So one node states at most U records of a class for the pooled share,
+and at least −D:
+
+    U = Σ_j w_j K_j (M + H_j)      D = Σ_j w_j K_j H_j      w_j ∝ 1/(K_j v_j/n + (k − 1)/k²)
+
+with k classes, v_j the noise variance of a count of one node, and n the mean number of records that the nodes state.
+U and D rise with n, because tables of many values then weigh more. The largest n that can be stated is taken:
+n = (1 − λ)r + λk(M + H), with a share λ of lying nodes, and r records of an honest node. Of L lying nodes beside nodes
+with R records in all, the published share of one class moves by at most the largest of
+
+    LU/(R + LU − L(k − 1)D)            U records of the class, −D of each other class
+    L(k − 1)D/R                        the same claims, if the other classes have L(k − 1)D honest records
+    L(k − 1)U/(R − LD + L(k − 1)U)     −D records of the class, U of each other class
+
+and by no more than 1.
+
+Source: docs/math.md, sections 3 and 5; docs/decisions/0078.
 """
 
 from __future__ import annotations
@@ -39,6 +60,8 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, Mechanism
 from protocol.mechanisms.numeric import SingleNumberMechanism
+from protocol.nodes.smooth import noise_variance
+from protocol.nodes.terms import ranges, released_vectors, shares, terms_of
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Question
 
 LIARS = (0.01, 0.05)
@@ -272,3 +295,68 @@ def _combined(campaign: Campaign, by_share: dict[float, list[Numbers]]) -> list[
         # Bounds of each question's lies add up to more than all lies, which bound a closed fleet, too.
         closed[share] = min(float((lies * each) @ width / ((honest + lies) @ each)), opened[share])
     return [Bound("class shares, all questions", "", float(width.max()), closed, opened, None, None)]
+
+
+# Nodes ----------------------------------------------------------------------------------------------
+
+
+class TableClaim(NamedTuple):
+    """What one summary can claim in one table of counts by class.
+
+    Attributes:
+        values: number K of values for each class.
+        noise: H, the largest count below 0 that can be stated.
+        most: M + H, the largest count that can be stated.
+        variance: smallest noise variance of one count.
+    """
+
+    values: int
+    noise: int
+    most: int
+    variance: float
+
+
+def node_claims(found: Campaign) -> list[TableClaim]:
+    """The tables from which the share of a class is pooled; the class counts are the first."""
+    classes, least_epsilon = len(found.schema.label.classes), terms_of(found).least_epsilon_micro
+    vectors = zip(released_vectors(found), ranges(found, least_epsilon), shares(found), strict=True)
+    return [
+        TableClaim(subject.size // classes, -least, most, noise_variance(found, subject, share))
+        for subject, (least, most), share in vectors
+        if subject.kind in (CLASS, CELL, PRESENT)
+    ]
+
+
+def _pooled_claims(claims: Sequence[TableClaim], classes: int, records: float) -> tuple[float, float]:
+    """U and D: the most and, negated, the least records of a class that one node states for the pooled share.
+
+    ``records``: n, the mean number of records that the nodes state.
+    """
+    equal = (classes - 1) / classes**2
+    weights = [1 / (table.values * table.variance / records + equal) for table in claims]
+    each = list(zip(weights, claims, strict=True))
+    most = sum(weight * table.values * table.most for weight, table in each)
+    noise = sum(weight * table.values * table.noise for weight, table in each)
+    return most / sum(weights), noise / sum(weights)
+
+
+def moved_share(claims: Sequence[TableClaim], classes: int, records: float, share: float, nodes: int | None) -> float:
+    """The largest change of a class's share by lying nodes, from 0 to 1.
+
+    Args:
+        claims: what one summary can claim.
+        classes: number k of classes.
+        records: mean number of records of the honest nodes.
+        share: share of lying nodes.
+        nodes: number of all nodes; None for a large number.
+    """
+    lying = share if nodes is None else min(nodes, max(1, round(share * nodes))) / nodes
+    honest, others = (1 - lying) * records, classes - 1
+    most, noise = _pooled_claims(claims, classes, honest + lying * classes * claims[0].most)
+    up, below, down = lying * most, lying * others * noise, lying * others * most
+    return max(_part(up, honest + up - below), _part(below, honest), _part(down, honest - lying * noise + down))
+
+
+def _part(number: float, of: float) -> float:
+    """``number / of``, at most 1; 1 if ``of`` is not positive, since sums of claims then exceed the records."""
+    return min(1.0, number / of) if of > 0 else 1.0

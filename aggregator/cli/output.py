@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.common.facts import Fact, Facts
 from aggregator.common.files import check_outputs, write_output
 from protocol.dates import expiry_warning
 from protocol.documents.campaign import Campaign
@@ -125,6 +126,22 @@ def print_pairs(pairs: Iterable[tuple[str, object]]) -> None:
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
         _echo(f"{name:<{width}}  {value}")
+
+
+def print_sheet(sheet: Facts) -> None:
+    """Print the facts for people: pairs, the sentences about them, a table, then the parts below their titles."""
+    print_pairs(sheet.pairs())
+    for sentence in sheet.notes:
+        click.echo(f"  - {sentence}")
+    if sheet.table is not None and sheet.table.rows:
+        if sheet.facts:
+            click.echo()
+        print_table(sheet.table.columns, sheet.table.rows, sheet.table.numeric)
+        if sheet.table.meaning:
+            click.echo(sheet.table.meaning)
+    for part in sheet.parts:
+        click.echo(f"\n{part.title}" if part.title else "")
+        print_sheet(part)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], numeric: Iterable[str] = ()) -> None:
@@ -249,17 +266,14 @@ def when(seconds: int) -> str:
         return f"{seconds} s after 1970"
 
 
-def say(facts: dict[str, Any]) -> None:
-    """Print facts: one JSON object with ``--json``, else aligned lines with spaces in place of underscores."""
+def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
+    """Print facts: one JSON object with ``--json``, else aligned lines. A map holds facts for both alike."""
+    given = (Fact(*pair) for pair in facts.items()) if isinstance(facts, Mapping) else facts
+    told = Facts("", tuple(given))
     if as_json():
-        print_json(facts)
+        print_json(told.to_json())
     else:
-        print_facts({name.replace("_", " "): _in_words(value) for name, value in facts.items()})
-
-
-def _in_words(value: object) -> object:
-    """``yes`` or ``no`` for a boolean; other values unchanged."""
-    return ("no", "yes")[value] if isinstance(value, bool) else value
+        print_pairs(told.pairs())
 
 
 def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:

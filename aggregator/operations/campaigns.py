@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aggregator.cards.masked import MaskedGuarantee
-from aggregator.cards.nodes import NodeGuarantee
-from aggregator.cards.sheet import GuaranteeSheet
+from aggregator.cards.guarantee import GuaranteeSheet
+from aggregator.cards.guarantee import guarantee_sheet as sheet_of
 from aggregator.common.files import read_file
 from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.planning.power_analysis.families import Chosen, choose_family, reason_of
@@ -308,7 +307,7 @@ def guarantee_sheet(
     delta: float = 1e-6,
     shuffled: bool = False,
     liars: Sequence[float] = (0.01, 0.05),
-) -> GuaranteeSheet | NodeGuarantee | MaskedGuarantee:
+) -> GuaranteeSheet:
     """``hearsay guarantee``: what a campaign promises, and what lies can do. Run by analysts, owners and auditors.
 
     ``to_json()`` of the sheet is what the command prints with ``--json``.
@@ -329,22 +328,9 @@ def guarantee_sheet(
         DocumentError: it is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
         StorageError: the workspace can not be read.
     """
-    from aggregator.cards.masked import masked_guarantee
-    from aggregator.cards.nodes import node_guarantee
-    from aggregator.cards.sheet import guarantee_sheet as sheet_of_devices
-
     raw = document_bytes("campaign", campaign, None if workspace is None else opened(workspace))
     payload = read_envelope(raw, "campaign").payload
-    found = parse_campaign(payload)
-    if found.nodes is None and records is not None:
-        raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
-    if found.nodes is not None and shuffled:
-        raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
-    if found.masked is not None:
-        return masked_guarantee(found, parties=devices)
-    if found.nodes is not None:
-        return node_guarantee(found, nodes=devices, records=records, liars=liars)
-    return sheet_of_devices(payload, devices=devices, delta=delta, shuffled=shuffled, liars=liars)
+    return sheet_of(payload, devices=devices, records=records, delta=delta, shuffled=shuffled, liars=liars)
 
 
 def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (), now: int | None = None) -> Verified:

@@ -8,7 +8,7 @@ import numpy as np
 
 from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.campaigns.masking import Masking, masked_terms
+from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from benchmarks.federated.data import PERIOD, Data, Split
 from protocol.documents.campaign import Campaign
 from protocol.documents.node_terms import NodeTerms

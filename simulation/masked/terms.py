@@ -7,8 +7,8 @@ from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING
 
+from aggregator.nodes.campaigns.campaigns import Masking
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
-from aggregator.nodes.campaigns.masking import Masking
 from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, unfit_modulus
 from protocol.errors import InputError
 

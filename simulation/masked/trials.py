@@ -16,8 +16,7 @@ import pandas as pd
 
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import label_codes, observe
-from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
-from aggregator.nodes.campaigns.masking import masked_terms
+from aggregator.nodes.campaigns.campaigns import NodeParameters, masked_terms, publish_node_campaign
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign

@@ -14,7 +14,7 @@ from support.two_features import people
 
 from aggregator.cli.app import hearsay
 from aggregator.common.tables import read_table
-from aggregator.nodes.campaigns.masking import Masking, masked_terms
+from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from aggregator.publishing.models import publish_model
 from benchmarks.federated.data import Data
 from benchmarks.masked import reference_rows

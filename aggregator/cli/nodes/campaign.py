@@ -24,9 +24,10 @@ from aggregator.cli.options import (
     passphrase_option,
     workspace_option,
 )
-from aggregator.cli.output import as_json, check_files, forced, say, signed_facts, warn, warn_of_draft
-from aggregator.nodes.campaigns.masking import Masking
-from aggregator.nodes.campaigns.words import noise_text
+from aggregator.cli.output import check_files, forced, say, signed_facts, warn, warn_of_draft
+from aggregator.common.facts import Fact
+from aggregator.nodes.campaigns.campaigns import Masking
+from aggregator.nodes.campaigns.sheet import noise_text
 from protocol.documents.campaign import Campaign
 
 
@@ -46,7 +47,7 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
         if dealer is None:
             function(masking=None, **given)
             return
-        from aggregator.nodes.campaigns.masking import Masking
+        from aggregator.nodes.campaigns.campaigns import Masking
 
         function(masking=Masking(dealer, **stated), **given)
 
@@ -215,21 +216,21 @@ def campaign(
     warn_of_draft(made.standing, output)
 
 
-def _facts(made: Campaign, output: Path) -> dict[str, Any]:
+def _facts(made: Campaign, output: Path) -> list[Fact]:
     """The facts about a signed campaign for nodes that the command prints."""
     from aggregator.nodes.campaigns.sheet import node_sheet
     from aggregator.publishing.privacy import periods
 
     assert made.nodes is not None
     sheet = node_sheet(made)
-    return {
-        **signed_facts(made, output),
-        "node_list": made.nodes.list_name,
-        "max_records": made.nodes.max_records,
-        "queries": len(sheet.vectors),
-        "numbers": sheet.numbers,
-        **cost_facts(made, sheet),
-        "periods": periods(made),
-        "noise": [vector.deviation for vector in sheet.vectors] if as_json() else noise_text(sheet, made.masked),
-        **masked_facts(made),
-    }
+    return [
+        *(Fact(*pair) for pair in signed_facts(made, output).items()),
+        Fact("node_list", made.nodes.list_name),
+        Fact("max_records", made.nodes.max_records),
+        Fact("queries", len(sheet.vectors)),
+        Fact("numbers", sheet.numbers),
+        *cost_facts(made, sheet),
+        Fact("periods", periods(made)),
+        Fact("noise", [vector.deviation for vector in sheet.vectors], noise_text(sheet, made.masked)),
+        *masked_facts(made),
+    ]

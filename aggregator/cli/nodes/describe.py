@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import click
 
 from aggregator.cli.output import KINDS, as_json, counted, lasting, print_facts, print_json, print_table
+from aggregator.common.facts import Fact, Facts, Table, said, stated
 from aggregator.nodes.campaigns.dealer_file import parse_public_file
-from aggregator.nodes.campaigns.sheet import NodeSheet
-from aggregator.nodes.campaigns.words import IN_WORDS, cost_text, in_words, noise_text
+from aggregator.nodes.campaigns.sheet import IN_WORDS, NodeSheet, cost_text, in_words, noise_text
 from protocol.documents import campaign, trust
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, keyid, read_envelope
 from protocol.documents.masked_terms import RECORD
-from protocol.epsilon import format_micro
+from protocol.epsilon import MICRO, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
 from protocol.masked.message import Message, read_message
@@ -38,27 +38,6 @@ _NUMBERS = {
     "node": "sums over a node's records, each with noise; nothing shows whether they are true",
     "masked": "encrypted: only the total of a set of nodes can be decrypted, with the dealer's release",
 }
-
-
-class Shown(NamedTuple):
-    """The content of a file.
-
-    Attributes:
-        kind: of the file, in words.
-        facts: names and values, for people.
-        columns, rows: a table, for people; without rows none is printed.
-        content: the content in the types of JSON, for programs.
-        warning: a warning about a campaign; empty for most files.
-        sections: titles with more facts, printed below; the card of a model.
-    """
-
-    kind: str
-    facts: dict[str, object]
-    columns: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    content: dict[str, Any]
-    warning: str = ""
-    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
 
 
 class Entry(NamedTuple):
@@ -112,7 +91,7 @@ def entries(raw: bytes, role: str = "node") -> Iterator[Entry]:
         yield Entry(found, piece.envelope if found else b"", reason or "", piece.offset, piece.length)
 
 
-def pieces_shown(raw: bytes, role: str = "node") -> Shown | None:
+def pieces_shown(raw: bytes, role: str = "node") -> Facts | None:
     """What a file of summaries or messages says. Nothing is verified. None if it holds no summary; damage is shown."""
     rows: list[list[object]] = []
     listed: list[dict[str, Any]] = []
@@ -124,15 +103,19 @@ def pieces_shown(raw: bytes, role: str = "node") -> Shown | None:
             listed.append(entry.content)
     if not count and role == "node":
         return None
-    what = "messages" if role == "masked" else "summaries"
-    facts: dict[str, object] = {what: count, "bytes": len(raw), "damaged bytes": damaged, "numbers": _NUMBERS[role]}
+    facts = [
+        Fact("messages" if role == "masked" else "summaries", count),
+        Fact("bytes", len(raw)),
+        Fact("damaged_bytes", damaged),
+        said("numbers", _NUMBERS[role]),
+        stated("entries", listed),
+    ]
     if count > MOST_ROWS:
-        facts["listed"] = f"the first {MOST_ROWS}"
-    content = {what: count, "bytes": len(raw), "damaged_bytes": damaged, "entries": listed}
-    return Shown(KINDS[role], facts, COLUMNS[role], rows, content)
+        facts.append(said("listed", f"the first {MOST_ROWS}"))
+    return Facts(KINDS[role], tuple(facts), table=Table(COLUMNS[role], rows))
 
 
-def dealer_shown(raw: bytes, role: str | None) -> Shown | None:
+def dealer_shown(raw: bytes, role: str | None) -> Facts | None:
     """What a file of masked sums says: messages, key book, release, request, or a dealer's public file.
 
     Nothing is verified. None if the file is another one.
@@ -149,65 +132,55 @@ def dealer_shown(raw: bytes, role: str | None) -> Shown | None:
     return _unsigned(raw) if role is None else None
 
 
-def _unsigned(raw: bytes) -> Shown | None:
+def _unsigned(raw: bytes) -> Facts | None:
     """What a request for a masked sum, or a dealer's public file, says. None if the bytes are neither."""
     if len(raw) <= MAX_REQUEST_BYTES:
         try:
-            return _request(parse_request(raw))
+            return _request("request for a masked sum", parse_request(raw))
         except DocumentError:
             pass
     try:
         found = parse_public_file(raw)
     except InputError:
         return None
-    modulus = f"{found.modulus:x}"
-    facts: dict[str, object] = {"key": found.key.hex(), "key id": found.id, "modulus": modulus}
-    return Shown("dealer's public file", facts, (), (), {"key": found.key, "modulus": modulus})
+    facts = (Fact("key", found.key, found.key.hex()), said("key id", found.id), Fact("modulus", f"{found.modulus:x}"))
+    return Facts("dealer's public file", facts)
 
 
-def _book(found: KeyBook) -> Shown:
-    facts: dict[str, object] = {
-        "campaign": found.campaign.hex(),
-        "version": found.version,
-        "node list": f"version {found.list_version}",
-        "parties": len(found.parties),
-        "id": found.identity.hex(),
-        "same for all": "parties that compare version and id see whether the dealer gave them one book",
-        "keys": "each is sealed: only its own node can open it",
-    }
+def _book(found: KeyBook) -> Facts:
     parties = sorted(found.parties.items())
-    content = {
-        "campaign": found.campaign,
-        "version": found.version,
-        "list_version": found.list_version,
-        "id": found.identity,
-        "parties": [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties],
-    }
-    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MOST_ROWS]]
+    listed = [{"node": node, "serial": key.serial, "u": key.u} for node, key in parties]
+    facts = [
+        Fact("campaign", found.campaign, found.campaign.hex()),
+        Fact("version", found.version),
+        Fact("list_version", found.list_version, f"version {found.list_version}", "node list"),
+        said("parties", len(parties)),
+        Fact("id", found.identity, found.identity.hex()),
+        said("same for all", "parties that compare version and id see whether the dealer gave them one book"),
+        said("keys", "each is sealed: only its own node can open it"),
+        stated("parties", listed),
+    ]
     if len(parties) > MOST_ROWS:
-        facts["listed"] = f"the first {MOST_ROWS}; --json lists all"
-    return Shown(KINDS["keys"], facts, ("node", "serial", "u"), rows, content)
+        facts.append(said("listed", f"the first {MOST_ROWS}; --json lists all"))
+    rows = [(node.hex(), key.serial, key.u) for node, key in parties[:MOST_ROWS]]
+    return Facts(KINDS["keys"], tuple(facts), table=Table(("node", "serial", "u"), rows))
 
 
-def _release(found: Release) -> Shown:
-    about = _request(found.request)
+def _release(found: Release) -> Facts:
     elements = len(found.elements)
-    return about._replace(
-        kind=KINDS["release"],
-        facts={**about.facts, "decrypts": f"the total of exactly these parties, {counted(elements, 'ciphertext')}"},
-        content={**about.content, "elements": elements},
+    decrypts = f"the total of exactly these parties, {counted(elements, 'ciphertext')}"
+    return _request(KINDS["release"], found.request, [Fact("elements", elements, decrypts, "decrypts")])
+
+
+def _request(title: str, found: Request, more: Iterable[Fact] = ()) -> Facts:
+    facts = (
+        Fact("campaign", found.campaign, found.campaign.hex()),
+        Fact("period", found.period),
+        Fact("version", found.version, f"version {found.version}", "key book"),
+        Fact("parties", found.parties, len(found.parties)),
+        *more,
     )
-
-
-def _request(found: Request) -> Shown:
-    facts: dict[str, object] = {
-        "campaign": found.campaign.hex(),
-        "period": found.period,
-        "key book": f"version {found.version}",
-        "parties": len(found.parties),
-    }
-    content = {"campaign": found.campaign, "period": found.period, "version": found.version, "parties": found.parties}
-    return Shown("request for a masked sum", facts, ("node",), [(node.hex(),) for node in found.parties], content)
+    return Facts(title, facts, table=Table(("node",), [(node.hex(),) for node in found.parties]))
 
 
 def verify_of_dealer(raw: bytes, role: str, state: trust.TrustState, campaign_file: Path, now: int) -> dict[str, Any]:
@@ -308,43 +281,50 @@ def print_node_sheet(sheet: NodeSheet) -> None:
     click.echo("a summary spends no more than a node books" if sheet.holds else "A SUMMARY SPENDS MORE THAN IT BOOKS")
 
 
-def cost_facts(found: Campaign, sheet: NodeSheet) -> dict[str, object]:
-    """What a summary of a campaign for nodes costs, as facts that commands print."""
+def cost_facts(found: Campaign, sheet: NodeSheet) -> list[Fact]:
+    """What a summary of a campaign for nodes costs."""
     assert found.nodes is not None
-    booked = {name: format_micro(micro) for name, micro in sheet.booked_micro.items()}
     least = format_micro(found.nodes.least_epsilon_micro)
-    if as_json():
-        facts: dict[str, object] = {"epsilon_total": format_micro(found.epsilon_micro), "epsilon_booked": booked}
-        return facts | {"least_epsilon": least, "sensitivity": found.nodes.sensitivity}
-    facts = {"epsilon": cost_text(sheet, in_words(found))}
-    return facts if found.nodes.least_epsilon_micro == found.epsilon_micro else {**facts, "least_epsilon": least}
+    is_fixed = found.nodes.least_epsilon_micro == found.epsilon_micro
+    return [
+        said("epsilon", cost_text(sheet, in_words(found))),
+        stated("epsilon_total", format_micro(found.epsilon_micro)),
+        stated("epsilon_booked", {name: format_micro(micro) for name, micro in sheet.booked_micro.items()}),
+        stated("least_epsilon", least) if is_fixed else Fact("least_epsilon", least),
+        stated("sensitivity", found.nodes.sensitivity),
+    ]
 
 
-def masked_facts(found: Campaign) -> dict[str, object]:
-    """The facts about a masked campaign's terms that commands print; none if it is not masked."""
+def masked_facts(found: Campaign) -> list[Fact]:
+    """The terms of a masked campaign; none if it is not masked."""
     from protocol.masked.costs import cost
     from protocol.masked.terms import ciphertexts_of, least_parties
 
     terms = found.masked
     if terms is None:
-        return {}
+        return []
     needed, least = ciphertexts_of(found), least_parties(terms, terms.most_parties)
-    delta = Fraction(cost(found, ADD_REMOVE)[1], 10**12)
-    if as_json():
-        facts: dict[str, object] = {**terms._asdict(), "modulus": f"{terms.modulus:x}", "ciphertexts": needed}
-        return {"masked": {**facts, "delta": float(delta), "least_parties_of_most": least}}
-    return {
-        "masked by": f"dealer {keyid(terms.dealer).hex()}, modulus of {terms.modulus.bit_length()} bits",
-        "hidden": "one record" if terms.unit == RECORD else "all records of one party",
-        "kind of noise": f"{terms.noise}, δ = {float(delta):g} for one more or less",
-        "needed parties": f"honest share {_share(terms.honest_micro)}, colluding {_share(terms.colluding_micro)}: of "
-        f"{terms.most_parties} parties, the most, {least}",
-        "message": f"{counted(needed, 'ciphertext')} of 512 bytes, {2000 // terms.slot_bits} numbers in each",
-    }
-
-
-def _share(micro: int) -> str:
-    return f"{micro / 1_000_000:g}"
+    delta = float(Fraction(cost(found, ADD_REMOVE)[1], 10**12))
+    honest, colluding = (f"{micro / MICRO:g}" for micro in (terms.honest_micro, terms.colluding_micro))
+    content = {**terms._asdict(), "modulus": f"{terms.modulus:x}", "ciphertexts": needed, "delta": delta}
+    return [
+        Fact(
+            "masked",
+            content | {"least_parties_of_most": least},
+            f"dealer {keyid(terms.dealer).hex()}, modulus of {terms.modulus.bit_length()} bits",
+            "masked by",
+        ),
+        said("hidden", "one record" if terms.unit == RECORD else "all records of one party"),
+        said("kind of noise", f"{terms.noise}, δ = {delta:g} for one more or less"),
+        said(
+            "needed parties",
+            f"honest share {honest}, colluding {colluding}: of {terms.most_parties} parties, the most, {least}",
+        ),
+        said(
+            "message",
+            f"{counted(needed, 'ciphertext')} of 512 bytes, {2000 // terms.slot_bits} numbers in each",
+        ),
+    ]
 
 
 def node_facts(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, object]:
@@ -365,7 +345,7 @@ def node_facts(found: Campaign, sheet: NodeSheet, periods: int) -> dict[str, obj
         "sensitivity": terms.sensitivity,
         "sums": f"{len(sheet.vectors)} vectors with {sheet.numbers} numbers; each vector has an equal part of ε",
         "noise": noise_text(sheet, found.masked),
-        **masked_facts(found),
+        **dict(fact.pair for fact in masked_facts(found)),
         "most records": f"{terms.max_records} of one node; numbers beyond that are cut by the node, or refused",
         "least nodes": found.min_batch_size,
         "fit": ", ".join(f"{key} {value}" for key, value in sorted(found.fit.to_dict().items())),

@@ -21,7 +21,7 @@ from aggregator.cli.output import (
     warn_of_end,
 )
 from aggregator.common.periods import Span, shown
-from aggregator.nodes.campaigns.words import in_words
+from aggregator.nodes.campaigns.sheet import in_words
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from aggregator.cards.words import SheetWords
 from aggregator.cli.options import PATH, json_option
-from aggregator.cli.output import as_json, print_facts, print_json, print_table, warn
+from aggregator.cli.output import as_json, print_json, print_sheet, warn
 from aggregator.cli.publishing.show import MAX_FILE_BYTES
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
@@ -72,9 +71,6 @@ def guarantee(
       hearsay guarantee c.hsc --devices 100000 --shuffled
       hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
-    from aggregator.cards import words
-    from aggregator.cards.masked import MaskedGuarantee
-    from aggregator.cards.nodes import NodeGuarantee
     from aggregator.common.files import read_file
     from aggregator.nodes.campaigns.sheet import warning_of
     from aggregator.operations.campaigns import guarantee_sheet
@@ -92,12 +88,7 @@ def guarantee(
     if as_json():
         print_json(sheet.to_json())
         return
-    if isinstance(sheet, MaskedGuarantee):
-        _print(words.of_parties(sheet))
-    elif isinstance(sheet, NodeGuarantee):
-        _print(words.of_nodes(sheet, liars, devices))
-    else:
-        _print(words.of_devices(sheet))
+    print_sheet(sheet.facts)
     if found.masked is None and (warning := warning_of(found)):
         warn(warning)
 
@@ -112,19 +103,3 @@ def _check_for_nodes(context: click.Context, *, shuffled: bool) -> None:
         raise click.UsageError(
             "--shuffled and --delta are about reports of devices; the summaries of nodes are signed by them", context
         )
-
-
-def _print(words: SheetWords) -> None:
-    """Print a guarantee sheet: facts, the sentences about them, the reach of lies, and what stays unseen."""
-    print_facts(words.facts)
-    for note in words.notes:
-        click.echo(f"  - {note}")
-    if words.reach is not None:
-        click.echo()
-        print_table(words.reach.columns, words.reach.rows, words.reach.columns[words.reach.first_number :])
-        click.echo(words.reach.meaning)
-    if words.unseen:
-        click.echo()
-        click.echo(f"no test of the {words.unseen_by} can see:")
-    for sentence in words.unseen:
-        click.echo(f"  - {sentence}")

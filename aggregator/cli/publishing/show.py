@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,19 @@ from typing import Any
 import click
 
 from aggregator.cards.card_words import sections
-from aggregator.cli.nodes.describe import Shown, dealer_shown, node_facts, pieces_shown
+from aggregator.cli.nodes.describe import dealer_shown, node_facts, pieces_shown
 from aggregator.cli.options import PATH, json_option
 from aggregator.cli.output import (
     KINDS,
     as_json,
     counted,
     lasting,
-    print_facts,
     print_json,
-    print_pairs,
-    print_table,
+    print_sheet,
     warn,
     when,
 )
+from aggregator.common.facts import Fact, Facts, Table, all_said, said, stated
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
@@ -32,6 +30,7 @@ from aggregator.reports.decoding.content import Content
 from protocol.batches import batch
 from protocol.document import Header, read_payload
 from protocol.documents import campaign, model, trust
+from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import Envelope, keyid, read_envelope, role_of
 from protocol.epsilon import format_micro
 from protocol.errors import DocumentError, InputError
@@ -48,7 +47,7 @@ MAX_DAMAGE = 100
 """Most damaged byte ranges listed for one report file. All of them are counted."""
 
 
-def document(envelope: Envelope, role: str) -> Shown:
+def document(envelope: Envelope, role: str) -> Facts:
     """Describe the content of a signed document. If devices refuse its values, the facts hold the reason.
 
     ``envelope`` is the document with its signatures, ``role`` is root, campaign, model or nodes (a node list).
@@ -61,34 +60,34 @@ def document(envelope: Envelope, role: str) -> Shown:
     body, header = read_payload(envelope.payload)
     digest = sha256(envelope.payload).digest()
     signers = [pair[0].hex() for pair in envelope.signatures if pair != UNSIGNED]
-    facts = {**_header(header), "signed by": ", ".join(signers) or "nobody yet", "id": digest.hex()}
-    columns: Sequence[str] = ()
-    rows: Sequence[Sequence[object]] = ()
-    refused = None
-    warning = ""
-    card: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
+    facts = [
+        *_header(header),
+        said("signed by", ", ".join(signers) or "nobody yet"),
+        Fact("id", digest, digest.hex()),
+        stated("signed_by", signers),
+    ]
+    refused, warning, parts = stated("refused", None), "", list[Facts]()
     try:
         if role == "root":
-            facts.update(_root(trust.parse_root(body, header)))
+            facts += _root(trust.parse_root(body, header))
         elif role == "campaign":
             found = campaign.parse_campaign(envelope.payload)
-            facts.update(_campaign(found))
-            columns, rows = _features(found.schema)
-            warning = warning_of(found)
+            facts += all_said(_campaign(found))
+            parts, warning = _features(found.schema), warning_of(found)
         elif role == "nodes":
             nodes = parse_node_list(envelope.payload).nodes
-            facts["nodes"] = len(nodes)
-            columns, rows = ["node", "public key"], [[hint.hex(), key.hex()] for hint, key in sorted(nodes.items())]
+            facts.append(said("nodes", len(nodes)))
+            rows = [(hint.hex(), public.hex()) for hint, public in sorted(nodes.items())]
+            parts = [Facts("", table=Table(("node", "public key"), rows))] if rows else []
         else:
             fitted = model.parse_model(envelope.payload)
-            facts.update(_model(fitted))
-            card = sections(fitted.card)
-            columns, rows = _features(fitted.schema)
+            facts += _model(fitted)
+            parts = [Facts(title, tuple(said(*pair) for pair in pairs)) for title, pairs in sections(fitted.card)]
+            parts += _features(fitted.schema)
     except DocumentError as error:
-        refused = str(error)
-        facts["REFUSED BY DEVICES"] = refused
-    content = {"id": digest, "signed_by": signers, "refused": refused, "payload": body}
-    return Shown(KINDS.get(role, role), facts, columns, rows, content, warning, card)
+        refused = Fact("refused", str(error), label="REFUSED BY DEVICES")
+    facts += [refused, stated("payload", body)]
+    return Facts(KINDS.get(role, role), tuple(facts), parts=tuple(parts), warning=warning)
 
 
 def uncompressed(file: Path, raw: bytes) -> Content:
@@ -110,7 +109,7 @@ def uncompressed(file: Path, raw: bytes) -> Content:
     return found
 
 
-def batches(raw: Content) -> Shown | None:
+def batches(raw: Content) -> Facts | None:
     """Describe the bytes ``raw`` of a report file: its batches and damaged byte ranges. None if it holds no batch.
 
     At most :data:`MAX_DAMAGE` damaged ranges are listed. Numbers of reports and bytes count all of the file.
@@ -140,15 +139,14 @@ def batches(raw: Content) -> Shown | None:
         return None
     if stretches > MAX_DAMAGE:
         rows.append(["damage", "more", f"{counted(stretches - MAX_DAMAGE, 'stretch', 'es')} of bytes"])
-    facts: dict[str, object] = {"reports": records, "bytes": len(raw), "damaged bytes": damaged}
-    content = {
-        "reports": records,
-        "bytes": len(raw),
-        "damaged_bytes": damaged,
-        "damaged_stretches": stretches,
-        "batches": entries,
-    }
-    return Shown("reports", facts, ("campaign", "standing", "holds"), rows, content)
+    facts = (
+        Fact("reports", records),
+        Fact("bytes", len(raw)),
+        Fact("damaged_bytes", damaged),
+        stated("damaged_stretches", stretches),
+        stated("batches", entries),
+    )
+    return Facts("reports", facts, table=Table(("campaign", "standing", "holds"), rows))
 
 
 def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tuple[dict[str, Any], list[object]]:
@@ -157,25 +155,25 @@ def _last_batch(entries: list[dict[str, Any]], rows: list[list[object]]) -> tupl
     return entries[place], rows[place]
 
 
-def _header(header: Header) -> dict[str, object]:
-    return {
-        "name": header.name,
-        "version": header.version,
-        "issued": when(header.issued_at),
-        "not before": when(header.not_before),
-        "expires": when(header.expires),
-    }
+def _header(header: Header) -> list[Fact]:
+    return [
+        said("name", header.name),
+        said("version", header.version),
+        said("issued", when(header.issued_at)),
+        said("not before", when(header.not_before)),
+        said("expires", when(header.expires)),
+    ]
 
 
-def _root(root: trust.Root) -> dict[str, object]:
+def _root(root: trust.Root) -> list[Fact]:
     ids = {name: sorted(keyid(public).hex() for public in role.keys) for name, role in root.roles.items()}
-    return {
-        f"{name} role": f"{role.threshold} of {len(role.keys)}: {', '.join(ids[name])}"
+    return [
+        said(f"{name} role", f"{role.threshold} of {len(role.keys)}: {', '.join(ids[name])}")
         for name, role in root.roles.items()
-    }
+    ]
 
 
-def _campaign(found: campaign.Campaign) -> dict[str, object]:
+def _campaign(found: Campaign) -> dict[str, object]:
     about: dict[str, object] = {
         "id in words": to_words(found.id),
         "purpose": found.purpose,
@@ -212,7 +210,7 @@ def _campaign(found: campaign.Campaign) -> dict[str, object]:
     }
 
 
-def _asked(found: campaign.Campaign) -> dict[str, object]:
+def _asked(found: Campaign) -> dict[str, object]:
     """Stated features that are not asked about, and the groups of those that are asked about in groups; if any."""
     names = {feature.name for feature in found.schema.features}
     rest = ", ".join(feature.name for feature in found.stated.features if feature.name not in names)
@@ -221,16 +219,16 @@ def _asked(found: campaign.Campaign) -> dict[str, object]:
     return about | {f"groups of {feature.name}": " / ".join(feature.labels()) for feature in grouped}
 
 
-def _model(found: model.Model) -> dict[str, object]:
-    return {
-        "label": f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}",
-        "campaign": found.campaign.hex(),
-        "statistics": found.statistics_id.hex(),
-        "replaces": found.previous.hex() if found.previous else "nothing",
-    }
+def _model(found: model.Model) -> list[Fact]:
+    return [
+        said("label", f"{found.schema.label.name}: {', '.join(found.schema.label.classes)}"),
+        said("campaign", found.campaign.hex()),
+        said("statistics", found.statistics_id.hex()),
+        said("replaces", found.previous.hex() if found.previous else "nothing"),
+    ]
 
 
-def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
+def _features(schema: Schema) -> list[Facts]:
     """A table of the features, then of the projection's components. A projected feature has no codes."""
     projected = () if schema.projection is None else schema.projection.inputs
     rows: list[list[object]] = [
@@ -241,7 +239,7 @@ def _features(schema: Schema) -> tuple[Sequence[str], list[list[object]]]:
     ]
     parts = () if schema.projection is None else schema.projection.components
     rows += [[part.name, part.kind, part.size, ", ".join(part.labels())] for part in parts]
-    return ("feature", "kind", "codes", "values"), rows
+    return [Facts("", table=Table(("feature", "kind", "codes", "values"), rows))] if rows else []
 
 
 @click.command()
@@ -267,21 +265,15 @@ def show(file: Path) -> None:
     elif shown is None:
         shown = _of_reports(file, raw, role)
     if as_json():
-        print_json({"kind": shown.kind, "verified": False, **shown.content})
+        print_json({"kind": shown.title, "verified": False, **shown.to_json()})
     else:
-        click.echo(f"UNVERIFIED {shown.kind}: what this file says, whoever wrote it")
-        print_facts(shown.facts)
-        for title, rows in shown.sections:
-            click.echo(f"\n{title}")
-            print_pairs(rows)
-        if shown.rows:
-            click.echo()
-            print_table(shown.columns, shown.rows)
+        click.echo(f"UNVERIFIED {shown.title}: what this file says, whoever wrote it")
+        print_sheet(shown)
     if shown.warning:
         warn(shown.warning)
 
 
-def _of_reports(file: Path, raw: bytes, role: str | None) -> Shown:
+def _of_reports(file: Path, raw: bytes, role: str | None) -> Facts:
     """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None.
 
     Raises:

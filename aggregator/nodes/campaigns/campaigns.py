@@ -6,15 +6,17 @@ any one record is among them. Source: docs/math.md, section 5; docs/formats.md, 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import NamedTuple
 
 from aggregator.models.postprocess.methods import check_postprocess
+from aggregator.nodes.campaigns.dealer_file import DealerPublic, read_dealer
 from aggregator.nodes.campaigns.lists import current_list
-from aggregator.nodes.campaigns.masking import Masking, masked_terms, masked_warnings
-from aggregator.nodes.campaigns.sheet import node_warnings
+from aggregator.nodes.campaigns.sheet import masked_warnings, node_warnings
 from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
 from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
 from aggregator.publishing.decisions.kept import keep
@@ -30,13 +32,24 @@ from protocol.document import DAY_SECONDS
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.documents.masked_terms import MaskedTerms
+from protocol.documents.masked_terms import (
+    DIVIDED,
+    MAX_DELTA_PICO,
+    MAX_PARTIES,
+    MOST_SLOT_BITS,
+    NOISES,
+    RECORD,
+    UNITS,
+    MaskedTerms,
+    least_slot_bits,
+)
 from protocol.documents.node_terms import GLOBAL, MAX_RECORDS, NodeTerms
 from protocol.documents.pilots import PilotCost
-from protocol.epsilon import micro_epsilon
+from protocol.epsilon import MICRO, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
 from protocol.shown import quoted
+from protocol.sums.vectors import summed_subjects
 
 POSTPROCESS = "floored"
 """Post-processing of a campaign that names no other: it takes the known size of the noise into account."""
@@ -125,7 +138,7 @@ def make_node_campaign(
         min_batch_size: number of nodes below which nothing is published.
         postprocess: name of the post-processing of the model.
         masking: nodes encrypt their sums, and only the total of a set of nodes is decrypted
-            (:class:`aggregator.nodes.campaigns.masking.Masking`); None: summaries in the clear.
+            (:class:`aggregator.nodes.campaigns.campaigns.Masking`); None: summaries in the clear.
         now: the time of issue in seconds since 1970; None means the present time.
 
     Raises:
@@ -257,3 +270,113 @@ def _unlisted(workspace: Workspace, name: str) -> str:
         f"the workspace has signed no node list {quoted(name)} yet, and without one no summary counts: "
         "hearsay nodes new makes it"
     )
+
+
+_DECIMAL = re.compile(r"[0-9]{1,6}(\.[0-9]{1,18})?(e-[0-9]{1,2})?", re.ASCII)
+
+
+class Masking(NamedTuple):
+    """What the publisher of a masked campaign chooses. Numbers are decimal text such as ``0.8`` or ``1e-5``.
+
+    Attributes:
+        dealer: the dealer's public file, or what was read from it.
+        honest_share: γ, the share of the parties that surely add their noise and do not reveal it; above 0, at most 1.
+        most_parties: largest number of parties, 2 to 65536. It decides the size of slots.
+        colluding_share: κ, the share of parties that may reveal their noise to the aggregator. γ + κ ≤ 1.
+        noise: ``divided``, or ``diluted`` as in the paper.
+        delta: δ of a message for one record, or party, more or less: for ``diluted`` noise only, at most 0.001.
+        unit: what the noise hides: one ``record``, or all records of one ``party``.
+    """
+
+    dealer: DealerPublic | str | Path
+    honest_share: str
+    most_parties: int
+    colluding_share: str = "0"
+    noise: str = DIVIDED
+    delta: str | None = None
+    unit: str = RECORD
+
+
+def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str, epsilon_micro: int) -> MaskedTerms:
+    """The terms of a masked campaign, with the smallest slots in which no total of expected size overflows.
+
+    Args:
+        masking: the publisher's choices.
+        nodes: the campaign's terms for nodes.
+        schema: label and features that are summed.
+        family: of the campaign's fit.
+        epsilon_micro: ε of one message, in millionths.
+
+    Raises:
+        InputError: ``dealer_invalid``, or the file can not be read; ``terms_invalid``: a choice is out of range, or the
+            terms for nodes have a least ε or smooth sensitivity; ``delta_invalid``; ``epsilon_invalid``: ε is too small
+            to be divided.
+    """
+    dealer = masking.dealer if isinstance(masking.dealer, DealerPublic) else read_dealer(masking.dealer)
+    if nodes.sensitivity != GLOBAL or nodes.least_epsilon_micro != epsilon_micro:
+        raise InputError("terms_invalid", "a masked campaign has global sensitivity, and one ε for all parties")
+    if masking.noise not in NOISES or masking.unit not in UNITS:
+        raise InputError(
+            "terms_invalid", f"noise is one of {', '.join(NOISES)}, and the unit one of {', '.join(UNITS)}"
+        )
+    honest = _share(masking.honest_share, "the honest share")
+    colluding = _share(masking.colluding_share, "the colluding share")
+    if not 1 <= honest <= MICRO - colluding:
+        raise InputError("terms_invalid", "the honest share is above 0, and with the colluding share at most 1")
+    if type(masking.most_parties) is not int or not 2 <= masking.most_parties <= MAX_PARTIES:
+        raise InputError("terms_invalid", f"the most parties are a whole number from 2 to {MAX_PARTIES}")
+    subjects = summed_subjects(schema, family)
+    if epsilon_micro < len(subjects):
+        raise InputError("epsilon_invalid", f"ε is less than a millionth for each of {len(subjects)} released vectors")
+    bits = least_slot_bits(
+        subjects,
+        unit=masking.unit,
+        max_records=nodes.max_records,
+        most_parties=masking.most_parties,
+        epsilon_micro=epsilon_micro,
+    )
+    if bits > MOST_SLOT_BITS:
+        raise InputError(
+            "terms_invalid", "a total would not fit into any slot: fewer parties, fewer records, or more ε"
+        )
+    return MaskedTerms(
+        dealer=dealer.key,
+        modulus=dealer.modulus,
+        noise=masking.noise,
+        delta_pico=_delta(masking),
+        honest_micro=honest,
+        colluding_micro=colluding,
+        most_parties=masking.most_parties,
+        unit=masking.unit,
+        slot_bits=bits,
+    )
+
+
+def _delta(masking: Masking) -> int:
+    """δ in multiples of 10^−12.
+
+    Raises:
+        InputError: ``delta_invalid``.
+    """
+    if masking.noise == DIVIDED:
+        if masking.delta is not None and pico_delta(masking.delta) != 0:
+            raise InputError("delta_invalid", "divided noise has δ = 0; leave δ out, or choose diluted noise")
+        return 0
+    if masking.delta is None:
+        raise InputError("delta_invalid", "diluted noise needs a δ: with that probability no honest party adds noise")
+    found = pico_delta(masking.delta)
+    if not 1 <= found <= MAX_DELTA_PICO:
+        raise InputError("delta_invalid", "δ is from 1e-12 to 0.001")
+    return found
+
+
+def _share(text: str, what: str) -> int:
+    """A decimal text in millionths, exactly.
+
+    Raises:
+        InputError: ``terms_invalid``: it is no decimal number, or no whole number of millionths.
+    """
+    value = Fraction(text) * MICRO if _DECIMAL.fullmatch(str(text)) else None
+    if value is None or value.denominator != 1:
+        raise InputError("terms_invalid", f"{what} is a decimal number such as 0.8, of at most 6 places")
+    return value.numerator

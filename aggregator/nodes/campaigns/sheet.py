@@ -11,11 +11,11 @@ Source: docs/math.md, section 5; docs/decisions/0077.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from fractions import Fraction
 from math import sqrt
 from typing import Any, NamedTuple
 
-from aggregator.nodes.campaigns.masking import masked_warnings
 from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.publishing.privacy import (
     HIGH_EPSILON_MICRO,
@@ -26,14 +26,15 @@ from aggregator.publishing.privacy import (
 )
 from protocol import SCALE, allowance
 from protocol.documents.campaign import Campaign
+from protocol.documents.masked_terms import DILUTED, PARTY, MaskedTerms
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
 from protocol.masked.noise import noise_of
-from protocol.masked.terms import delta_of
+from protocol.masked.terms import delta_of, least_parties
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
 from protocol.questions import MOMENT, Subject
-from protocol.sums.adjacency import ADJACENCIES, CHANGE, SENSITIVITIES
+from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES, SENSITIVITIES
 
 _MOST_NOISES = 1000
 """Most parties whose noise is computed for a sheet."""
@@ -234,3 +235,74 @@ def _limits(found: Campaign) -> str:
             f"for a summary, and the default limit of a period is {format_micro(allowance.PERIOD_MICRO)}"
         )
     return pace_warning(cost, found.time_precision, found.header.expires - found.header.not_before, who)
+
+
+def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
+    """Warnings for the signer and the reader of a masked campaign; empty if it is not masked.
+
+    Args:
+        found: the campaign.
+        listed: number of nodes on its list; None if that is not known.
+    """
+    terms = found.masked
+    if terms is None:
+        return ()
+    parties = terms.most_parties if listed is None else listed
+    least = least_parties(terms, parties)
+    trust = "whoever has the dealer's secret and the parties' messages reads every party's numbers"
+    return (
+        f"{trust}: the dealer is on another machine, of people who never get messages",
+        f"one missing party blocks a period: all {parties} parties must report; a smaller honest share leaves slack"
+        if least >= parties
+        else "",
+        f"the list has {listed} nodes, and the campaign allows {terms.most_parties}: no keys can be made for it"
+        if listed is not None and listed > terms.most_parties
+        else "",
+        "diluted noise is larger than divided noise, which also has δ = 0; see --noise divided"
+        if terms.noise == DILUTED
+        else "",
+        f"the noise hides a whole party: only its first {terms_of(found).max_records} records count"
+        if terms.unit == PARTY
+        else "",
+    )
+
+
+IN_WORDS = {
+    ADD_REMOVE: "one record more or less",
+    CHANGE: "one record changed",
+    CHANGE_FEATURES: "one record's features changed",
+}
+OF_PARTIES = {
+    ADD_REMOVE: "all records of one party more or less",
+    CHANGE: "all records of one party changed",
+    CHANGE_FEATURES: "the features of all records of one party changed",
+}
+"""Adjacency → what differs, in masked campaigns whose unit is the party."""
+
+
+def in_words(found: Campaign) -> dict[str, str]:
+    """Adjacency → what differs between neighbouring data sets of a campaign for nodes, in words."""
+    return OF_PARTIES if found.masked is not None and found.masked.unit == PARTY else IN_WORDS
+
+
+def cost_text(sheet: NodeSheet, words: Mapping[str, str] = IN_WORDS) -> str:
+    """ε of one summary under the adjacencies of one record more or less and of a changed record, on one line.
+
+    An adjacency that the campaign's noise does not cover is left out. Changed features are named only where changed
+    records are not covered. ``words``: what differs under each adjacency (:func:`in_words`).
+    """
+    booked = dict(sheet.booked_micro)
+    if CHANGE in booked:
+        booked.pop(CHANGE_FEATURES, None)
+    return "; ".join(f"{format_micro(micro)} for {words[name]}" for name, micro in booked.items())
+
+
+def noise_text(sheet: NodeSheet, masked: MaskedTerms | None = None) -> str:
+    """The standard deviations of the noise of one number of a node, or of the total of a masked campaign.
+
+    The smallest to the largest; ``masked`` are the terms of a masked campaign, None of another one.
+    """
+    deviations = [vector.deviation for vector in sheet.vectors]
+    ends = dict.fromkeys(f"{end:.4g}" for end in (min(deviations), max(deviations)))
+    of = "a node" if masked is None else f"the total of {masked.most_parties} parties"
+    return f"standard deviation {' to '.join(ends)} records in each number of {of}"

@@ -7,7 +7,7 @@ from math import ceil, exp
 
 from aggregator.cards.card_words import in_words
 from aggregator.cards.manipulation import weights_of
-from aggregator.cards.words import SheetWords
+from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.page.blocks import Block, Section, facts, paragraph, table
 from aggregator.page.entries import mapping, rows_of
@@ -27,11 +27,11 @@ _COSTS = ("ε per period", "δ per period", "ε per day", "ε in its life")
 _IN_CARD = "What was asked, and at which cost"
 
 
-def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, SheetWords]]) -> Section:
-    """The section about campaigns: each with its file and its guarantee sheet in words."""
+def of_campaigns(campaigns: Sequence[tuple[Campaign, bytes, Facts]]) -> Section:
+    """The section about campaigns: each with its file and its guarantee sheet."""
     blocks: list[Block] = []
-    for campaign, raw, words in campaigns:
-        costs: dict[str, object] = {name: words.facts[name] for name in _COSTS if name in words.facts}
+    for campaign, raw, sheet in campaigns:
+        costs = {name: text for name, text in sheet.pairs() if name in _COSTS}
         if campaign.nodes is None and campaign.answers:
             costs["odds of a guess"] = f"a reader of all answers of a period multiplies them by at most {_odds(raw)}"
             costs["ε of one answer"] = format_micro(campaign.epsilon_per_answer_micro)

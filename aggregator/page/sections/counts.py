@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aggregator.common.periods import shown
-from aggregator.nodes.campaigns.words import in_words
+from aggregator.nodes.campaigns.sheet import in_words
 from aggregator.nodes.masked.store import MaskedStore
 from aggregator.nodes.summaries.status import NodeStatus
 from aggregator.operations.status import Status, date_of

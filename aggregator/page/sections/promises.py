@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from aggregator.cards import words as in_words
 from aggregator.cards.alarms import Alarms
-from aggregator.cards.manipulation import LIARS
-from aggregator.cards.masked import masked_guarantee
-from aggregator.cards.nodes import node_guarantee
-from aggregator.cards.sheet import guarantee_sheet
-from aggregator.cards.words import SheetWords
+from aggregator.cards.guarantee import guarantee_sheet
+from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import warning_of
 from aggregator.nodes.summaries.status import NodeStatus
 from aggregator.operations.status import Status
@@ -25,42 +21,40 @@ _IN_CARD = "What it rests on"
 _ALARMS, _REACH = 10, 40
 
 
-def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> SheetWords:
-    """The guarantee sheet of a campaign in words.
+def sheet_of(campaign: Campaign, raw: bytes, counted: Status | NodeStatus | None) -> Facts:
+    """The guarantee sheet of a campaign.
 
     Args:
         campaign: the campaign.
         raw: its file.
         counted: the status of its store, which has the number of devices or nodes of the fullest period; None without.
     """
-    if campaign.masked is not None:
-        return in_words.of_parties(masked_guarantee(campaign))
-    if campaign.nodes is not None:
-        nodes = max((each.seen for each in counted.periods), default=0) if isinstance(counted, NodeStatus) else 0
-        return in_words.of_nodes(node_guarantee(campaign, nodes=nodes or None, liars=LIARS), LIARS, nodes or None)
-    devices = int(counted.periods.devices.max(initial=0)) if isinstance(counted, Status) else 0
-    return in_words.of_devices(guarantee_sheet(read_envelope(raw, "campaign").payload, devices=devices or None))
+    number = 0
+    if isinstance(counted, Status):
+        number = int(counted.periods.devices.max(initial=0))
+    elif counted is not None and campaign.masked is None:
+        number = max((each.seen for each in counted.periods), default=0)
+    return guarantee_sheet(read_envelope(raw, "campaign").payload, devices=number or None).facts
 
 
-def of_campaigns(found: Sequence[tuple[Campaign, SheetWords, Status | NodeStatus | None]]) -> Section:
+def of_campaigns(found: Sequence[tuple[Campaign, Facts, Status | NodeStatus | None]]) -> Section:
     """The section about campaigns, each with its sheet and, of a store, the status."""
     blocks: list[Block] = []
-    for campaign, words, counted in found:
+    for campaign, sheet, counted in found:
         if warning := warning_of(campaign):
             blocks.append(paragraph(warning, "warning"))
-        blocks.append(facts(f"Guarantee sheet of {campaign.header.name}", words.facts))
-        if words.notes:
-            blocks.append(items("", words.notes))
-        if words.reach is not None:
-            numbers = range(words.reach.first_number, len(words.reach.columns))
-            reach = words.reach
+        blocks.append(facts(f"Guarantee sheet of {campaign.header.name}", dict(sheet.pairs())))
+        if sheet.notes:
+            blocks.append(items("", sheet.notes))
+        if sheet.table is not None:
+            reach = sheet.table
+            numbers = [place for place, name in enumerate(reach.columns) if name in reach.numeric]
             blocks.append(paragraph(f"Reach of lies: {reach.meaning}."))
             more = "hearsay guarantee CAMPAIGN"
             blocks.append(
                 table("Reach of lies", reach.columns, reach.rows, numbers, more=more, most=_REACH, folded=True)
             )
-        if words.unseen:
-            blocks.append(items(f"No test of the {words.unseen_by} can see:", words.unseen))
+        blocks += [items(part.title[:1].upper() + part.title[1:], part.notes) for part in sheet.parts]
         if isinstance(counted, Status):
             blocks += _alarms(counted.alarms)
     return Section(ANCHOR, HEADING, tuple(blocks))

@@ -10,7 +10,8 @@ from support.failures import reason
 from support.nodes import PERIOD
 from support.publisher import DAY, NOW, small_schema
 
-from aggregator.cards.nodes import _moved, _Table, node_guarantee
+from aggregator.cards.guarantee import node_guarantee
+from aggregator.cards.manipulation import TableClaim, moved_share
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.postprocess.noisy_sums import floored_tables
 from aggregator.nodes.summaries.federation import federated
@@ -99,8 +100,8 @@ def test_many_classes_of_few_records_are_taken_away():
     classes, noise, records = 10, 5000, 100_000
     below = 2 * (classes - 1) * noise
     honest = [records - below, *[2 * noise] * (classes - 1)]
-    claims = [_Table(1, noise, 10 + noise, 1.0)]
-    told = _moved(claims, classes, records / 18, 0.1, 20)
+    claims = [TableClaim(1, noise, 10 + noise, 1.0)]
+    told = moved_share(claims, classes, records / 18, 0.1, 20)
     lied = [honest[0] + 2 * (10 + noise), *(count - 2 * noise for count in honest[1:])]
     assert lied[0] / sum(lied) - honest[0] / records <= told + 1e-12
     assert lied[0] / sum(lied) - honest[0] / records == pytest.approx(told)

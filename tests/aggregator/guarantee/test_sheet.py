@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from support.publisher import DAY, NOW, Publisher
 
-from aggregator.cards.sheet import guarantee_sheet, spending
+from aggregator.cards.guarantee import guarantee_sheet, spending
 from aggregator.cli.app import hearsay
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import canonical

@@ -11,8 +11,7 @@ from support.publisher import NOW, key, small_schema
 import aggregator
 from aggregator.nodes.campaigns.campaigns import make_node_campaign
 from aggregator.nodes.campaigns.lists import make_node_list
-from aggregator.nodes.campaigns.sheet import is_refused, node_sheet, node_warnings, usual_cost
-from aggregator.nodes.campaigns.words import noise_text
+from aggregator.nodes.campaigns.sheet import is_refused, node_sheet, node_warnings, noise_text, usual_cost
 from aggregator.operations.campaigns import make_campaign
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.endings import end_campaign

@@ -15,7 +15,7 @@ from support.failures import reason
 from support.publisher import DAY, NOW, Publisher, small_schema
 from support.reports import batch, digest, opened, report
 
-from aggregator.cards.sheet import guarantee_sheet, spending
+from aggregator.cards.guarantee import guarantee_sheet, spending
 from aggregator.estimates.joining import join
 from aggregator.operations.campaigns import make_campaign, make_evaluation
 from aggregator.operations.report_store import create_store

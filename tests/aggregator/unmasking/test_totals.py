@@ -12,7 +12,7 @@ from support.masked import DEALER, TERMS, book_of, masked_campaign, masked_paylo
 from support.nodes import NODE_KEYS, PERIOD
 from support.publisher import Publisher
 
-from aggregator.cards.masked import masked_guarantee
+from aggregator.cards.guarantee import masked_guarantee
 from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.nodes.campaigns.sheet import node_sheet
 from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics

@@ -1,0 +1,659 @@
+"""The guarantee sheet of a campaign: what a device or node spends, what lies can do, what stays unseen.
+
+Everything follows from the campaign's file and from what the reader of the sheet states: the number of devices or
+nodes, δ, whether an anonymous shuffler mixes the reports, shares of liars. Nothing is taken from reports. A sheet is a
+tree of facts, which ``hearsay guarantee`` prints as text or JSON and a page shows.
+
+Of a masked campaign only the total of a set of parties is decrypted, so no rule bounds what one party puts into it. A
+total is refused if it is beyond n·(M + H), n parties of at most M records each and noise of at most H. One party alone
+can move every count of the total by that much, and nothing shows which party did.
+
+Source: docs/math.md, sections 5 and 6; docs/decisions/0058, 0078, 0079 and 0081.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, NamedTuple
+
+from aggregator.cards.manipulation import LIARS, Bound, manipulation, moved_share, node_claims
+from aggregator.cards.set_bits import LYING_SHARE, power
+from aggregator.cards.shuffling import Amplified, amplified
+from aggregator.common.facts import Fact, Facts, Table, said, stated
+from aggregator.nodes.campaigns.sheet import (
+    NodeSheet,
+    cost_text,
+    in_words,
+    is_refused,
+    node_sheet,
+    noise_text,
+    usual_cost,
+)
+from aggregator.nodes.masked.totals import largest_claim
+from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
+from protocol import allowance
+from protocol.document import DAY_SECONDS, read_payload
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.envelope import keyid
+from protocol.documents.masked_terms import RECORD
+from protocol.epsilon import MICRO, PICO, format_micro
+from protocol.errors import InputError
+from protocol.masked.costs import cost
+from protocol.masked.terms import least_parties, masked_terms_of
+from protocol.mechanisms import BITS, SINGLE
+from protocol.schema import refusing
+from protocol.shown import quoted
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE
+
+MOST_DEVICES = 10**15
+DELTA = 1e-6
+"""δ of a sheet whose reader states none."""
+_REPORTS = 100_000
+"""Number of reports that a sheet speaks of where the number of devices is not known."""
+_FALSE_ALARMS = 0.01
+_ENOUGH_POWER = 0.95
+"""Power of a test from which a sheet does not name what the test misses."""
+_GAIN = 0.99
+"""A central ε above this part of the local one counts as no gain."""
+FULLNESS = (1.0, 0.1, 0.01)
+"""Honest nodes' mean number of records, as parts of the largest allowed number, where the reader states none."""
+
+UNSEEN_OF_NODES = (
+    (
+        "whether a node's records are about people, and one of each: a person with three records spends three times ε, "
+        "and whoever invents records within the limits is believed"
+    ),
+    "whether a person's records are at two nodes, or in the summaries of two periods: they count, and cost, twice",
+    (
+        "lies that look like the sums of a node with other records. A trimmed mean, a median or Krum over many nodes "
+        "of equal size (hearsay publish --robust) bounds what few nodes can do, and costs accuracy where no node lies"
+    ),
+    "who takes part is no secret: a summary is signed by its node, and states its ε",
+    "nothing hides the records from the node itself, and from whoever can read its disk",
+)
+"""What no test of a campaign's summaries can see, in sentences."""
+UNSEEN_OF_PARTIES = (
+    "whether the dealer keeps its secret: the dealer's secret and the messages together decrypt every party's sums",
+    (
+        "whether the publisher's node list has enough honest nodes: whoever adds nodes of their own to the list makes "
+        "the set large, and the honest part of the noise small"
+    ),
+    "whether a party's numbers are true: one party can move every count as far as stated above, and nobody sees which",
+    (
+        "which party encrypted with a wrong key: a period with one such message can not be decrypted, and nothing "
+        "tells who sent it"
+    ),
+    "whether a person's records are at two parties, or in the messages of two periods: they count, and cost, twice",
+    "who takes part is no secret: a message is signed by its node",
+    "nothing hides the records from the party itself, and from whoever can read its disk or time its computations",
+)
+"""What no test of a masked campaign's messages can see, in sentences."""
+
+
+class Spending(NamedTuple):
+    """The most ε that one device or node spends on a campaign under the default limits of its owner, in millionths.
+
+    Attributes:
+        period: of one period; it is what the campaign declares.
+        day: in any 24 hours.
+        life: in the campaign's life.
+        periods: number of periods of the campaign's life.
+        answered: at most so many of these periods are answered.
+    """
+
+    period: int
+    day: int
+    life: int
+    periods: int
+    answered: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``device`` or ``node`` of a sheet."""
+        return {
+            "epsilon_per_period": format_micro(self.period),
+            "epsilon_per_day": format_micro(self.day),
+            "epsilon_in_life": format_micro(self.life),
+            "periods": self.periods,
+            "periods_answered": self.answered,
+        }
+
+
+@dataclass(frozen=True)
+class GuaranteeSheet:
+    """What a campaign guarantees, whoever answers it.
+
+    Attributes:
+        campaign: the campaign.
+        privacy: the exact ε of every question, or the exact privacy loss of every released vector.
+        spending: what one device spends, or one node books for changed records.
+        unseen: what no test of the reports can see, in sentences.
+    """
+
+    campaign: Campaign
+    privacy: PrivacySheet | NodeSheet
+    spending: Spending
+    unseen: tuple[str, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """The whole sheet, for people and programs."""
+        raise NotImplementedError
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``hearsay guarantee --json`` prints."""
+        return self.facts.to_json()
+
+    def _sheet(self, facts: Iterable[Fact], of: str, notes: tuple[str, ...] = (), reach: Table | None = None) -> Facts:
+        """A sheet with these facts, and with what no test of the reports, summaries or messages (``of``) can see."""
+        unseen = (Facts(f"no test of the {of} can see:", notes=self.unseen),) if self.unseen else ()
+        return Facts("guarantee", (*facts, stated("unseen", list(self.unseen))), notes, reach, unseen)
+
+    def _first(self, of: str, cost: str) -> list[Fact]:
+        """The first facts of every sheet. ``of``: more about the campaign; ``cost``: ε of a period, in words."""
+        header = self.campaign.header
+        return [
+            Fact("campaign", self.campaign.id.hex(), f"{header.name}, version {header.version}{of}"),
+            stated("name", header.name),
+            stated("version", header.version),
+            Fact("privacy", self.privacy.to_json(), cost, "ε per period"),
+        ]
+
+    def _pilots(self) -> list[Fact]:
+        """What private pilots cost, for people."""
+        return [said(f"private pilot {number}", one.shown) for number, one in enumerate(self.campaign.pilots, 1)]
+
+
+# Devices --------------------------------------------------------------------------------------------
+
+
+class Central(NamedTuple):
+    """Privacy of the shuffled reports of one period, against readers of the shuffled reports alone.
+
+    Attributes:
+        obstacles: why no central ε is stated, in words; empty if one is stated.
+        devices: number of honest devices whose reports are mixed; None if it is not stated.
+        delta: δ.
+        local: exact privacy loss of a device in one period.
+        epsilon: the smaller one of the numeric bound and the closed form; None with obstacles.
+        by_stratum: whether ``epsilon`` is the sum over the strata, each shuffled at δ/r, because that sum is smaller
+            than the bound for all answers of a device together.
+        bounds: numeric bound and closed forms for all answers of a device together; None with obstacles.
+    """
+
+    obstacles: tuple[str, ...]
+    devices: int | None
+    delta: float
+    local: float
+    epsilon: float | None = None
+    by_stratum: bool = False
+    bounds: Amplified | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The object under ``shuffled`` of a sheet."""
+        bounds = self.bounds
+        return {
+            "applies": not self.obstacles,
+            "obstacles": list(self.obstacles),
+            "devices": self.devices,
+            "delta": self.delta,
+            "local_epsilon": self.local,
+            "epsilon": self.epsilon,
+            "by_stratum": self.by_stratum,
+            "numeric": None if bounds is None else bounds.numeric,
+            "closed_form": None if bounds is None else bounds.closed_form,
+            "closed_form_as_printed": None if bounds is None else bounds.printed,
+        }
+
+    def said(self) -> list[Fact]:
+        """The facts about shuffled reports, for people."""
+        if self.bounds is None:
+            return [said("central ε after shuffling", "not stated:")]
+        bounds, way = self.bounds, "numeric bound"
+        if self.by_stratum:
+            way = f"sum of the strata, each at δ/r; all answers of a device together: {bounds.numeric:.4g}"
+        elif self.epsilon != bounds.numeric:
+            way = "closed form"
+        found = [
+            said(
+                f"central ε after shuffling, δ = {self.delta:g}",
+                f"{self.epsilon:.4g} ({way}), {self.devices} devices, local ε {self.local:.4g}",
+            )
+        ]
+        if bounds.closed_form is not None and bounds.printed is not None:
+            label = "closed form, all answers" if self.by_stratum else "closed form"
+            found.append(said(label, f"{bounds.closed_form:.4g} (Theorem 3.1 as printed: {bounds.printed:.4g})"))
+        return found
+
+    def conditions(self) -> tuple[str, ...]:
+        """Why no central ε is stated; or what the stated one rests on."""
+        if self.obstacles:
+            return self.obstacles
+        found = (
+            "against readers of the shuffled reports: not the shuffler, not holders of the fleet's secrets",
+            "the devices counted are honest, and their reports are mixed together in every period",
+            "k periods of one device cost at most k times ε and k times δ",
+        )
+        if self.devices is not None and self.delta * self.devices >= 1:
+            return (*found, "δ is not below 1/N: so large a δ allows to publish one of the N reports as it is")
+        return found
+
+
+@dataclass(frozen=True)
+class DeviceGuarantee(GuaranteeSheet):
+    """All guarantees of a campaign that asks devices.
+
+    Attributes:
+        central: the privacy of shuffled reports.
+        lies: how far lies move the estimates; empty for a campaign that has ended.
+    """
+
+    privacy: PrivacySheet
+    central: Central
+    lies: tuple[Bound, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """The whole sheet, for people and programs."""
+        spent, series = self.spending, self.campaign.series
+        facts = [
+            *self._first("", f"{format_micro(spent.period)} declared, {rounded_up(self.privacy.total)} exact"),
+            Fact(
+                "device",
+                {**spent.to_json(), "series": None if series is None else series.name},
+                f"at most {format_micro(spent.day)}, under the default limits of a device's owner",
+                "ε per day",
+            ),
+            said("ε in its life", f"at most {format_micro(spent.life)}: {spent.answered} of {spent.periods} periods"),
+            *([] if series is None else [said("series", f"{quoted(series.name)}: a device answers once in all of it")]),
+            stated("pilots", [one._asdict() for one in self.campaign.pilots]),
+            *self._pilots(),
+            stated("shuffled", self.central.to_json()),
+            *self.central.said(),
+            stated("lies", [bound._asdict() for bound in self.lies]),
+        ]
+        return self._sheet(facts, "reports", self.central.conditions(), self._reach() if self.lies else None)
+
+    def _reach(self) -> Table:
+        """How far lying devices move shares and means."""
+        heads = [f"{fleet} {share:.12g}" for fleet in ("closed", "open") for share in self.lies[0].closed]
+        rows = [
+            (
+                bound.estimate,
+                bound.mechanism,
+                f"{bound.one_answer:.2f}",
+                *(f"{moved:.4f}" for each in (bound.closed, bound.open) for moved in each.values()),
+            )
+            for bound in self.lies
+        ]
+        fleet = "many devices" if self.central.devices is None else f"{self.central.devices} devices"
+        meaning = (
+            f"how far a share of lying devices, of {fleet}, moves an estimated share or mean at most, before estimates "
+            "are cut to their range; one answer moves a count of devices. A published mean or P(value | class) is an "
+            "estimate divided by the share of its class: of a class of 10 % it moves some ten times further, and the "
+            "model's card says how far one and three invented reports move its numbers"
+        )
+        return Table(("estimate", "mechanism", "one answer", *heads), rows, ("one answer", *heads), meaning)
+
+
+def _device_guarantee(
+    found: Campaign, payload: bytes, devices: int | None, delta: float, liars: Sequence[float], *, shuffled: bool
+) -> DeviceGuarantee:
+    """The guarantee sheet of a campaign that asks devices, with the arguments of :func:`guarantee_sheet`."""
+    if (devices is not None and not 1 <= devices <= MOST_DEVICES) or not 0 < delta < 1:
+        raise InputError("argument_invalid", "devices are 1 to 10¹⁵, and δ is above 0 and below 1")
+    privacy = privacy_sheet(read_payload(payload)[0])
+    return DeviceGuarantee(
+        found,
+        privacy,
+        spending(found),
+        _unseen(found, devices),
+        _central(found, privacy, devices, delta, shuffled=shuffled),
+        manipulation(found, liars, devices) if found.questions else (),
+    )
+
+
+def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
+    """The most that one device or node spends on a campaign under the default limits (``protocol.allowance``).
+
+    In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
+    the series have this ε. A campaign whose ε is above the default limit of one period is answered only by devices
+    whose owner allows more. Its periods are then counted without limits.
+
+    Args:
+        found: the campaign.
+        cost_micro: what one period costs, in millionths of ε; None for the campaign's ε.
+    """
+    micro = found.epsilon_micro if cost_micro is None else cost_micro
+    whole, length = periods(found), found.time_precision
+    if not micro or not whole:
+        return Spending(micro, 0, 0, whole, 0)
+    if found.series is not None:
+        return Spending(micro, micro, micro, whole, 1)
+    begun = min(whole, -(-DAY_SECONDS // length))
+    if micro > allowance.PERIOD_MICRO:
+        return Spending(micro, begun * micro, whole * micro, whole, whole)
+    day = min(begun, allowance.DAY_MICRO // micro)
+    answered = min(whole, allowance.LIFETIME_MICRO // micro)
+    for pace in allowance.paces(micro, length, [allowance.Limit(allowance.DAY_MICRO, DAY_SECONDS)]):
+        answered = min(answered, pace.answers * ceil(whole * length / pace.seconds))
+    return Spending(micro, day * micro, answered * micro, whole, answered)
+
+
+def _central(found: Campaign, privacy: PrivacySheet, devices: int | None, delta: float, *, shuffled: bool) -> Central:
+    """The privacy of shuffled reports, or the obstacles."""
+    local = float(privacy.total)
+    obstacles = []
+    if not found.questions:
+        obstacles.append("the campaign has ended: there are no reports")
+    if refusing(found.schema):
+        obstacles.append("whether a device reports depends on its record (unlisted = refuse), which no shuffling hides")
+    if not shuffled:
+        obstacles.append(
+            "whoever collects the files of single devices sees which reports are whose; state --shuffled if a gateway "
+            "(hearsay merge) that its readers do not control mixes the reports before they are read"
+        )
+    if devices is None:
+        obstacles.append("the number of devices in a period is not stated; give --devices")
+    if obstacles or devices is None:
+        return Central(tuple(obstacles), devices, delta, local)
+    together = amplified(local, devices, delta)
+    epsilon = _smaller(together)
+    strata: dict[int, float] = {}
+    for question, loss in zip(privacy.questions, privacy.losses, strict=True):
+        strata[question.stratum] = max(strata.get(question.stratum, 0.0), float(loss))
+    apart = epsilon
+    if len(strata) > 1:
+        known = {loss: _smaller(amplified(loss, devices, delta / len(strata))) for loss in set(strata.values())}
+        apart = sum(known[loss] for loss in strata.values())
+    least = min(epsilon, apart)
+    if least > _GAIN * local:
+        few = f"devices are too few ({devices}) to hide one another at a local ε of {local:.4g} and δ = {delta:g}"
+        return Central((few,), devices, delta, local)
+    return Central((), devices, delta, local, least, apart < epsilon, together)
+
+
+def _smaller(found: Amplified) -> float:
+    """The smaller one of the numeric bound and the closed form."""
+    return found.numeric if found.closed_form is None else min(found.numeric, found.closed_form)
+
+
+def _unseen(found: Campaign, devices: int | None) -> tuple[str, ...]:
+    """What no test of a campaign's reports can see, in sentences; none for a campaign that has ended."""
+    if not found.questions:
+        return ()
+    unseen = [
+        "lies that look like the answers of honest devices with other records: no test can tell these from the truth"
+    ]
+    layouts = {question.mechanism.layout for question in found.questions}
+    names = sorted({question.mechanism.name for question in found.questions if question.mechanism.layout == SINGLE})
+    if names:
+        unseen.append(
+            f"under {', '.join(names)}: 1 % of the devices that always give one answer; it is a possible answer"
+        )
+    if BITS in layouts:
+        unseen.append("in rows of bits: liars who set one bit and draw all others by the mechanism's law")
+        unseen += _hardly_seen(found, _REPORTS if devices is None else devices * found.answers)
+    unseen.append(
+        "in an open fleet: one machine that sends many reports; ids are free there, so β counts reports. In a "
+        "closed fleet each device has one id per question and period"
+    )
+    if found.series is not None:
+        unseen.append(
+            "in an open fleet: devices that answer outside of their share, or more than once in the series. A closed "
+            "fleet's ids leave out the devices outside of the share; second answers show where the fleet list is given"
+        )
+    return tuple(unseen)
+
+
+def _hardly_seen(found: Campaign, reports: int) -> list[str]:
+    """What the best test of set bits misses in a number of reports: a sentence, or none if it misses little."""
+    best = power(found, reports, _FALSE_ALARMS)
+    if best is None or best.found >= _ENOUGH_POWER:
+        return []
+    return [
+        (
+            f"in rows of bits: liars who set one bit only and send {100 * LYING_SHARE:g} % of {reports} reports, "
+            f"in {1 - best.found:.0%} of such campaigns or more. Honest answers have one set bit with "
+            f"probability {best.chance:.2g}; no test of set bits with {_FALSE_ALARMS:.0%} of false alarms does better"
+        )
+    ]
+
+
+# Nodes ----------------------------------------------------------------------------------------------
+
+
+class Reach(NamedTuple):
+    """How far lying nodes move the share of a class at most, under plain addition.
+
+    Attributes:
+        records: mean number of records of an honest node.
+        moved: share of lying nodes among all → largest change of a class's share, from 0 to 1.
+    """
+
+    records: float
+    moved: dict[float, float]
+
+
+@dataclass(frozen=True)
+class NodeGuarantee(GuaranteeSheet):
+    """All guarantees of a campaign for nodes whose sums are not masked.
+
+    Attributes:
+        nodes: number of nodes; None if it is not known.
+        most_claimed: the largest count that one summary can state in one cell of a table.
+        tables: number of tables of counts from which the share of a class is pooled.
+        reach: how far lies move a class's share; a row for each mean number of records.
+    """
+
+    privacy: NodeSheet
+    nodes: int | None
+    most_claimed: int
+    tables: int
+    reach: tuple[Reach, ...]
+
+    @property
+    def facts(self) -> Facts:
+        """The whole sheet, for people and programs."""
+        found, spent = self.campaign, self.spending
+        assert found.nodes is not None
+        limits = (
+            "if the owner's policy allows it; under the default policy a node refuses the campaign"
+            if is_refused(found)
+            else "under the default limits of a node's owner"
+        )
+        claimed = f"{self.most_claimed} records for each count by one node, whatever it has; the share of a class is "
+        facts = [
+            *self._first(f", for nodes of the list '{found.nodes.list_name}'", cost_text(self.privacy)),
+            Fact("node", spent.to_json(), f"at most {format_micro(spent.day)} booked, {limits}", "ε per day"),
+            said("ε in its life", _life(spent)),
+            said("covers", "each record of a node, against all who see summaries and models, the aggregator included"),
+            said("noise", noise_text(self.privacy)),
+            stated("pilots", [one._asdict() for one in found.pilots]),
+            Fact("most_claimed", self.most_claimed, f"{claimed}pooled from {_number(self.tables, 'table')} of counts"),
+            stated("tables", self.tables),
+            *self._pilots(),
+            stated("reach", [row._asdict() for row in self.reach]),
+        ]
+        heads = tuple(f"{share:.12g} of the nodes lie" for share in self.reach[0].moved)
+        rows = [(f"{row.records:g}", *(f"{moved:.4f}" for moved in row.moved.values())) for row in self.reach]
+        of = "many nodes" if self.nodes is None else _number(self.nodes, "node")
+        meaning = (
+            f"how far a share of lying nodes, of {of}, moves the share of a class at most, when sums are added as they "
+            "come. The smaller max_records, the less"
+        )
+        columns = ("records of a node", *heads)
+        return self._sheet(facts, "summaries", reach=Table(columns, rows, columns, meaning))
+
+
+def node_guarantee(
+    found: Campaign, *, nodes: int | None = None, records: float | None = None, liars: Sequence[float] = LIARS
+) -> NodeGuarantee:
+    """Compute the guarantee sheet of a campaign for nodes. Run by analysts, owners and auditors.
+
+    Args:
+        found: a campaign with terms for nodes. Its signatures are not checked here.
+        nodes: number of nodes that send a summary; None if it is not known. Shares of liars are then rounded to whole
+            nodes, at least one.
+        records: mean number of records of an honest node; None for the parts :data:`FULLNESS` of the largest number.
+        liars: shares of lying nodes, each between 0 and 1.
+
+    Raises:
+        InputError: ``argument_invalid``: ``nodes`` or ``records`` is not positive, or a share is not between 0 and 1.
+    """
+    assert found.nodes is not None
+    if (nodes is not None and nodes < 1) or (records is not None and records <= 0):
+        raise InputError("argument_invalid", "the numbers of nodes and of records are above 0")
+    if not all(0 < share < 1 for share in liars):
+        raise InputError("argument_invalid", "a share of lying nodes is between 0 and 1")
+    claims, classes = node_claims(found), len(found.schema.label.classes)
+    means = [records] if records is not None else [found.nodes.max_records * part for part in FULLNESS]
+    return NodeGuarantee(
+        found,
+        node_sheet(found),
+        spending(found, usual_cost(found)),
+        UNSEEN_OF_NODES,
+        nodes,
+        max(table.most for table in claims),
+        len(claims),
+        tuple(Reach(mean, {one: moved_share(claims, classes, mean, one, nodes) for one in liars}) for mean in means),
+    )
+
+
+# Masked sums ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class MaskedGuarantee(GuaranteeSheet):
+    """All guarantees of a masked campaign.
+
+    Attributes:
+        deltas: adjacency → δ of one message, for one unit.
+        parties: n, the number of parties that the next attributes are about.
+        least: the smallest set whose sum the dealer releases.
+        colluding: the number of parties that may collude with the aggregator, or add no noise.
+        most_claimed: the largest change of one count by one lying party, in records.
+    """
+
+    privacy: NodeSheet
+    deltas: dict[str, float]
+    parties: int
+    least: int
+    colluding: int
+    most_claimed: int
+
+    @property
+    def facts(self) -> Facts:
+        """The whole sheet, for people and programs."""
+        found, spent = self.campaign, self.spending
+        assert found.nodes is not None
+        terms, words = masked_terms_of(found), in_words(found)
+        deltas = "; ".join(f"{delta:g} for {words[name]}" for name, delta in self.deltas.items())
+        unit = "each record of a party" if terms.unit == RECORD else "all records of a party together"
+        rests_on = f"the dealer {keyid(terms.dealer).hex()}, who keeps the keys, and on at most {self.colluding} of "
+        smallest = f"{self.least} of {self.parties} parties; the dealer releases no sum of fewer"
+        return self._sheet(
+            [
+                *self._first(f", masked, for nodes of '{found.nodes.list_name}'", cost_text(self.privacy, words)),
+                stated("node", spent.to_json()),
+                Fact("delta", self.deltas, deltas, "δ per period"),
+                said("ε in its life", _life(spent, ", if the owner's policy allows masked campaigns")),
+                said("covers", f"{unit}, against all who see totals and models, the aggregator included"),
+                Fact(
+                    "dealer",
+                    terms.dealer.hex(),
+                    f"{rests_on}{self.parties} parties colluding or adding no noise",
+                    "rests on",
+                ),
+                said("smallest set", smallest),
+                Fact("noise", terms.noise, f"{terms.noise}; {noise_text(self.privacy, terms)}"),
+                stated("unit", terms.unit),
+                stated("parties", self.parties),
+                stated("least_parties", self.least),
+                stated("colluding_parties", self.colluding),
+                Fact(
+                    "most_claimed",
+                    self.most_claimed,
+                    f"{self.most_claimed} records more or less in each count, by one party, unnoticed",
+                ),
+                *self._pilots(),
+            ],
+            "messages",
+        )
+
+
+def masked_guarantee(found: Campaign, *, parties: int | None = None) -> MaskedGuarantee:
+    """Compute the guarantee sheet of a masked campaign. Run by analysts, owners and auditors.
+
+    Args:
+        found: a masked campaign. Its signatures are not checked here.
+        parties: n, the number of parties in the key book; None for the most that the campaign allows.
+
+    Raises:
+        InputError: ``campaign_not_masked``; ``argument_invalid``: n is below 2, or above what the campaign allows.
+    """
+    terms = masked_terms_of(found)
+    number = terms.most_parties if parties is None else parties
+    if not 2 <= number <= terms.most_parties:
+        raise InputError("argument_invalid", f"this campaign has 2 to {terms.most_parties} parties")
+    return MaskedGuarantee(
+        found,
+        node_sheet(found),
+        spending(found, usual_cost(found)),
+        UNSEEN_OF_PARTIES,
+        {name: cost(found, name)[1] / PICO for name in (ADD_REMOVE, CHANGE)},
+        number,
+        least_parties(terms, number),
+        terms.colluding_micro * number // MICRO,
+        largest_claim(found, number),
+    )
+
+
+def guarantee_sheet(
+    payload: bytes,
+    *,
+    devices: int | None = None,
+    records: float | None = None,
+    delta: float = DELTA,
+    shuffled: bool = False,
+    liars: Sequence[float] = LIARS,
+) -> GuaranteeSheet:
+    """Compute the guarantee sheet of a campaign for devices or nodes. Run by analysts, owners and auditors.
+
+    Args:
+        payload: of the campaign's file. Its signatures are not checked here.
+        devices: number of devices, at most :data:`MOST_DEVICES`, or of nodes or masked parties, that answer in one
+            period; None if it is not known. It counts honest devices for the privacy of shuffled reports, and all
+            devices for the reach of lies.
+        records: of a campaign for nodes the mean number of records of an honest node.
+        delta: δ of the shuffled reports of devices.
+        shuffled: whether an anonymous shuffler mixes the reports of these devices before anybody reads them.
+        liars: shares of lying devices or nodes, each between 0 and 1.
+
+    Raises:
+        DocumentError: the payload is no valid campaign (:func:`protocol.documents.campaign.parse_campaign`).
+        InputError: ``argument_invalid``: a number is out of its range, ``records`` is given for a campaign for devices,
+            or ``shuffled`` for one that nodes answer.
+    """
+    found = parse_campaign(payload)
+    if found.nodes is None and records is not None:
+        raise InputError("argument_invalid", "records is about campaigns for nodes, and this one is for devices")
+    if found.nodes is not None and shuffled:
+        raise InputError("argument_invalid", "shuffled is about reports of devices; nodes sign their summaries")
+    if found.masked is not None:
+        return masked_guarantee(found, parties=devices)
+    if found.nodes is not None:
+        return node_guarantee(found, nodes=devices, records=records, liars=liars)
+    return _device_guarantee(found, payload, devices, delta, liars, shuffled=shuffled)
+
+
+def _life(spent: Spending, condition: str = "") -> str:
+    """What a node books in a campaign's life, in words."""
+    periods = _number(spent.periods, "period")
+    return f"at most {format_micro(spent.life)} booked{condition}: {spent.answered} of {periods}"
+
+
+def _number(number: int, what: str) -> str:
+    """A number with its noun: ``1 period``, ``2 periods``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,0 +1,93 @@
+"""Facts about one subject as a tree, from which text, JSON and HTML are made.
+
+A :class:`Fact` has a key and a value for programs, and a label and a text for people. :class:`Facts` holds the facts of
+one subject with sentences, a table, and parts. Text is printed by ``aggregator.cli.output``, JSON is
+:meth:`Facts.to_json`, HTML is made by ``aggregator.page``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+
+class Fact(NamedTuple):
+    """One fact, for programs and for people.
+
+    Attributes:
+        key: name for programs; None if the fact is for people alone.
+        value: in the types of JSON, where bytes stand for their hexadecimal digits.
+        text: what people read; None for the value, with yes and no for truth values.
+        label: name for people; None for the key, with spaces for underscores; empty if the fact is for programs alone.
+    """
+
+    key: str | None
+    value: Any
+    text: object = None
+    label: str | None = None
+
+    @property
+    def pair(self) -> tuple[str, object]:
+        """Label and text."""
+        shown = self.value if self.text is None else self.text
+        label = str(self.key).replace("_", " ") if self.label is None else self.label
+        return label, ("no", "yes")[shown] if isinstance(shown, bool) else shown
+
+
+def said(label: str, text: object) -> Fact:
+    """A fact for people alone."""
+    return Fact(None, None, text, label)
+
+
+def stated(key: str, value: Any) -> Fact:
+    """A fact for programs alone."""
+    return Fact(key, value, label="")
+
+
+def all_said(pairs: Mapping[str, object]) -> list[Fact]:
+    """Facts for people alone: label → text."""
+    return [said(label, text) for label, text in pairs.items()]
+
+
+class Table(NamedTuple):
+    """A table for people.
+
+    Attributes:
+        columns: names of the columns.
+        rows: cells of each row.
+        numeric: names of the columns that hold numbers.
+        meaning: what the numbers are, in a sentence; empty where the names say it.
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+    numeric: tuple[str, ...] = ()
+    meaning: str = ""
+
+
+class Facts(NamedTuple):
+    """The facts about one subject.
+
+    Attributes:
+        title: of the subject, or of this part of it.
+        facts: in the order in which people and programs get them.
+        notes: sentences about the last of the facts.
+        table: a table below the facts; None for none.
+        parts: what stands below, each with its title. For people alone.
+        warning: something that the reader should reconsider; empty for most subjects.
+    """
+
+    title: str
+    facts: tuple[Fact, ...] = ()
+    notes: tuple[str, ...] = ()
+    table: Table | None = None
+    parts: tuple[Facts, ...] = ()
+    warning: str = ""
+
+    def pairs(self) -> Iterator[tuple[str, object]]:
+        """Label and text of every fact for people."""
+        return (fact.pair for fact in self.facts if fact.label != "")
+
+    def to_json(self) -> dict[str, Any]:
+        """Key → value of every fact for programs."""
+        return {fact.key: fact.value for fact in self.facts if fact.key is not None}
