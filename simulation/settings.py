@@ -108,7 +108,7 @@ class Settings(NamedTuple):
         nodes: number of nodes, to which the learning part is dealt at random, in equal shares; with vertical trust the
             features are.
         sensitivity: to what the nodes' noise is scaled: ``global`` or ``smooth``.
-        robust: rule in place of plain addition, as :func:`aggregator.nodes.summaries.robust.parse_rule` reads it; None
+        robust: rule in place of plain addition, as :func:`aggregator.nodes.statistics.robust.parse_rule` reads it; None
             for addition.
         honest_share: γ, the share of parties whose noise must suffice, as text or number.
         colluding_share: κ, the share of parties that may reveal its noise to the aggregator, as text or number.

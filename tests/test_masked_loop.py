@@ -22,7 +22,7 @@ FAR = 60
 def folder(tmp_path, monkeypatch):
     """The folder of publisher, dealer, aggregator and parties. On real machines these exchange files only."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("aggregator.nodes.dealer.folder.new_modulus", lambda: MODULUS)
+    monkeypatch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
     (tmp_path / "schema.toml").write_text(mushrooms())
     (tmp_path / "people.csv").write_text("".join(RECORDS.values()))
     return tmp_path

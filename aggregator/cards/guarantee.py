@@ -31,7 +31,7 @@ from aggregator.nodes.campaigns.sheet import (
     noise_text,
     usual_cost,
 )
-from aggregator.nodes.masked.totals import largest_claim
+from aggregator.nodes.statistics.masked import largest_claim
 from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
 from protocol import allowance
 from protocol.document import DAY_SECONDS, read_payload

@@ -17,7 +17,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
-    from aggregator.nodes.summaries.robust import Rule
+    from aggregator.nodes.statistics.robust import Rule
     from aggregator.operations.models import Together
     from aggregator.operations.report_store import Store
     from aggregator.reports.fleet import Roster
@@ -105,8 +105,7 @@ def count_store(
             ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
         StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
     """
-    from aggregator.nodes.masked.stores import open_node_store
-    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.reports.tally.scope import scope_of
 
@@ -153,8 +152,8 @@ def count_stores(
         InputError, StorageError: a store can not be counted (:func:`count_store`), or the stores do not fit together
             (:func:`aggregator.estimates.joining.join`).
     """
-    from aggregator.nodes.summaries.envelope_store import is_node_store
-    from aggregator.nodes.summaries.robust import parse_rule
+    from aggregator.nodes.statistics.robust import parse_rule
+    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.models import together
 
     rule = None if robust is None else parse_rule(robust)

@@ -23,12 +23,10 @@ from aggregator.estimates.homogeneity import Homogeneity
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.masked.stores import kind_of, new_or_open, open_node_store
-from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
-from aggregator.nodes.summaries.intake import suffixes
-from aggregator.nodes.summaries.listing import check_list
-from aggregator.nodes.summaries.robust import parse_rule
-from aggregator.nodes.summaries.writing import Taken
+from aggregator.nodes.statistics.robust import parse_rule
+from aggregator.nodes.store.envelope_store import EnvelopeIngest, EnvelopeStore
+from aggregator.nodes.store.node_list import check_list
+from aggregator.nodes.store.opening import is_node_store, kind_of, new_or_open, open_node_store
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, create_store, open_store
 from aggregator.publishing.decisions.kept import kept_of
@@ -67,7 +65,7 @@ def ingest(
     recursive: bool = False,
     now: int | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> IngestSummary | Taken:
+) -> IngestSummary | EnvelopeIngest:
     """``hearsay ingest``: add files of reports, of nodes' summaries or of masked messages to a store, or make one.
 
     Args:
@@ -100,8 +98,7 @@ def ingest(
     listed = [files] if isinstance(files, str | Path) else files
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
     if parsed.nodes is not None:
-        suffix = kind_of(parsed).suffix
-        names = gather((str(file) for file in listed), recursive=recursive, suffixes=suffixes(suffix)).files
+        names = gather((str(file) for file in listed), recursive=recursive, suffixes=kind_of(parsed).suffixes()).files
         signed = None if nodes is None else check_list(nodes, workspace=workspace, trusted=trust)
         book = read_file(keys, SIZE_LIMITS["keys"]) if isinstance(keys, str | Path) else keys
         return new_or_open(store, raw, signed, names, book).ingest(names, now=present(now), progress=progress)

@@ -15,9 +15,9 @@ from aggregator.cards.card import full_card
 from aggregator.common.files import write_output
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import foresee
-from aggregator.nodes.summaries.envelope_store import EnvelopeStore
-from aggregator.nodes.summaries.status import NodeStatus
-from aggregator.nodes.summaries.status import status as node_status
+from aggregator.nodes.store.envelope_store import EnvelopeStore
+from aggregator.nodes.store.status import NodeStatus
+from aggregator.nodes.store.status import status as node_status
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store
 from aggregator.operations.status import Status

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from aggregator.common.files import read_file
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.masked.stores import open_node_store
-from aggregator.nodes.summaries.envelope_store import EnvelopeStore, is_node_store
+from aggregator.nodes.store.envelope_store import EnvelopeStore
+from aggregator.nodes.store.opening import is_node_store, open_node_store
 from aggregator.operations.models import count, evaluate, together
 from aggregator.operations.report_store import Store, open_store
 from aggregator.publishing.mechanisms.evaluation import Evaluation

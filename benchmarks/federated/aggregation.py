@@ -30,10 +30,10 @@ from support.node_fleets import keys, list_of, noisy
 from support.nodes import PERIOD, node_payload
 from support.publisher import NOW, Publisher
 
-from aggregator.nodes.summaries.envelope_store import make_envelope_store
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.store import NodeStore
-from aggregator.nodes.summaries.totals import Totals
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.totals import Totals
+from aggregator.nodes.store.opening import make_envelope_store
+from aggregator.nodes.store.summaries import NodeStore
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import pae, read_envelope, verified_by
 from protocol.features import Categorical, Numeric

@@ -36,8 +36,8 @@ from numpy.typing import NDArray
 
 from aggregator.common.arrays import Integers
 from aggregator.common.plots import Bars, bar_chart
-from aggregator.nodes.summaries import robust_estimate
-from aggregator.nodes.summaries.robust import parse_rule
+from aggregator.nodes.statistics import robust as robust_estimate
+from aggregator.nodes.statistics.robust import parse_rule
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import NAMES, PERIOD, Data
 from benchmarks.shared.harness import arguments, machine

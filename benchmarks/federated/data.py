@@ -12,7 +12,7 @@ from aggregator.curator.records import Records
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
 from aggregator.nodes.campaigns.campaigns import NodeParameters
-from aggregator.nodes.summaries.robust import Rule
+from aggregator.nodes.statistics.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
 from protocol.document import Header
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, Fit, build_payload, parse_campaign

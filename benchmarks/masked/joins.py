@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from aggregator.nodes.dealer.dealer import Dealer
-from aggregator.nodes.dealer.secret_keys import new_modulus
+from aggregator.nodes.dealer.issuing import new_modulus
 from aggregator.publishing.workspace import create_workspace
 from protocol.document import DAY_SECONDS, Header
 from protocol.documents.campaign import DISCRETE, Fit, build_payload

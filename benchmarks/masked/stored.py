@@ -27,8 +27,8 @@ from support.node_fleets import keys, list_of
 from support.nodes import PERIOD
 from support.publisher import DAY, NOW, Publisher
 
-from aggregator.nodes.masked.store import MaskedStore
-from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.store.masked import MaskedStore
+from aggregator.nodes.store.opening import make_envelope_store
 from protocol.documents.campaign import DISCRETE, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.features import Categorical

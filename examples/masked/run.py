@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import aggregator
 from aggregator import Dealer, Masking
-from aggregator.nodes.masked.stores import open_masked_store
+from aggregator.nodes.store.opening import open_masked_store
 from aggregator.publishing.schemas.schema_file import parse_schema_text
 from edge_sdk import Node
 from edge_sdk.node.records import csv_records

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.lists import make_node_list
-from aggregator.nodes.summaries.envelope_store import make_envelope_store
-from aggregator.nodes.summaries.robust import Rule
-from aggregator.nodes.summaries.store import NodeStore
+from aggregator.nodes.statistics.robust import Rule
+from aggregator.nodes.store.opening import make_envelope_store
+from aggregator.nodes.store.summaries import NodeStore
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import Campaign

@@ -12,7 +12,7 @@ from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes, observe
 from aggregator.models.scoring import Model
 from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
-from aggregator.nodes.summaries.robust import parse_rule
+from aggregator.nodes.statistics.robust import parse_rule
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device

@@ -14,10 +14,9 @@ import numpy as np
 from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import NO_NUMBER, EncodedFrame
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.robust import Rule
-from aggregator.nodes.summaries.robust_estimate import robust_statistics
-from aggregator.nodes.summaries.totals import Total, column_sums
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.robust import Rule, robust_statistics
+from aggregator.nodes.statistics.totals import Total, column_sums
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.nodes.summary import Summary

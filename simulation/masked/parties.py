@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.dealer.dealer import Dealer
-from aggregator.nodes.masked.store import MaskedStore
-from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.store.masked import MaskedStore
+from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import Campaign

@@ -21,9 +21,9 @@ import numpy as np
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.numbering import first_numbers
-from aggregator.nodes.summaries.federation import divided, noisy_sum
-from aggregator.nodes.summaries.federation import statistics_of as of_nodes
-from aggregator.nodes.summaries.totals import Total
+from aggregator.nodes.statistics.federation import divided, noisy_sum
+from aggregator.nodes.statistics.federation import statistics_of as of_nodes
+from aggregator.nodes.statistics.totals import Total
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
 from protocol.masked.costs import delta_share, honest_parties, rates

@@ -26,7 +26,9 @@ from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
 
 from aggregator.common import marks as mark
 from aggregator.curator import budget, budget_store
-from aggregator.nodes.dealer import dealer, folder, issuing, journal, releasing
+from aggregator.nodes.dealer import dealer, issuing, journal
+from aggregator.nodes.dealer import dealer as folder
+from aggregator.nodes.dealer import issuing as releasing
 from aggregator.publishing.workspace import Workspace
 from aggregator.reports.storage import manifest
 

@@ -18,7 +18,6 @@ LARGER = {
     "protocol/mechanisms",
     "aggregator/publishing",
     "protocol",
-    "aggregator/nodes/summaries",
     "benchmarks/speed",
 }
 """One file per mechanism, and one per command: these folders grow with every mechanism or command."""

@@ -218,7 +218,7 @@ def _nodes(world):
 def _masked(world):
     hearsay, edge = world.hearsay, world.edge
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.nodes.dealer.folder.new_modulus", lambda: MODULUS)
+        patch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
         hearsay("masked new", "dealer", "--no-passphrase")
     hearsay("masked show", "dealer")
     terms = ("--list", "wards", "--epsilon", "1", "--max-records", "1000", "--name", "masked")

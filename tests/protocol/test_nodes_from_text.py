@@ -12,7 +12,7 @@ from support.publisher import CAMPAIGN_KEY, DAY, NOW, Publisher
 from vectors import nodes_from_text as text
 from vectors import runner
 
-from aggregator.nodes.summaries.totals import Totals
+from aggregator.nodes.statistics.totals import Totals
 from protocol.document import Header
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, seal

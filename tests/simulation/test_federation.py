@@ -14,8 +14,8 @@ from support.two_features import people
 
 from aggregator.cli.app import hearsay
 from aggregator.models.encoding import label_codes, observe
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.totals import Totals
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.totals import Totals
 from edge_sdk.node.release import noisy_sums
 from edge_sdk.node.sums import ExactSums
 from protocol.document import Header

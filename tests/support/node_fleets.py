@@ -8,7 +8,7 @@ import numpy as np
 
 from aggregator.curator.methods.sums import exact_sums
 from aggregator.curator.records import read_records
-from aggregator.nodes.summaries.federation import noise_variances
+from aggregator.nodes.statistics.federation import noise_variances
 from protocol import SCALE
 from protocol.nodes.node_list import build_node_list
 from protocol.nodes.summary import build_summary

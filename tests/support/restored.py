@@ -19,9 +19,9 @@ import numpy as np
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
 from aggregator.curator.budget_store import BudgetStore
+from aggregator.nodes.dealer import dealer as dealer_folder
 from aggregator.nodes.dealer import dealer as dealer_room
-from aggregator.nodes.dealer import folder as dealer_folder
-from aggregator.nodes.dealer import releasing
+from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.dealer.journal import Journal
 from aggregator.operations.report_store import create_store, open_store

@@ -40,9 +40,9 @@ from protocol.errors import HearsayError, InputError
 from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
-    from aggregator.nodes.dealer.dealer import Released, Served
-    from aggregator.nodes.dealer.issuing import Issued
-    from aggregator.nodes.masked.store import MaskedStore
+    from aggregator.nodes.dealer.dealer import ServedCampaign
+    from aggregator.nodes.dealer.issuing import IssuedBook, ReleasedSum
+    from aggregator.nodes.store.masked import MaskedStore
 
 
 @click.command()
@@ -59,7 +59,7 @@ def decrypt(store: Path, release: Path) -> None:
     Example:
       hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
-    from aggregator.nodes.masked.stores import open_masked_store
+    from aggregator.nodes.store.opening import open_masked_store
     from protocol.documents.envelope import SIZE_LIMITS
 
     opened = open_masked_store(store)
@@ -99,7 +99,7 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
     Example:
       hearsay masked request --store sums --period 2026-11-01 -o q.hsq
     """  # noqa: D301
-    from aggregator.nodes.masked.stores import open_masked_store
+    from aggregator.nodes.store.opening import open_masked_store
     from protocol.masked.release import parse_request
 
     check_files(output)
@@ -368,7 +368,7 @@ def _own_files(folder: Path) -> list[Path]:
     return [journal, folder / KEY_FILE, folder / PUBLIC_FILE, *marks]
 
 
-def _say_book(made: Issued, output: Path) -> None:
+def _say_book(made: IssuedBook, output: Path) -> None:
     """Print what a key book holds, and who has to get a new key."""
     facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "version": made.version}
     facts |= {"parties": made.parties, "joined": len(made.joined), "left": len(made.left)}
@@ -381,7 +381,7 @@ def _say_book(made: Issued, output: Path) -> None:
     say(facts)
 
 
-def _say_release(made: Released, output: Path) -> None:
+def _say_release(made: ReleasedSum, output: Path) -> None:
     """Print which set was released, and who is not in it."""
     asked = made.request
     facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "period": asked.period}
@@ -396,7 +396,7 @@ def _say_release(made: Released, output: Path) -> None:
         warn(f"{counted(len(made.missing), 'party is', '')} not in the sum of this period, for ever: {named}{more}")
 
 
-def _json(served: Served) -> dict[str, Any]:
+def _json(served: ServedCampaign) -> dict[str, Any]:
     """A campaign of a dealer in the types of JSON."""
     releases = [
         {**each._asdict(), "campaign": served.campaign.id, "parties": len(each.parties) // 8}
@@ -412,7 +412,7 @@ def _json(served: Served) -> dict[str, Any]:
     }
 
 
-def _print_campaign(served: Served) -> None:
+def _print_campaign(served: ServedCampaign) -> None:
     """Print a campaign of a dealer: facts, key books and releases."""
     click.echo()
     facts: dict[str, object] = {

@@ -26,9 +26,9 @@ from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
-    from aggregator.nodes.masked.store import MaskedStore
-    from aggregator.nodes.summaries.status import NodeStatus, PeriodCount
-    from aggregator.nodes.summaries.writing import Taken
+    from aggregator.nodes.store.envelope_store import EnvelopeIngest
+    from aggregator.nodes.store.masked import MaskedStore
+    from aggregator.nodes.store.status import NodeStatus, PeriodCount
 
 
 def ingest_summaries(
@@ -61,12 +61,11 @@ def ingest_summaries(
         DocumentError: the list is refused.
         StorageError: the store can not be made or written.
     """
-    from aggregator.nodes.masked.stores import kind_of, new_or_open
-    from aggregator.nodes.summaries.intake import suffixes
+    from aggregator.nodes.store.opening import kind_of, new_or_open
     from aggregator.reports.storage.manifest import read_campaign
 
     kind = kind_of(read_campaign(campaign_bytes))
-    given = report_files(names, recursive=recursive, suffixes=suffixes(kind.suffix))
+    given = report_files(names, recursive=recursive, suffixes=kind.suffixes())
     opened = new_or_open(store, campaign_bytes, list_bytes, given, book_bytes)
     with progress(f"reading {kind.what}", len(given)) as callback:
         taken = opened.ingest(given, now=now, progress=callback)
@@ -80,7 +79,7 @@ def ingest_summaries(
     say_unread(len(taken.unreadable), taken.files, strict=strict)
 
 
-def _print_taken(taken: Taken, what: str) -> None:
+def _print_taken(taken: EnvelopeIngest, what: str) -> None:
     """Print the numbers of an ingest, and the files that were not read."""
     if as_json():
         print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable]})
@@ -114,9 +113,9 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
         as_json(): print one JSON object.
 
     Raises:
-        InputError, StorageError: :meth:`aggregator.nodes.summaries.envelope_store.EnvelopeStore.export`.
+        InputError, StorageError: :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
     """
-    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.nodes.store.opening import open_node_store
     from aggregator.reports.tally.scope import scope_of
 
     opened = open_node_store(store)
@@ -142,7 +141,7 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
     Raises:
         InputError, StorageError: the store can not be read.
     """
-    from aggregator.nodes.masked.stores import open_node_store
+    from aggregator.nodes.store.opening import open_node_store
 
     opened = open_node_store(store)
     counted = {each: number for each, number in opened.rejected().items() if reason in (None, each)}
@@ -178,11 +177,11 @@ def print_node_status(store: Path) -> None:
         as_json(): print one JSON object.
 
     Raises:
-        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.summaries.status.status`).
+        InputError, StorageError: the store can not be read (:func:`aggregator.nodes.store.status.status`).
     """
-    from aggregator.nodes.masked.store import MaskedStore
-    from aggregator.nodes.masked.stores import open_node_store
-    from aggregator.nodes.summaries.status import status
+    from aggregator.nodes.store.masked import MaskedStore
+    from aggregator.nodes.store.opening import open_node_store
+    from aggregator.nodes.store.status import status
 
     opened = open_node_store(store)
     found = status(opened)

@@ -40,7 +40,7 @@ def export(
       hearsay export --store store --format csv --periods 2026-11-01..2026-11-30 -o november.csv
     """  # noqa: D301
     from aggregator.cli.nodes.stores import export_summaries
-    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.export import export as export_reports
     from aggregator.operations.report_store import open_store
     from aggregator.reports.tally.scope import scope_of

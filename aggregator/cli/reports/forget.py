@@ -30,7 +30,7 @@ def forget(store: Path, before: Moment, memory: int) -> None:
     Example:
       hearsay forget --store store --before 2026-11-22
     """  # noqa: D301
-    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.report_store import open_store
 
     if is_node_store(store):

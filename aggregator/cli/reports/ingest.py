@@ -97,7 +97,7 @@ def ingest(
     """  # noqa: D301
     from aggregator.cli.nodes.stores import ingest_summaries
     from aggregator.common.files import read_file
-    from aggregator.nodes.summaries.listing import check_list
+    from aggregator.nodes.store.node_list import check_list
     from aggregator.operations.report_store import create_store
     from aggregator.publishing.naming import check_campaign
     from aggregator.reports.intake.remote import all_unreadable

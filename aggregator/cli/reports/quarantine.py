@@ -52,7 +52,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
       hearsay quarantine ls --store store --reason question_unknown --pieces
     """  # noqa: D301
     from aggregator.cli.nodes.stores import list_refused
-    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.reports.storage.manifest import read_manifest
 

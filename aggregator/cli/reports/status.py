@@ -50,7 +50,7 @@ def status(store: Path, interval: float | None, target_sd: float | None, memory:
       hearsay status --store store --interval 0.02
     """  # noqa: D301
     from aggregator.cli.nodes.stores import print_node_status
-    from aggregator.nodes.summaries.envelope_store import is_node_store
+    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.report_store import open_store
     from aggregator.operations.status import half_width_of
     from aggregator.operations.status import status as status_of

@@ -18,38 +18,129 @@ and may ask for a least number of parties (docs/decisions/0081).
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from aggregator.common.files import read_file
+from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
 from aggregator.common.passphrases import passphrase_from
-from aggregator.nodes.campaigns.dealer_file import DealerPublic
-from aggregator.nodes.dealer.folder import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, create_folder, open_secret, read_public
+from aggregator.nodes.campaigns.dealer_file import DealerPublic, public_bytes, read_dealer
 from aggregator.nodes.dealer.issuing import (
     Documents,
-    Issued,
+    IssuedBook,
+    ReleasedSum,
     check_documents,
     first_book,
+    new_modulus,
     next_book,
+    not_set_up,
+    parsed_campaign,
+    release_set,
     serial_after_adoption,
     signed_book,
 )
-from aggregator.nodes.dealer.journal import Journal
+from aggregator.nodes.dealer.journal import Journal, create_journal
 from aggregator.nodes.dealer.place import check_place, machine_mark
-from aggregator.nodes.dealer.releasing import Released, not_set_up, parsed_campaign, release_set
 from aggregator.nodes.dealer.rows import BookRow, CampaignRow, ReleaseRow
+from aggregator.publishing.keys import key_file, read_key, write_key
 from protocol.documents.campaign import Campaign
-from protocol.documents.envelope import SIZE_LIMITS, SigningKey
+from protocol.documents.envelope import KEY_BYTES, SIZE_LIMITS, SigningKey
 from protocol.errors import InputError, StorageError
 from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
 
-__all__ = ["JOURNAL_FILE", "KEY_FILE", "PUBLIC_FILE", "Dealer", "Issued", "Released", "Served"]
+ROLE = "dealer"
+KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.pub", "journal.sqlite"
+Given = bytes | str | Path
+"""A document: its bytes, or its file."""
 
 
-class Served(NamedTuple):
+def create_folder(
+    path: Path, passphrase: bytes | None, modulus: int | None, entropy: Callable[[int], bytes], made_at: int
+) -> None:
+    """Make a dealer's folder. It appears complete or not at all.
+
+    Args:
+        path: an absolute path of a folder that does not exist, or is empty.
+        passphrase: encrypts the secret; None keeps it in the clear.
+        modulus: N of 2048 bits; None makes a new one.
+        entropy: returns as many random bytes as it is asked for.
+        made_at: seconds since 1970.
+
+    Raises:
+        InputError, StorageError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.create`.
+    """
+    _check_new(path)
+    signer = SigningKey.from_seed(entropy(KEY_BYTES))
+    kept = key_file(ROLE, signer, passphrase, entropy=entropy)
+    public = public_bytes(signer, new_modulus() if modulus is None else modulus)
+    hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with storage_errors(f"'{path}' could not be written"):
+            hidden.mkdir(mode=0o700)
+            write_key(hidden / KEY_FILE, kept)
+            write_output(hidden / PUBLIC_FILE, public)
+            create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), made_at)
+            hidden.rename(path)
+            sync_folder(path.parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _check_new(path: Path) -> None:
+    """Refuse a path at which no dealer's folder can be made.
+
+    Raises:
+        InputError: ``output_invalid``: the path has a zero byte; ``dealer_in_workspace``.
+        StorageError: ``dealer_exists``: the path is no folder, or a folder with content.
+    """
+    if "\0" in str(path):
+        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise StorageError("dealer_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
+    check_place(path)
+
+
+def open_secret(path: Path, public: DealerPublic, passphrase: Callable[[], bytes]) -> SigningKey:
+    """The dealer's key pair, whose seed is the secret.
+
+    Args:
+        path: the dealer's folder.
+        public: the dealer that the secret must belong to.
+        passphrase: returns the passphrase; called if the key file is encrypted.
+
+    Raises:
+        InputError: the reasons of a passphrase.
+        StorageError: ``dealer_damaged``: the key file is lost, damaged or another dealer's.
+    """
+    problem, found = "", None
+    try:
+        found = read_key(path / KEY_FILE, (ROLE,))
+    except InputError as error:
+        problem = error.detail
+    if found is None or found.public != public.key:
+        raise StorageError("dealer_damaged", f"'{KEY_FILE}' can not be used: {problem or 'another dealer has it'}")
+    return found.open(passphrase)
+
+
+def read_public(path: Path) -> DealerPublic:
+    """The public file in a dealer's folder.
+
+    Raises:
+        StorageError: ``dealer_damaged``: it is lost or damaged.
+    """
+    problem = ""
+    try:
+        return read_dealer(path / PUBLIC_FILE)
+    except InputError as error:
+        problem = error.detail
+    raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")
+
+
+class ServedCampaign(NamedTuple):
     """A campaign as its dealer knows it.
 
     Attributes:
@@ -206,7 +297,7 @@ class Dealer:
     ) -> None:
         self.close()
 
-    def setup(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+    def setup(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
         """``hearsay masked setup``: make the keys of all parties of a campaign, once.
 
         Args:
@@ -235,7 +326,7 @@ class Dealer:
                 )
             return first_book(self._journal, signer, documents, int(self._clock()))
 
-    def rekey(self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path) -> Issued:
+    def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
         """``hearsay masked rekey``: make the key book for a newer list of nodes.
 
         Parties that join get a key; so do at most two others for each party that joins or leaves, whose number u
@@ -269,7 +360,7 @@ class Dealer:
                 raise not_set_up()
             return signed_book(self._journal, signer, row)
 
-    def release(self, request: bytes | str | Path, *, at_least: int = 0) -> Released:
+    def release(self, request: Given, *, at_least: int = 0) -> ReleasedSum:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
 
         Args:
@@ -291,19 +382,17 @@ class Dealer:
         asked = parse_request(raw)
         return release_set(self._journal, self._signer(), asked, at_least, int(self._clock()))
 
-    def served(self) -> list[Served]:
+    def served(self) -> list[ServedCampaign]:
         """All campaigns that were set up, with their books and releases."""
         with self._journal.snapshot():
             return [
-                Served(
+                ServedCampaign(
                     parsed_campaign(row), row, self._journal.books(row.campaign), self._journal.releases(row.campaign)
                 )
                 for row in self._journal.campaigns()
             ]
 
-    def _documents(
-        self, campaign: bytes | str | Path, listed: bytes | str | Path, trusted: bytes | str | Path, *, begins: bool
-    ) -> Documents:
+    def _documents(self, campaign: Given, listed: Given, trusted: Given, *, begins: bool) -> Documents:
         """Campaign and list, verified; ``begins`` if keys are made for the first time."""
         raw = [
             given if isinstance(given, bytes) else read_file(given, SIZE_LIMITS[role])
@@ -312,5 +401,5 @@ class Dealer:
         return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
 
     def _signer(self) -> SigningKey:
-        """The dealer's key pair, whose seed is the secret (:func:`aggregator.nodes.dealer.folder.open_secret`)."""
+        """The dealer's key pair, whose seed is the secret (:func:`aggregator.nodes.dealer.dealer.open_secret`)."""
         return open_secret(self.path, self.public, self._passphrase)

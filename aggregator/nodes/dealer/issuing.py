@@ -4,21 +4,68 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from hashlib import sha256
+from hashlib import sha256, shake_256
 from typing import NamedTuple
 
+from aggregator.common.extras import missing_extra
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.numbering import renumbered
 from aggregator.nodes.dealer.journal import Journal, damaged
-from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow
-from aggregator.nodes.dealer.secret_keys import party_secret
+from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from aggregator.publishing.signatures import signed_campaign, signed_list
+from protocol import canonical
 from protocol.documents.campaign import Campaign, parse_campaign
-from protocol.documents.envelope import SigningKey, read_envelope
-from protocol.errors import DocumentError, InputError
+from protocol.documents.envelope import KEYID_BYTES, SigningKey, read_envelope
+from protocol.errors import DocumentError, InputError, PolicyError
+from protocol.masked.cipher import SECRET_BYTES, release_elements
+from protocol.masked.groups import MODULUS_BITS
 from protocol.masked.keys import ROLE, PartyKey, build_key_book, seal_key
-from protocol.masked.terms import masked_terms_of
+from protocol.masked.release import Request, build_release
+from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
 from protocol.nodes.node_list import NodeList
+
+_TAG = "hearsay dealer key 1"
+_EXPONENT = 65_537
+
+
+def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
+    """Sk of a party: the first 528 bytes of SHAKE-256(canonical [tag, seed, campaign, node, serial]), big-endian.
+
+    Without the seed it is as good as uniform on [0, 2^4224). The journal therefore needs no secret.
+
+    Args:
+        seed: the dealer's secret, 32 bytes.
+        campaign: id of the campaign, 32 bytes.
+        node: id of the party's node, 8 bytes.
+        serial: serial number of the key.
+    """
+    stream = shake_256(canonical.pack([_TAG, seed, campaign, node, serial]))
+    return int.from_bytes(stream.digest(SECRET_BYTES), "big")
+
+
+def sum_of_secrets(seed: bytes, campaign: bytes, keys: Iterable[tuple[bytes, int]]) -> int:
+    """Σ sk over the integers. ``keys`` are pairs of node id and serial number; the rest as :func:`party_secret`."""
+    return sum(party_secret(seed, campaign, node, serial) for node, serial in keys)
+
+
+def new_modulus() -> int:
+    """A new N = pq of exactly 2048 bits, from two random primes of 1024 bits.
+
+    The library ``cryptography`` makes an RSA key and keeps the primes in its own memory until that key is dropped, at
+    once. Only N is read.
+
+    Raises:
+        InputError: ``missing_extra``: the library is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric import rsa
+    except ImportError:
+        rsa = None  # type: ignore[assignment]
+    if rsa is None:
+        raise missing_extra("a dealer's modulus needs the library cryptography", "masked")
+    made = rsa.generate_private_key(_EXPONENT, MODULUS_BITS)
+    return made.public_key().public_numbers().n
+
 
 _KEPT_SERIALS = 2**24
 """Serial numbers that are free behind the first one after an adoption, and before the last u32."""
@@ -40,7 +87,7 @@ class Documents(NamedTuple):
     digest: bytes
 
 
-class Issued(NamedTuple):
+class IssuedBook(NamedTuple):
     """A key book that was made.
 
     Attributes:
@@ -95,7 +142,7 @@ def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, truste
     return Documents(found, campaign, nodes, sha256(read_envelope(listed, "nodes").payload).digest())
 
 
-def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> Issued:
+def first_book(journal: Journal, signer: SigningKey, documents: Documents, now: int) -> IssuedBook:
     """Make the first keys of a campaign. Called inside a transaction; ``now`` is in seconds since 1970."""
     # A copy that was adopted may be older than an earlier setup of this campaign, and than releases that followed it.
     adopted = journal.adopted_at()
@@ -119,7 +166,7 @@ def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
             return first
 
 
-def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> Issued:
+def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> IssuedBook:
     """Make the book for a newer list, or return the present one. Called inside a transaction.
 
     Args:
@@ -140,7 +187,7 @@ def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: C
         if documents.digest != row.list_digest:
             raise DocumentError("equivocation", f"the present book was made from another list of version {version}")
         raw = signed_book(journal, signer, row)
-        return Issued(raw, documents.campaign, row.version, len(documents.listed.nodes))
+        return IssuedBook(raw, documents.campaign, row.version, len(documents.listed.nodes))
     book = journal.book(row.campaign, row.version)
     if book is None:
         raise damaged()
@@ -154,7 +201,7 @@ def _issue(
     row: CampaignRow,
     before: Mapping[bytes, PartyRow],
     now: int,
-) -> Issued:
+) -> IssuedBook:
     """Write the next version of a campaign's book. ``before``: node id → key in the version before."""
     nodes = documents.listed.nodes
     numbers = renumbered({node: party.u for node, party in before.items()}, nodes)
@@ -183,7 +230,7 @@ def _issue(
         row._replace(version=version, list_version=header.version, list_digest=documents.digest, next_serial=serial),
     )
     fresh = {node for node, party in parties.items() if before.get(node) != party}
-    return Issued(
+    return IssuedBook(
         raw,
         documents.campaign,
         version,
@@ -217,3 +264,145 @@ def _build(
     keys = {party.node: PartyKey(party.serial, party.u, party.box) for party in parties}
     raw = build_key_book(campaign, signer, version, list_version, keys)
     return raw, sha256(read_envelope(raw, ROLE).payload).digest()
+
+
+class ReleasedSum(NamedTuple):
+    """The answer to a request.
+
+    Attributes:
+        raw: the bytes of the release (``.hsd``).
+        campaign: the campaign.
+        request: what was asked: period, version of the key book, parties.
+        missing: ids of the parties of that version that are not in the set.
+        repeated: whether the same set was released before; the bytes are the same then.
+    """
+
+    raw: bytes
+    campaign: Campaign
+    request: Request
+    missing: tuple[bytes, ...]
+    repeated: bool
+
+
+def parsed_campaign(row: CampaignRow) -> Campaign:
+    """The campaign of a row. It was verified when it was set up."""
+    return parse_campaign(read_envelope(row.document, "campaign").payload)
+
+
+def not_set_up() -> InputError:
+    """The error ``not_set_up``: the dealer has made no keys for a campaign."""
+    return InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
+
+
+def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: int, now: int) -> ReleasedSum:
+    """Release one set of parties, and no other set of that period. The set is in the journal when this returns.
+
+    The release is computed first, so that an error of the computation locks no period.
+
+    Args:
+        journal: the dealer's journal.
+        signer: the dealer's key pair.
+        asked: the request.
+        at_least: fewest parties that the dealer's keeper wants in a set, above what the campaign demands.
+        now: seconds since 1970.
+
+    Raises:
+        InputError, PolicyError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.release`.
+    """
+    with journal.snapshot():
+        row = _row(journal, asked)
+        campaign = parsed_campaign(row)
+        serials = _serials(journal, row, asked)
+        _check_set(campaign, asked, serials, at_least)
+        _check_period(journal, campaign, row, asked, now)
+    raw = _signed_release(campaign, signer, asked, [(node, serials[node]) for node in asked.parties])
+    with journal.transaction():
+        row = _row(journal, asked)
+        repeated = _check_period(journal, campaign, row, asked, now)
+        if not repeated:
+            journal.add_release(
+                row, ReleaseRow(row.campaign, asked.period, asked.version, b"".join(asked.parties), now)
+            )
+    missing = tuple(sorted(serials.keys() - set(asked.parties)))
+    return ReleasedSum(raw, campaign, asked, missing, repeated)
+
+
+def _row(journal: Journal, asked: Request) -> CampaignRow:
+    """The campaign of a request in the journal.
+
+    Raises:
+        InputError: ``not_set_up``.
+    """
+    row = journal.campaign(asked.campaign)
+    if row is None:
+        raise not_set_up()
+    return row
+
+
+def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, int]:
+    """Node id → serial number of the keys of the book that a request names.
+
+    Raises:
+        InputError: ``book_unknown``.
+    """
+    book = journal.book(row.campaign, asked.version)
+    if book is None:
+        raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
+    return {party.node: party.serial for party in journal.parties(book)}
+
+
+def _check_period(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
+    """Whether the same set was released before. Refuses another set, and periods in which none is released.
+
+    Raises:
+        PolicyError: ``set_released``, ``period_refused``.
+    """
+    before = journal.release(row.campaign, asked.period)
+    if before is not None:
+        if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):
+            return True
+        raise PolicyError(
+            "set_released",
+            f"for period {asked.period} a set of {len(before.parties) // KEYID_BYTES} parties of key book "
+            f"{before.version} was released; two sums of one period would tell the numbers of single parties",
+        )
+    length, header = campaign.time_precision, campaign.header
+    if not header.not_before // length <= asked.period < -(-header.expires // length):
+        raise PolicyError("period_refused", f"period {asked.period} is not one of the campaign's")
+    if asked.period * length > now:
+        raise PolicyError("period_refused", f"period {asked.period} has not begun, by this machine's clock")
+    if asked.period < row.first_period:
+        raise PolicyError(
+            "period_refused",
+            f"period {asked.period} began before this copy of the dealer was adopted, and the other copy may have "
+            "released a set for it",
+        )
+    return False
+
+
+def _signed_release(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
+    """The bytes of a release. They are made before the set is recorded, so that an error locks no period.
+
+    ``keys`` are the node ids of the set with the serial numbers of their keys.
+    """
+    total = sum_of_secrets(signer.seed, campaign.id, keys)
+    modulus = masked_terms_of(campaign).modulus
+    elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
+    return build_release(campaign, signer, asked, elements)
+
+
+def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:
+    """Refuse a set with strangers, or with too few parties.
+
+    Raises:
+        InputError: ``party_unknown``, ``parties_too_few``.
+    """
+    for node in asked.parties:
+        if node not in serials:
+            raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")
+    least = max(least_parties(masked_terms_of(campaign), len(serials)), at_least)
+    if len(asked.parties) < least:
+        raise InputError(
+            "parties_too_few",
+            f"the set has {len(asked.parties)} of {len(serials)} parties, and {least} are needed; nothing was released",
+        )

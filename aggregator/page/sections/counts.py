@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from aggregator.common.periods import shown
 from aggregator.nodes.campaigns.sheet import in_words
-from aggregator.nodes.masked.store import MaskedStore
-from aggregator.nodes.summaries.status import NodeStatus
+from aggregator.nodes.store.masked import MaskedStore
+from aggregator.nodes.store.status import NodeStatus
 from aggregator.operations.status import Status, date_of
 from aggregator.page.blocks import Block, Chart, Section, facts, paragraph, table
 from aggregator.page.charts import Bar, whiskers

@@ -8,7 +8,7 @@ from aggregator.cards.alarms import Alarms
 from aggregator.cards.guarantee import guarantee_sheet
 from aggregator.common.facts import Facts
 from aggregator.nodes.campaigns.sheet import warning_of
-from aggregator.nodes.summaries.status import NodeStatus
+from aggregator.nodes.store.status import NodeStatus
 from aggregator.operations.status import Status
 from aggregator.page.blocks import Block, Section, facts, items, paragraph, table
 from aggregator.page.entries import rows_of

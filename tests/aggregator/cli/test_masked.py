@@ -54,7 +54,7 @@ def world(tmp_path_factory):
     work = ("--workspace", folder / "work")
     run("nodes", "new", "clinics", write_keys(folder, "k1", NODES[:3]), *work, "-o", folder / "l.hsl")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("aggregator.nodes.dealer.folder.new_modulus", lambda: MODULUS)
+        patch.setattr("aggregator.nodes.dealer.dealer.new_modulus", lambda: MODULUS)
         run("masked", "new", folder / "dealer", "--no-passphrase")
     run(*campaign(folder, "--honest-share", "0.6", "--most-parties", "50"), "-o", folder / "c.hsc")
     run("masked", "setup", *book(folder, "l.hsl"), "-o", folder / "b.hsk")

@@ -13,8 +13,8 @@ from support.nodes import PERIOD, node_campaign
 from aggregator.estimates.homogeneity import homogeneity
 from aggregator.estimates.intervals import quantile95, relative_kurtosis, two_sided_tail
 from aggregator.estimates.joining import joined_question
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.totals import Total
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.totals import Total
 
 CAMPAIGN = node_campaign()
 

@@ -14,8 +14,8 @@ from aggregator.cards.guarantee import node_guarantee
 from aggregator.cards.manipulation import TableClaim, moved_share
 from aggregator.estimates.class_shares import class_shares
 from aggregator.models.postprocess.noisy_sums import floored_tables
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.totals import Total
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.totals import Total
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload, parse_campaign
 from protocol.epsilon import MICRO

@@ -14,7 +14,7 @@ from support.publisher import DAY, NOW, Publisher, key
 
 from aggregator.common import sealing
 from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE, Dealer
-from aggregator.nodes.dealer.secret_keys import party_secret
+from aggregator.nodes.dealer.issuing import party_secret
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.documents.masked_terms import unfit_modulus
@@ -353,7 +353,7 @@ def test_a_dealer_is_made_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError
 
     with monkeypatch.context() as patch:
-        patch.setattr("aggregator.nodes.dealer.folder.create_journal", broken)
+        patch.setattr("aggregator.nodes.dealer.dealer.create_journal", broken)
         refused(StorageError, "io_failed", new_dealer, tmp_path / "dealer")
     assert list(tmp_path.iterdir()) == []
     new_dealer(tmp_path / "dealer").close()
@@ -370,7 +370,7 @@ def test_secrets_differ_by_campaign_node_and_serial_and_fill_4224_bits():
 def test_a_modulus_needs_its_extra(monkeypatch):
     import sys
 
-    from aggregator.nodes.dealer.secret_keys import new_modulus
+    from aggregator.nodes.dealer.issuing import new_modulus
 
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric", None)
     assert "masked" in refused(InputError, "missing_extra", new_modulus).detail

@@ -8,8 +8,8 @@ from support.node_fleets import keys, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign
 
 from aggregator.estimates.cells import NOT_DETERMINED, rows
-from aggregator.nodes.summaries.federation import federated, noise_variances
-from aggregator.nodes.summaries.totals import Total, Totals
+from aggregator.nodes.statistics.federation import federated, noise_variances
+from aggregator.nodes.statistics.totals import Total, Totals
 from protocol import SCALE
 from protocol.nodes.summary import read_summary
 from protocol.nodes.terms import released_vectors

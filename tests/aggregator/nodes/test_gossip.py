@@ -12,10 +12,10 @@ from support.nodes import TERMS, node_campaign
 from support.publisher import NOW
 
 from aggregator.nodes.campaigns.sheet import node_sheet
-from aggregator.nodes.summaries.envelope_store import open_envelope_store
-from aggregator.nodes.summaries.federation import federated, noise_variances
-from aggregator.nodes.summaries.store import NodeStore
-from aggregator.nodes.summaries.totals import Totals
+from aggregator.nodes.statistics.federation import federated, noise_variances
+from aggregator.nodes.statistics.totals import Totals
+from aggregator.nodes.store.opening import open_envelope_store
+from aggregator.nodes.store.summaries import NodeStore
 from aggregator.operations import models as gathering
 from edge_sdk.node.exchanging import exchange, totals
 from protocol import SCALE

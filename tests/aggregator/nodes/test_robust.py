@@ -10,11 +10,17 @@ from support.failures import reason
 from support.node_fleets import keys, noisy, true_sums
 from support.nodes import PERIOD, node_campaign
 
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.honest_loss import expected_loss
-from aggregator.nodes.summaries.robust import Rule, combine, krum_choice, parse_rule
-from aggregator.nodes.summaries.robust_estimate import compared_nodes, robust_statistics
-from aggregator.nodes.summaries.totals import Totals, column_sums
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.robust import (
+    Rule,
+    combine,
+    compared_nodes,
+    expected_loss,
+    krum_choice,
+    parse_rule,
+    robust_statistics,
+)
+from aggregator.nodes.statistics.totals import Totals, column_sums
 from protocol.errors import PolicyError
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import ranges, released_vectors

@@ -16,10 +16,9 @@ from aggregator.estimates.conditional import PRIOR, conditionals
 from aggregator.estimates.ratios import Variance, ratio_interval
 from aggregator.models.foresight import UNDER_RULE, Foresight, foresee
 from aggregator.models.published import interval_card, published
-from aggregator.nodes.summaries.federation import federated
-from aggregator.nodes.summaries.robust import parse_rule
-from aggregator.nodes.summaries.robust_estimate import robust_statistics
-from aggregator.nodes.summaries.totals import Totals
+from aggregator.nodes.statistics.federation import federated
+from aggregator.nodes.statistics.robust import parse_rule, robust_statistics
+from aggregator.nodes.statistics.totals import Totals
 from protocol import SCALE
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import released_vectors

@@ -13,12 +13,11 @@ from support.node_fleets import keys, list_of, noisy, summaries_of, true_sums
 from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
 
-from aggregator.nodes.masked.stores import new_or_open
+from aggregator.nodes.statistics.totals import Totals
+from aggregator.nodes.store.opening import is_node_store, make_envelope_store, new_or_open, open_envelope_store
+from aggregator.nodes.store.status import status
+from aggregator.nodes.store.summaries import NodeStore
 from aggregator.nodes.summaries.database import Database
-from aggregator.nodes.summaries.envelope_store import is_node_store, make_envelope_store, open_envelope_store
-from aggregator.nodes.summaries.status import status
-from aggregator.nodes.summaries.store import NodeStore
-from aggregator.nodes.summaries.totals import Totals
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
@@ -230,7 +229,7 @@ def test_compressed_cut_and_unreadable_files(tmp_path, monkeypatch):
                                                            "expands_too_far"]  # fmt: skip
     assert (taken.accepted >= 2, dict(taken.rejected)) == (True, {"truncated": 1})
     assert store.ingest([written(tmp_path, "whole.hsn.gz", whole)], now=NOW).accepted == 4 - taken.accepted
-    monkeypatch.setattr("aggregator.nodes.summaries.intake.MAX_FILE_BYTES", 1000)
+    monkeypatch.setattr("aggregator.nodes.store.envelope_store.MAX_FILE_BYTES", 1000)
     assert store.ingest([written(tmp_path, "large.hsn", *SUMMARIES)], now=NOW).unreadable[0].reason == "too_large"
 
 

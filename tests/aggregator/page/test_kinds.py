@@ -23,8 +23,8 @@ from aggregator.curator.budget import BudgetFile, record_bytes
 from aggregator.curator.fitting import fit_records
 from aggregator.curator.terms import FitTerms
 from aggregator.models.foresight import Foresight, Recall
-from aggregator.nodes.masked.store import MaskedStore
-from aggregator.nodes.summaries.envelope_store import make_envelope_store
+from aggregator.nodes.store.masked import MaskedStore
+from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.operations.report_store import create_store
 from aggregator.page.report import report as page_of
 from aggregator.publishing.ask_table import AskedFeature

@@ -22,11 +22,10 @@ from support.nodes import NODE_KEYS, PERIOD
 from support.publisher import DAY, NOW, Publisher
 
 from aggregator.cards.card import MOST_BYTES, full_card
-from aggregator.nodes.masked.store import MaskedStore
-from aggregator.nodes.masked.stores import new_or_open, open_node_store
-from aggregator.nodes.summaries.envelope_store import make_envelope_store, open_envelope_store
-from aggregator.nodes.summaries.status import status
-from aggregator.nodes.summaries.store import NodeStore
+from aggregator.nodes.store.masked import MaskedStore
+from aggregator.nodes.store.opening import make_envelope_store, new_or_open, open_envelope_store, open_node_store
+from aggregator.nodes.store.status import status
+from aggregator.nodes.store.summaries import NodeStore
 from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, parse_campaign
@@ -208,7 +207,7 @@ def test_the_status_tells_who_is_missing(made):
 
 def test_a_version_with_fewer_parties_is_asked_for_if_the_dealer_allows_only_that_one(made, monkeypatch):
     """The newest book has the most parties and needs four; the older one has the keys of three and needs three."""
-    monkeypatch.setattr("aggregator.nodes.masked.store.least_parties", lambda _, parties: {4: 4, 3: 2}[parties])
+    monkeypatch.setattr("aggregator.nodes.store.masked.least_parties", lambda _, parties: {4: 4, 3: 2}[parties])
     made.store.give_book(book_of(CAMPAIGN, tuple(PARTIES[:3]), version=2))
     made.take(*MESSAGES[:2])
     assert made.store.wanted(PERIOD).book.version == 2

@@ -15,8 +15,8 @@ from support.publisher import Publisher
 from aggregator.cards.guarantee import masked_guarantee
 from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.nodes.campaigns.sheet import node_sheet
-from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics
-from aggregator.nodes.summaries.federation import divided
+from aggregator.nodes.statistics.federation import divided
+from aggregator.nodes.statistics.masked import PeriodTotal, check_numbers, masked_statistics
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import keyid

@@ -10,7 +10,8 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from aggregator.nodes.dealer import issuing, journal, releasing
+from aggregator.nodes.dealer import issuing, journal
+from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope

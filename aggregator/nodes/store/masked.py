@@ -14,25 +14,24 @@ and count nowhere.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import NamedTuple
 
+import msgpack
+
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.masked.judging import Kept, MessageJudge, message_in
-from aggregator.nodes.masked.totals import PeriodTotal, check_numbers, masked_statistics
-from aggregator.nodes.summaries.database import Database
-from aggregator.nodes.summaries.envelope_store import EnvelopeStore, Heard
-from aggregator.nodes.summaries.federation import Federation
-from aggregator.nodes.summaries.listing import needed, read_list
-from aggregator.nodes.summaries.robust import Rule
-from aggregator.reports.tally.scope import EVERYTHING, Scope
+from aggregator.nodes.statistics.masked import PeriodTotal, check_numbers, masked_statistics
+from aggregator.nodes.statistics.robust import Rule
+from aggregator.nodes.store.envelope_store import Arrival, EnvelopeStore
+from aggregator.nodes.store.node_list import needed, read_list
+from aggregator.nodes.summaries.database import Database, Row
 from protocol import canonical
 from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.masked.cipher import Unmasking
 from protocol.masked.keys import KeyBook, read_key_book
+from protocol.masked.message import ROLE, Message, judge_message, read_message
 from protocol.masked.release import Release, build_request, parse_request, read_release
 from protocol.masked.slots import Slots
 from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
@@ -40,11 +39,34 @@ from protocol.nodes.terms import released_vectors
 
 _KEYS, _REQUEST, _RELEASE, _TOTAL = "keys", "request", "release", "total"
 _MOST_ITEMS = 1 << 20
+_STALE_REASON = "stale_key"
 LATE_REASON = "not_in_sum"
 """Why a message of a decrypted period does not count: it came after the request, or its key is of another version."""
 
 
-class Wanted(NamedTuple):
+class StoredMessage(NamedTuple):
+    """What a store needs of a message that was judged when it was taken in.
+
+    Attributes:
+        period: number of the period.
+        node: id of the node, 8 bytes.
+        serial: serial number of the key.
+        ciphertexts: J numbers of 512 bytes each, big-endian, joined.
+    """
+
+    period: int
+    node: bytes
+    serial: int
+    ciphertexts: bytes
+
+    @classmethod
+    def of(cls, row: Row) -> StoredMessage:
+        """The message in a row, whose bytes the store has compared with their digest; nothing is judged again."""
+        body = msgpack.unpackb(msgpack.unpackb(row.envelope)[2])
+        return cls(row.period, row.node, body["serial"], body["ciphertexts"])
+
+
+class PartySet(NamedTuple):
     """The set of parties whose sum the aggregator asks for.
 
     Attributes:
@@ -65,14 +87,11 @@ class MaskedStore(EnvelopeStore):
 
     what = "messages"
     suffix = ".hse"
+    role = ROLE
 
     @staticmethod
     def check(campaign: Campaign) -> None:
-        """Refuse a campaign whose nodes send summaries in the clear.
-
-        Raises:
-            InputError: ``campaign_not_masked``.
-        """
+        """Refuse a campaign whose nodes send summaries in the clear: ``campaign_not_masked``."""
         masked_terms_of(campaign)
 
     def give_book(self, raw: bytes) -> KeyBook:
@@ -101,22 +120,37 @@ class MaskedStore(EnvelopeStore):
         Raises:
             InputError: ``keys_unknown``: the store was given none.
         """
-        documents = self._documents() if documents is None else documents
+        documents = self.documents() if documents is None else documents
         found = [read_key_book(raw, self.campaign) for name, raw in documents.items() if name.startswith(f"{_KEYS} ")]
         if not found:
             raise InputError("keys_unknown", "the store has no key book yet: give one with --keys BOOK.hsk")
         return sorted(found, key=lambda book: -book.version)
 
-    def judge(self, documents: Mapping[str, bytes], now: int) -> MessageJudge:
-        """What judges the messages of an ingest: campaign, newest list of nodes, all key books, and the clock.
+    def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Message]:
+        """:func:`protocol.masked.message.judge_message` with the newest list of nodes, all key books and the clock.
 
-        Raises:
-            InputError: ``nodes_unknown``, ``keys_unknown``.
+        A message counts if its key is in any version of the key book that the store was given; else ``stale_key``.
         """
         listed = read_list(needed(documents.get("list")), self.campaign)
-        return MessageJudge(self.campaign, listed, self.books(documents), now)
+        *newer, oldest = self.books(documents)
 
-    def messages(self) -> Iterator[tuple[Kept, str | None]]:
+        def judged(envelope: bytes) -> Message:
+            for book in newer:
+                try:
+                    return judge_message(envelope, self.campaign, listed, book, now)
+                except DocumentError as error:
+                    if error.reason != _STALE_REASON:
+                        raise
+            return judge_message(envelope, self.campaign, listed, oldest, now)
+
+        return judged
+
+    @staticmethod
+    def content(envelope: bytes) -> Message:
+        """The message in an envelope, which is not checked."""
+        return read_message(envelope)[1]
+
+    def messages(self) -> Iterator[tuple[StoredMessage, str | None]]:
         """All kept messages by period and node, each with the reason why it does not count, or None.
 
         A message in a decrypted sum counts for ever, also if a newer list leaves its node out: nothing takes a message
@@ -128,7 +162,7 @@ class MaskedStore(EnvelopeStore):
         """
         sums = {total.period: set(total.parties) for total in self.totals()}
         for row, fault in self.judged():
-            kept = message_in(row)
+            kept = StoredMessage.of(row)
             waiting = sums.get(kept.period)
             if waiting is None:
                 yield kept, fault
@@ -138,12 +172,12 @@ class MaskedStore(EnvelopeStore):
             else:
                 yield kept, fault or LATE_REASON
 
-    def heard(self) -> Iterator[tuple[Heard, str | None]]:
+    def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
         """All kept messages without their ciphertexts (:meth:`messages`)."""
         micro = self.campaign.epsilon_micro
-        return ((Heard(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
+        return ((Arrival(kept.period, kept.node, micro), fault) for kept, fault in self.messages())
 
-    def wanted(self, period: int) -> Wanted:
+    def wanted(self, period: int) -> PartySet:
         """The largest set of parties whose sum can be asked for: those whose keys are in one version of the key book.
 
         Of several versions that the dealer's rule allows the one with most parties is taken; of equal ones the newest.
@@ -155,11 +189,11 @@ class MaskedStore(EnvelopeStore):
         serials = {kept.node: kept.serial for kept, fault in self.messages() if kept.period == period and fault is None}
         if not serials:
             raise InputError("periods_absent", f"period {period} has no message that counts; hearsay status shows all")
-        found = [
-            Wanted(period, book, parties, len(serials) - len(parties))
-            for book in self.books()
-            for parties in (tuple(sorted(node for node in serials if _has(book, node, serials[node]))),)
-        ]
+        found = []
+        for book in self.books():
+            keys = {(node, party.serial) for node, party in book.parties.items()}
+            parties = tuple(sorted(node for node, serial in serials.items() if (node, serial) in keys))
+            found.append(PartySet(period, book, parties, len(serials) - len(parties)))
         terms = masked_terms_of(self.campaign)
         enough = [one for one in found if len(one.parties) >= least_parties(terms, len(one.book.parties))]
         best = max(enough or found, key=lambda wanted: len(wanted.parties))
@@ -180,7 +214,7 @@ class MaskedStore(EnvelopeStore):
         Raises:
             InputError: ``keys_unknown``.
         """
-        documents = self._documents()
+        documents = self.documents()
         raw = documents.get(f"{_REQUEST} {period}")
         sums = {total.period: total.book for total in self.totals(range(period, period + 1))}
         book = sums.get(period) or (
@@ -208,7 +242,7 @@ class MaskedStore(EnvelopeStore):
             InputError, PolicyError: there is no such set (:meth:`wanted`); ``period_decrypted``: the sum is known.
             StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
         """
-        documents = self._documents()
+        documents = self.documents()
         if f"{_TOTAL} {period}" in documents:
             raise InputError("period_decrypted", f"the sum of period {period} was decrypted; a period has one sum")
         kept = documents.get(f"{_REQUEST} {period}")
@@ -245,7 +279,7 @@ class MaskedStore(EnvelopeStore):
             StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
         """
         release = read_release(raw, self.campaign)
-        documents = self._documents()
+        documents = self.documents()
         if self._decrypted(release, documents.get(f"{_RELEASE} {release.period}")):
             return self._total_in(release.period, documents)
         book = self._book(documents, release.version)
@@ -260,15 +294,7 @@ class MaskedStore(EnvelopeStore):
         return PeriodTotal(release.period, book, release.parties, numbers)
 
     def _decrypted(self, release: Release, before: bytes | None) -> bool:
-        """Whether this release decrypted its period before.
-
-        Args:
-            release: a release.
-            before: the file of the release that decrypted the period before; None if there is none.
-
-        Raises:
-            DocumentError: ``equivocation``: it was another release.
-        """
+        """Whether this release decrypted its period before; ``before``: the file that did, or None."""
         if before is not None and read_release(before, self.campaign).identity != release.identity:
             raise DocumentError("equivocation", "another release decrypted this period before; ask the dealer")
         return before is not None
@@ -291,7 +317,7 @@ class MaskedStore(EnvelopeStore):
         for row in self.rows():
             if row.period != release.period or row.node not in missing:
                 continue
-            kept = message_in(row)
+            kept = StoredMessage.of(row)
             if kept.serial == book.parties[kept.node].serial:
                 product.add_bytes(kept.ciphertexts)
                 missing.remove(kept.node)
@@ -317,13 +343,9 @@ class MaskedStore(EnvelopeStore):
             raise InputError("keys_unknown", f"the store lacks key book {version}: give it with --keys BOOK.hsk")
         return read_key_book(raw, self.campaign)
 
-    def _documents(self) -> dict[str, bytes]:
-        with closing(Database(self.path)) as database:
-            return database.documents()
-
     def totals(self, periods: range | None = None) -> list[PeriodTotal]:
         """The decrypted sums of the periods with these numbers, rising; None for all periods."""
-        documents = self._documents()
+        documents = self.documents()
         numbers = (int(name.split()[1]) for name in documents if name.startswith(f"{_TOTAL} "))
         chosen = sorted(number for number in numbers if periods is None or number in periods)
         return [self._total_in(number, documents) for number in chosen]
@@ -338,33 +360,18 @@ class MaskedStore(EnvelopeStore):
 
     def asked(self) -> dict[int, tuple[bytes, ...]]:
         """Period → the parties of the request that was written last."""
-        found = (parse_request(raw) for name, raw in self._documents().items() if name.startswith(f"{_REQUEST} "))
+        found = (parse_request(raw) for name, raw in self.documents().items() if name.startswith(f"{_REQUEST} "))
         return {request.period: request.parties for request in found}
 
     def rejected(self) -> dict[str, int]:
         """Number of pieces of files, and of kept messages, that do not count, by reason, in alphabetical order."""
-        found = Counter(self.refused())
+        with closing(Database(self.path)) as database:
+            found = Counter(database.rejected())
         found.update(fault for _, fault in self.messages() if fault is not None)
         return dict(sorted(found.items()))
 
-    def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
-        """Statistics of the decrypted totals of some periods.
-
-        Raises:
-            InputError: ``nodes_unknown``; ``robust_invalid``: only the sum is known, so no rule can choose parties.
-            PolicyError: ``batch_too_small``: no period of the scope was decrypted.
-            StorageError: ``store_damaged``, ``store_busy``, ``io_failed``.
-        """
+    def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
+        """Statistics of the decrypted totals; no rule can choose parties, since only their sum is known."""
         if rule is not None:
             raise InputError("robust_invalid", "of masked messages only the sum is known; robust rules need each one")
-        chosen = self.totals(range(scope.first, scope.last + 1))
-        found = masked_statistics(self.campaign, chosen, rejected=self.rejected(), periods=scope.periods)
-        source = found.source
-        assert isinstance(source, Federation)
-        return replace(found, sources=(replace(source, list_bytes=self.list_bytes()),))
-
-
-def _has(book: KeyBook, node: bytes, serial: int) -> bool:
-    """Whether a version of the key book has this key of a node."""
-    party = book.parties.get(node)
-    return party is not None and party.serial == serial
+        return masked_statistics(self.campaign, self.totals(periods), rejected=rejected, periods=words)

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from aggregator.nodes.statistics.federation import adjacency_of
+from aggregator.nodes.store.envelope_store import NOT_LISTED_REASON, EnvelopeStore
 from aggregator.nodes.summaries.database import CONFLICT_REASON
-from aggregator.nodes.summaries.writing import NOT_LISTED_REASON
-from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
-from protocol.nodes.terms import SMOOTH, terms_of
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
-
-if TYPE_CHECKING:
-    from aggregator.nodes.summaries.envelope_store import EnvelopeStore
-
-
-def adjacency_of(campaign: Campaign) -> str:
-    """The kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
-    return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
 class PeriodCount(NamedTuple):
@@ -99,11 +89,11 @@ def status(store: EnvelopeStore) -> NodeStatus:
     found: dict[int, dict[bytes, str | None]] = {}
     summaries: dict[int, int] = {}
     stating: dict[int, set[str]] = {}
-    for heard_one, reason in store.heard():
-        found.setdefault(heard_one.period, {})[heard_one.node] = reason
+    for arrival, reason in store.arrivals():
+        found.setdefault(arrival.period, {})[arrival.node] = reason
         if reason is None:
-            summaries[heard_one.epsilon_micro] = summaries.get(heard_one.epsilon_micro, 0) + 1
-            stating.setdefault(heard_one.epsilon_micro, set()).add(heard_one.node.hex())
+            summaries[arrival.epsilon_micro] = summaries.get(arrival.epsilon_micro, 0) + 1
+            stating.setdefault(arrival.epsilon_micro, set()).add(arrival.node.hex())
     periods = tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items()))
     heard = {node for nodes in found.values() for node, reason in nodes.items() if reason is None}
     campaign = store.campaign

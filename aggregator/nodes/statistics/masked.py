@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.summaries.federation import divided as by_vector
-from aggregator.nodes.summaries.federation import noisy_sum, statistics_of
-from aggregator.nodes.summaries.totals import Total
+from aggregator.nodes.statistics.federation import divided as by_vector
+from aggregator.nodes.statistics.federation import noisy_sum, statistics_of
+from aggregator.nodes.statistics.totals import Total
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DILUTED, RECORD
 from protocol.epsilon import MICRO, PICO, format_micro

@@ -23,8 +23,7 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.source import Source
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum, of_sums
-from aggregator.nodes.summaries.status import adjacency_of
-from aggregator.nodes.summaries.totals import Total
+from aggregator.nodes.statistics.totals import Total
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
@@ -32,6 +31,7 @@ from protocol.errors import PolicyError
 from protocol.nodes.smooth import noise_variance
 from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
 from protocol.questions import MOMENT, Subject
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
 
 ESTIMATOR = "sums of the nodes' noisy sums, each with the weight one"
 INTERVALS = (
@@ -168,6 +168,11 @@ class Federation(Source):
             "populations": self.populations(),
             **self.entries,
         }
+
+
+def adjacency_of(campaign: Campaign) -> str:
+    """The kind of neighbours that the ε of a campaign for nodes, and of its summaries, is for."""
+    return CHANGE_FEATURES if terms_of(campaign).sensitivity == SMOOTH else ADD_REMOVE
 
 
 def _count_claims(campaign: Campaign) -> tuple[int, int, int]:

@@ -1,0 +1,373 @@
+"""What both kinds of stores of nodes' envelopes share: a folder with one campaign's envelopes in one SQLite file.
+
+    nodes.sqlite    campaign, newest list of nodes, envelopes, refused pieces
+    (:mod:`aggregator.nodes.summaries.database`)
+
+Taking in files is a union of sets: in any order, twice, or damaged, the store ends with the same envelopes. Of each
+node and period at most two different ones are kept. Two of them contradict each other, and none of them counts.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from aggregator.common.files import open_output
+from aggregator.estimates.statistics import Statistics
+from aggregator.nodes.statistics.federation import Federation
+from aggregator.nodes.statistics.robust import Rule
+from aggregator.nodes.store.node_list import needed, newer_list, read_list
+from aggregator.nodes.summaries.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused, Row
+from aggregator.reports.intake.sources import Unreadable, expand, read_source
+from aggregator.reports.tally.scope import EVERYTHING, Scope
+from protocol.documents.campaign import Campaign
+from protocol.errors import DocumentError
+from protocol.nodes.node_list import NodeList
+from protocol.nodes.summary_files import Piece, Placed, read_summaries
+
+MAX_FILE_BYTES = 1 << 30
+"""Largest content of a file, after decompression. A larger file can be cut anywhere between two envelopes."""
+_MOST_GROWTH = 64
+"""How many times its length a compressed file may hold: counts with little noise shrink further than reports."""
+_TRANSACTION_BYTES, _TRANSACTION_ROWS = 16 << 20, 1000
+"""Numbers of bytes, and of envelopes or files, of which any ends a transaction."""
+_MOST_OF_FILE = 1000
+"""Most refused pieces of one file whose places are kept; all are counted."""
+NOT_LISTED_REASON = "node_not_listed"
+
+
+class Arrival(NamedTuple):
+    """A kept envelope without its numbers: period, node id of 8 bytes, and ε in millionths (masked: the campaign's)."""
+
+    period: int
+    node: bytes
+    epsilon_micro: int
+
+
+class EnvelopeIngest(NamedTuple):
+    """The result of one ingest of nodes' envelopes.
+
+    Attributes:
+        files: number of files given; a pattern counts as the files that match it.
+        unreadable: the files that could not be read, each with its reason.
+        accepted: number of envelopes that are new, and the only ones of their node and period.
+        replayed: number of envelopes that the store, or an earlier file, held already.
+        conflicting: number of envelopes whose node gave another summary of that period.
+        rejected: number of pieces that were refused, by reason.
+    """
+
+    files: int
+    unreadable: tuple[Unreadable, ...]
+    accepted: int
+    replayed: int
+    conflicting: int
+    rejected: Mapping[str, int]
+
+
+class EnvelopeStore(ABC):
+    """One campaign's envelopes of nodes on disk. Made and opened by :mod:`aggregator.nodes.store.opening`.
+
+    A kind of store says which campaigns are its own, how envelopes are judged, and what statistics they give.
+
+    Attributes:
+        path: its folder.
+        campaign: the campaign that the envelopes answer.
+        campaign_bytes: the signed campaign file.
+    """
+
+    what: ClassVar[str]
+    """Plural noun for the envelopes, in texts."""
+    suffix: ClassVar[str]
+    """End of the names of files of such envelopes."""
+    role: ClassVar[str]
+    """Role of the envelopes, one of :data:`protocol.documents.envelope.PAYLOAD_TYPES`."""
+
+    def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
+        self.path = path
+        self.campaign = campaign
+        self.campaign_bytes = campaign_bytes
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r}, campaign {self.campaign.header.name!r})"
+
+    @classmethod
+    def suffixes(cls) -> tuple[str, ...]:
+        """Ends of the names of the files that are read from folders. Other files, and hidden files, are not read."""
+        return cls.suffix, f"{cls.suffix}.gz", f"{cls.suffix}.zst"
+
+    @staticmethod
+    @abstractmethod
+    def check(campaign: Campaign) -> None:
+        """Refuse a campaign of another kind: ``campaign_masked``, ``campaign_not_masked`` (``InputError``)."""
+
+    @abstractmethod
+    def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Placed]:
+        """A function that checks the bytes of one envelope completely, and returns its content.
+
+        The signature is checked before any number, so only a listed node decides which numbers are read. The function
+        raises :class:`protocol.errors.DocumentError` for an envelope that is refused.
+
+        Args:
+            documents: the store's documents by name.
+            now: the present, in seconds since 1970.
+
+        Raises:
+            InputError: ``nodes_unknown``, ``keys_unknown``: a document is missing.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def content(envelope: bytes) -> Placed:
+        """What an envelope states. Its signature is not checked.
+
+        Raises:
+            DocumentError: the bytes are no such envelope.
+        """
+
+    @abstractmethod
+    def arrivals(self) -> Iterator[tuple[Arrival, str | None]]:
+        """All kept envelopes by period, node and identity, each with the reason why it does not count, or None.
+
+        Raises:
+            InputError: ``nodes_unknown``: the store has no list of nodes.
+            StorageError: ``store_damaged``: an envelope is not the one that was taken in.
+        """
+
+    @abstractmethod
+    def sums(self, periods: range, rule: Rule | None, *, rejected: Mapping[str, int], words: str) -> Statistics:
+        """The statistics of :meth:`statistics`, without the list of nodes; ``words``: the periods in words."""
+
+    def statistics(self, scope: Scope = EVERYTHING, rule: Rule | None = None) -> Statistics:
+        """Statistics of the envelopes of some periods.
+
+        Args:
+            scope: the periods. What it says of damaged batches does not matter: every envelope is signed by itself.
+            rule: a robust rule in place of plain addition; None for plain addition.
+
+        Raises:
+            InputError: ``nodes_unknown``: the store has no list of nodes; ``robust_unequal``; ``robust_invalid``: of
+                masked messages only the sum is known.
+            PolicyError: ``batch_too_small``: nothing counts; ``nodes_too_few``.
+            StorageError: ``store_damaged``, ``store_busy``.
+        """
+        chosen = range(scope.first, scope.last + 1)
+        found = self.sums(chosen, rule, rejected=self.rejected(), words=scope.periods)
+        source = found.source
+        assert isinstance(source, Federation)
+        return replace(found, sources=(replace(source, list_bytes=self.list_bytes()),))
+
+    def documents(self) -> dict[str, bytes]:
+        """Name → bytes of all documents of the store: ``campaign``, ``list``, and those of its kind."""
+        with closing(Database(self.path)) as database:
+            return database.documents()
+
+    def list_bytes(self) -> bytes | None:
+        """The signed list of nodes that the store goes by; None if it was given none."""
+        return self.documents().get("list")
+
+    def node_list(self) -> NodeList:
+        """The list of nodes that the store goes by.
+
+        Raises:
+            InputError: ``nodes_unknown``: the store was given none.
+        """
+        return read_list(needed(self.list_bytes()), self.campaign)
+
+    def give_list(self, raw: bytes) -> NodeList:
+        """Give the store a list of nodes, whose signatures the caller has checked. The newest one is kept.
+
+        Raises:
+            DocumentError: ``rollback``, ``equivocation``, ``other_name``, or it is no list of nodes.
+        """
+        with closing(Database(self.path)) as database, database.transaction():
+            newest = newer_list(database.document("list"), raw, self.campaign)
+            database.put_document("list", newest)
+        return read_list(newest, self.campaign)
+
+    def ingest(
+        self,
+        files: Sequence[str | os.PathLike[str]],
+        *,
+        now: int,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> EnvelopeIngest:
+        """Take in the envelopes of files. The same files again change nothing.
+
+        After a crash, or an error, the store has the envelopes of some files; giving all files again completes it. A
+        file that is given again is judged again, so an envelope that was too early, or whose node was not listed, may
+        count then.
+
+        Args:
+            files: paths and URLs; patterns of URLs are expanded.
+            now: the present, in seconds since 1970.
+            progress: called after each file with (files finished, files given).
+
+        Raises:
+            InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book.
+            StorageError: ``store_busy``, ``store_damaged``.
+        """
+        given = expand(files)
+        unreadable = []
+        with closing(Database(self.path)) as database:
+            writer = _Writer(database, self, self.judge(database.documents(), now))
+            for number, file in enumerate(given, 1):
+                raw = content_of(file)
+                if isinstance(raw, Unreadable):
+                    unreadable.append(raw)
+                else:
+                    writer.take(raw, os.fspath(file))
+                if progress is not None:
+                    progress(number, len(given))
+            writer.flush()
+        rejected = dict(sorted(writer.rejected.items()))
+        accepted, replayed, conflicting = writer.outcomes.values()
+        return EnvelopeIngest(len(given), tuple(unreadable), accepted, replayed, conflicting, rejected)
+
+    def judged(self) -> Iterator[tuple[Row, str | None]]:
+        """All kept envelopes by period, node and identity, each with the reason why it does not count, or None.
+
+        Errors as of :meth:`arrivals`.
+        """
+        listed = self.node_list().nodes
+        for (_, node), same in groupby(self.rows(), key=lambda row: (row.period, row.node)):
+            rows = list(same)
+            fault = NOT_LISTED_REASON if node not in listed else CONFLICT_REASON if len(rows) > 1 else None
+            for row in rows:
+                yield row, fault
+
+    def rows(self) -> Iterator[Row]:
+        """All kept envelopes by period, node and identity, whether they count or not.
+
+        Raises:
+            StorageError: ``store_damaged``: an envelope is not the one that was taken in.
+        """
+        with closing(Database(self.path)) as database, closing(database.rows()) as found:
+            yield from found
+
+    def rejected(self) -> dict[str, int]:
+        """Number of pieces of files, and of kept envelopes, that do not count, by reason, in alphabetical order."""
+        listed = self.node_list().nodes
+        with closing(Database(self.path)) as database:
+            found = Counter(database.rejected())
+            for node, number in database.numbers():
+                if node not in listed:
+                    found[NOT_LISTED_REASON] += number
+                elif number > 1:
+                    found[CONFLICT_REASON] += number
+        return dict(sorted(found.items()))
+
+    def export(self, output: Path, *, scope: Scope = EVERYTHING, everything: bool = False, force: bool = False) -> int:
+        """Write envelopes to one file, sorted, so that stores of equal envelopes give equal files.
+
+        Args:
+            output: the file.
+            scope: the periods.
+            everything: write all kept envelopes, also those that do not count.
+            force: replace an existing file.
+
+        Returns:
+            The number of envelopes.
+
+        Raises:
+            InputError: ``output_exists``, ``output_invalid``, ``nodes_unknown``.
+            StorageError: ``store_damaged``.
+        """
+        number = 0
+        with open_output(output, force=force) as file:
+            for row, fault in self.judged():
+                if scope.first <= row.period <= scope.last and (everything or fault is None):
+                    file.write(row.envelope)
+                    number += 1
+        return number
+
+    def quarantined(self) -> list[tuple[str, bytes, Refused]]:
+        """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
+        with closing(Database(self.path)) as database:
+            return database.quarantined()
+
+
+def content_of(file: str | os.PathLike[str]) -> bytes | Unreadable:
+    """The content of a file or URL, decompressed, or the reason why it can not be read.
+
+    ``too_large`` is the reason for content of more than :data:`MAX_FILE_BYTES`.
+    """
+    found = read_source(file, MAX_FILE_BYTES, _MOST_GROWTH)
+    if isinstance(found, Unreadable):
+        return found
+    if not isinstance(found.data, bytes) and len(found.data) > MAX_FILE_BYTES:
+        return Unreadable(os.fspath(file), "too_large")
+    return bytes(found.data[:])
+
+
+class _Writer:
+    """Judges the pieces of files and writes them into a store, many in one transaction.
+
+    Attributes:
+        outcomes: number of envelopes by what became of them (:meth:`aggregator.nodes.summaries.database.Database.put`).
+        rejected: number of refused pieces by reason.
+    """
+
+    def __init__(self, database: Database, store: EnvelopeStore, judge: Callable[[bytes], Placed]) -> None:
+        self.outcomes = dict.fromkeys((ACCEPTED, REPLAYED_REASON, CONFLICT_REASON), 0)
+        self.rejected: Counter[str] = Counter()
+        self._database = database
+        self._store = store
+        self._judge = judge
+        self._rows: list[Row] = []
+        self._refused: list[tuple[bytes, str, Counter[str], list[Refused]]] = []
+        self._waiting = 0
+
+    def take(self, raw: bytes, name: str) -> None:
+        """Judge the content of a file, decompressed, and write what was found now or later."""
+        counts: Counter[str] = Counter()
+        kept: list[Refused] = []
+        for piece in read_summaries(raw, self._store.role):
+            found = self._judged(piece)
+            if isinstance(found, Row):
+                self._rows.append(found)
+                self._waiting += len(found.envelope)
+                if self._waiting >= _TRANSACTION_BYTES or len(self._rows) >= _TRANSACTION_ROWS:
+                    self.flush()
+            elif found == NOT_LISTED_REASON and self._holds(piece.envelope):
+                self.outcomes[REPLAYED_REASON] += 1  # it was taken in before a list left its node out
+            else:
+                counts[found] += 1
+                kept += [Refused(piece.offset, piece.length, found)] if len(kept) < _MOST_OF_FILE else []
+        self.rejected.update(counts)
+        printable = name.encode("utf-8", "backslashreplace").decode()  # a file's name may be no UTF-8
+        self._refused.append((sha256(raw).digest(), printable, counts, kept))
+        if len(self._refused) >= _TRANSACTION_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, in one transaction."""
+        with self._database.transaction():
+            for row in self._rows:
+                self.outcomes[self._database.put(row)] += 1
+            for file in self._refused:
+                self._database.note_refused(*file)
+        self._rows, self._refused, self._waiting = [], [], 0
+
+    def _judged(self, piece: Piece) -> Row | str:
+        """The row of an envelope to keep, or the reason why a piece is refused."""
+        if piece.reason is not None:
+            return piece.reason
+        try:
+            found = self._judge(piece.envelope)
+        except DocumentError as error:
+            return error.reason
+        _, period, node = found.place
+        return Row(period, node, found.identity, piece.envelope)
+
+    def _holds(self, envelope: bytes) -> bool:
+        found = self._store.content(envelope)
+        _, period, node = found.place
+        return self._database.holds((period, node, found.identity))
