@@ -69,10 +69,6 @@ def _open_foreign(scheme: str, address: str, **options: Any) -> Transport:
     """Make the transport of another package for a scheme.
 
     Only this function reads the list of installed packages, since that takes longer than the start of a device.
-
-    Raises:
-        InputError: ``address_invalid``: no package, or more than one, has a transport for the scheme.
-        StorageError: ``transport_failed``: the package can not be loaded, or its function returns no transport.
     """
     from importlib.metadata import entry_points
 

@@ -2,44 +2,65 @@
 
 Randomness, time and storage are arguments; :meth:`Device.open` has defaults for them. Two habits keep the start of a
 small device short: paths are handled by ``os.path``, and modules that not every device needs are imported where they
-are used.
-
-This module has the methods that open, close and reset a state, and those for the owner. The methods for signed
-documents and those for reports are in the room ``answering``. Each method calls a module that does the work.
+are used. Each method calls a module that does the work.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from edge_sdk.answering.acceptance import Acceptance
-from edge_sdk.answering.answer import Meanings, Models
-from edge_sdk.answering.report_methods import ReportMethods
+from edge_sdk.answering.answer import AboutRecord, Meanings, Models
 from edge_sdk.answering.reporting import Reporting
 from edge_sdk.answering.sealing import Sealing
-from edge_sdk.arguments import path_of, system_entropy
+from edge_sdk.arguments import path_of, system_clock, system_entropy, system_uptime
 from edge_sdk.log import logged
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import Machine
 from edge_sdk.timekeeping import Timekeeper
+from protocol.documents.evaluation import named_once, schema_read
 from protocol.errors import StorageError
+from protocol.schema import FROM_RECORD
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
+    from edge_sdk.answering.reporting import Said
+    from edge_sdk.classifier import Classifier
     from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
     from edge_sdk.status import Status
     from edge_sdk.storage.database import State
     from edge_sdk.storage.ledger import Answered
+    from protocol.documents.campaign import Campaign
+    from protocol.errors import DocumentError
+    from protocol.schema import Check
 
 
-class Device(ReportMethods):
+class Followed(NamedTuple):
+    """A document that a state follows: it accepts newer versions of it.
+
+    Attributes:
+        role: ``nodes``, a list of nodes, or ``keys``, a key book.
+        name: of the list, or of the campaign of the book; the source has it under this name.
+        version: that was accepted last; None if none was.
+        accept: verifies and stores a file, and returns its version.
+        most_bytes: largest size of a file that can be accepted. A source can not make the device hold more.
+    """
+
+    role: str
+    name: str
+    version: int | None
+    accept: Callable[[bytes], int]
+    most_bytes: int
+
+
+class Device:
     """A device that answers at most once per campaign and period, also after crashes, if its disk keeps its state.
 
     A device is thread-safe, and several processes may share its state folder. Its ``repr`` shows counts only, or that
     the state can not be read. All methods that use the state may raise StorageError: ``state_closed`` after
-    :meth:`close`; ``state_busy``, ``state_damaged``, ``state_lost``, ``state_forked``, ``disk_full``, ``io_failed``.
+    :meth:`close`; ``state_busy``, ``state_damaged``, ``state_lost``, ``state_forked``.
     """
 
     def __init__(
@@ -73,7 +94,6 @@ class Device(ReportMethods):
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
-            StorageError: ``io_failed``, ``disk_full``: the install marker can not be read or written.
         """
         return self._reporting.policy
 
@@ -125,13 +145,9 @@ class Device(ReportMethods):
                 step from the stored root.
             StorageError: ``not_provisioned``: there is no device here; ``state_lost``: a device was installed here,
                 and its state is missing, damaged or an older copy; ``state_newer``, ``state_older``: software of
-                another version wrote it; ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``,
-                ``entropy_unavailable``.
+                another version wrote it; ``state_damaged``, ``state_busy``, ``entropy_unavailable``.
         """
-        return cls._opened(
-            state_dir, trust, makes=False, policy=policy, enrolment=enrolment, clock=clock, uptime=uptime,
-            entropy=entropy, machine=Machine(machine),
-        )  # fmt: skip
+        return cls._opened(state_dir, trust, Machine(machine), policy, enrolment, clock, uptime, entropy, makes=False)
 
     @classmethod
     @logged("provision")
@@ -173,45 +189,31 @@ class Device(ReportMethods):
                 empty or can not be read; ``policy_invalid``; ``argument_invalid``.
             DocumentError: the root or the provisioning file is not acceptable.
             StorageError: ``state_lost``: a device was installed here, and its state is missing or damaged;
-                ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``,
-                ``entropy_unavailable``.
+                ``state_newer``, ``state_older``, ``state_damaged``, ``state_busy``, ``entropy_unavailable``.
         """
         file = None if machine_id is None else path_of(machine_id, "machine_id")
-        return cls._opened(
-            state_dir, trust, makes=True, policy=policy, enrolment=enrolment, clock=clock, uptime=uptime,
-            entropy=entropy, machine=Machine(machine, file),
-        )  # fmt: skip
+        whose = Machine(machine, file)
+        return cls._opened(state_dir, trust, whose, policy, enrolment, clock, uptime, entropy, makes=True)
 
     @classmethod
     def _opened(
         cls,
         state_dir: str | os.PathLike[str] | None,
         trust: bytes | None,
-        *,
-        makes: bool,
+        machine: Machine,
         policy: Policy | None,
         enrolment: bytes | None,
         clock: Callable[[], int] | None,
         uptime: Callable[[], tuple[str, int]] | None,
         entropy: Callable[[int], bytes],
-        machine: Machine,
+        *,
+        makes: bool,
     ) -> Self:
         from edge_sdk.opening import open_state
 
         if clock is None:
-            from edge_sdk.arguments import system_clock, system_uptime
-
             clock, uptime = system_clock, uptime or system_uptime
-        state, allowed = open_state(
-            state_dir,
-            trust,
-            makes=makes,
-            policy=policy,
-            enrolment=enrolment,
-            now=clock(),
-            entropy=entropy,
-            machine=machine,
-        )
+        state, allowed = open_state(state_dir, trust, machine, policy, enrolment, clock(), entropy, makes=makes)
         return cls(state, allowed, clock=clock, uptime=uptime, entropy=entropy)
 
     @staticmethod
@@ -260,24 +262,15 @@ class Device(ReportMethods):
             StorageError: ``state_busy``: another program holds the state, which is then untouched;
                 ``state_damaged``: the install marker was damaged, so it is not known which lifetime ε was the largest
                 that was allowed here, nor which provisioning files were used; the old state is then untouched;
-                ``entropy_unavailable``, ``disk_full``, ``io_failed``. There may then be the old state without its
+                ``entropy_unavailable``. After ``disk_full`` and ``io_failed`` there may be the old state without its
                 outbox, the new state, or, if the old one was damaged, none; reset again.
         """
         from edge_sdk.arguments import system_clock
         from edge_sdk.opening import reset_state
 
+        whose = Machine(machine, None if machine_id is None else path_of(machine_id, "machine_id"))
         now = (clock or system_clock)()
-        file = None if machine_id is None else path_of(machine_id, "machine_id")
-        return reset_state(
-            state_dir,
-            trust,
-            policy=policy,
-            enrolment=enrolment,
-            leave_fleet=leave_fleet,
-            now=now,
-            entropy=entropy,
-            machine=Machine(machine, file),
-        )
+        return reset_state(state_dir, trust, whose, policy, enrolment, now, entropy, leave_fleet=leave_fleet)
 
     def close(self) -> None:
         """Release the state file. Later uses raise StorageError ``state_closed``; a second ``close`` does nothing."""
@@ -297,6 +290,236 @@ class Device(ReportMethods):
             return f"<{type(self).__name__} whose state is closed or can not be read>"
         return f"<{type(self).__name__} with {enrolled} campaigns, {waiting} unsent reports>"
 
+    def explain(self, raw: bytes, *, model: bytes | Iterable[bytes] | None = None) -> str:
+        """Say in words what a signed campaign asks and costs, or how a model was made. The state is not changed.
+
+        Of a model it is what the publisher's card says: source, cost, expected accuracy, and who could have moved it.
+
+        Args:
+            raw: the ``.hsc`` file of a campaign, or the ``.hsm`` file of a model, before it is accepted.
+            model: the ``.hsm`` file of the model that the campaign evaluates, if that model is not installed; or the
+                files of several models.
+
+        Raises:
+            DocumentError: the campaign or the model is not acceptable. What the policy refuses is explained instead.
+            InputError: ``model_unknown``: an evaluated model is neither given nor installed, or another is given;
+                ``policy_invalid``, ``policy_missing``: the policy can not be read, or is gone; ``argument_invalid``.
+        """
+        models = [model] if isinstance(model, bytes) else [] if model is None else list(model)
+        return self._acceptance.explain(raw, models)
+
+    @logged("enrol", lambda campaign: f"{campaign.header.name} version {campaign.header.version}")
+    def enrol(self, raw: bytes, *, name: str | None = None) -> Campaign:
+        """Verify a campaign, check it against the policy and store it. A newer version replaces the older one.
+
+        Args:
+            raw: the ``.hsc`` file.
+            name: the expected name; a campaign of another name is refused. None accepts every name.
+
+        Raises:
+            DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
+                ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
+                version; ``not_yet_valid``, ``expired``, ``invalid_campaign``, ``epsilon_understated`` and the reasons
+                of a file that can not be read. After ``equivocation`` the campaign is kept as evidence
+                (:meth:`evidence`).
+            PolicyError: ``policy_refused``; ``disabled``: the owner has opted out.
+            InputError: ``model_unknown``: a model that it evaluates is not installed; ``campaign_for_nodes``,
+                ``campaign_for_devices``: the first campaign of this state was of the other kind; ``policy_invalid``,
+                ``policy_missing``, ``argument_invalid``.
+        """
+        return self._acceptance.enrol(raw, name)
+
+    @logged("install", lambda model: f"{model.name} version {model.version}")
+    def install(self, raw: bytes, *, name: str | None = None) -> Classifier:
+        """Verify a model, store it, and return it ready to classify.
+
+        Args:
+            raw: the ``.hsm`` file.
+            name: the expected name; a model of another name is refused. None accepts every name.
+
+        Raises:
+            DocumentError: ``other_name``: not the expected name; ``bad_signature``: not signed by trusted keys;
+                ``rollback``: older than the accepted version; ``equivocation``: another document of the accepted
+                version; ``not_yet_valid``, ``expired``, ``invalid_model`` and the reasons of a file that can not be
+                read. After ``equivocation`` the model is kept as evidence (:meth:`evidence`).
+            InputError: ``argument_invalid``.
+        """
+        from edge_sdk.classifier import Classifier
+
+        return Classifier(self._acceptance.install(raw, name), self._time.now)
+
+    @logged("rotate", lambda version: f"root {version} is trusted")
+    def rotate(self, roots: Iterable[bytes]) -> int:
+        """Follow newer trust roots from the stored one, as far as they form a chain. They may come in any order.
+
+        Campaigns that the new root's keys have not signed end, since their keys were revoked. Models still classify.
+        ``roots`` are the bytes of root files (``.hst``). Returns the version of the root that is now trusted.
+
+        Raises:
+            DocumentError: ``bad_signature``: no root can be reached; ``not_yet_valid``, ``expired``: the newest root
+                reached is out of date; ``equivocation``, after which the roots are kept as evidence; ``rollback``; and
+                the reasons of a file that can not be read. The trusted root stays as it was.
+            InputError: ``argument_invalid``.
+        """
+        return self._acceptance.rotate(roots)
+
+    @logged("follow", lambda found: f"root {found[0]} is trusted")
+    def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
+        """Follow trust roots that are given in the order of their versions, up to the newest that is in date.
+
+        Unlike :meth:`rotate`, this keeps what was reached before a root that is refused, and returns the refusal.
+
+        Returns:
+            The version of the root that is now trusted; why later roots were not followed, None if all were.
+
+        Raises:
+            InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
+        """
+        return self._acceptance.follow(roots)
+
+    def evidence(self) -> list[tuple[str, bytes, bytes]]:
+        """Pairs of different signed documents of one name and version, eight pairs at most.
+
+        Returns:
+            For each pair: the role (``root``, ``campaign`` or ``model``), the file that came first, which is the
+            accepted one unless both are roots that came together, and the file that was refused.
+        """
+        return self._documents.evidence()
+
+    def campaigns(self) -> list[Campaign]:
+        """The accepted campaigns, sorted by name, with those that their publisher ended, or that have expired.
+
+        Campaigns that a new root ended are deleted; :meth:`status` has their names.
+        """
+        return self._acceptance.campaigns()
+
+    def campaign(self, called: bytes | str) -> Campaign:
+        """Find an accepted campaign.
+
+        Args:
+            called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
+
+        Raises:
+            InputError: ``campaign_unknown``: no accepted campaign, or more than one, is called so.
+        """
+        return self._acceptance.campaign(called)
+
+    def model(self, name: str | None = None) -> Classifier:
+        """The installed model called ``name``; for None, the only installed model.
+
+        Raises:
+            InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
+                models are installed.
+        """
+        from edge_sdk.classifier import Classifier
+
+        return Classifier(self._acceptance.model(name), self._time.now)
+
+    def followed(self) -> list[Followed]:
+        """The documents beside campaigns and models that ``sync`` fetches for this state: none of a device."""
+        return []
+
+    def report(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> bytes:
+        """Answer about one record, at most once per period.
+
+        The reports and the ε that they cost are stored in one durable transaction. A second call in the same period, or
+        in an earlier one after the clock was set back, returns the same bytes, whatever the record: an answer about a
+        changed record would cost a second ε.
+
+        Args:
+            campaign_id: ``Campaign.id``; or as text the campaign's name, or the first hexadecimal digits of its id.
+            record: feature name → value. None or an absent key is a missing value. Other keys are ignored. To see
+                beforehand which values have no meaning, use ``Campaign.check``.
+            label: the record's class; None if it is not known. The default is the record's value under the label's
+                name.
+
+        Returns:
+            The period's r reports, joined, each of the campaign's record length.
+
+        Raises:
+            InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer; ``campaign_for_nodes``:
+                call :meth:`edge_sdk.Node.summarise`; ``model_unknown``: the model that the campaign evaluates is not
+                installed; ``record_invalid``: the record is no mapping;
+                ``value_refused``: a value is unlisted, and the campaign refuses such values (no other refusal depends
+                on a value); ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
+            DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``; ``invalid_campaign``: the evaluated model
+                has other classes.
+            PolicyError: ``period_answered``: the period was paid for before, and there is no answer to return;
+                ``policy_refused``: the owner's policy does not allow the campaign; ``budget_exhausted``: the limit on ε
+                for the device's life is reached; ``budget_paused``: the limit of a day or of the window is reached;
+                ``series_answered``, ``series_begun``, ``series_not_member``: the campaign is of a series, of which this
+                device answers no further period, whatever its record;
+                ``disabled``: the owner has opted out.
+            StorageError: ``entropy_unavailable``, or the state can not be read or written. After a failed write the
+                answer is stored and paid, or neither; call again. After all other errors no ε was spent.
+        """
+        return self.answer(campaign_id, record, label).reports
+
+    def check(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
+        """Tell which features of a record would count as missing or unlisted. Nothing is answered, spent or kept.
+
+        This is ``Campaign.check``, except that a campaign that evaluates a model reads the model's features. The
+        arguments are those of :meth:`report`.
+
+        Raises:
+            InputError: ``campaign_unknown``, ``model_unknown``, ``record_invalid``, ``argument_invalid``.
+            DocumentError: ``invalid_campaign``: the evaluated model has other classes.
+        """
+        if isinstance(campaign_id, str):
+            campaign_id = self.campaign(campaign_id).id
+        campaign = self._reporting.campaign(campaign_id)
+        return named_once(schema_read(campaign, self._models.evaluated(campaign)).check(record, label))
+
+    @logged("report")
+    def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
+        """Answer like :meth:`report`, and also tell the period and whether it was answered before."""
+        if isinstance(campaign_id, str):
+            campaign_id = self.campaign(campaign_id).id
+        about = AboutRecord(record, label, models=self._models, meanings=self._meanings, entropy=self._entropy)
+        return self._reporting.answer(campaign_id, about)
+
+    @logged("drain", lambda count: f"{count} reports sealed")
+    def drain(self, path: str | os.PathLike[str]) -> int:
+        """Seal all unacknowledged reports into a new batch file at ``path``, atomically. They stay in the spool.
+
+        The file holds one batch per campaign, and only the device's user can read it. A node's file holds summaries or
+        messages of masked campaigns: of a node with both, the oldest of one kind up to the first of the other
+        (:meth:`file_ending`), and the next call after :meth:`ack` seals the following ones. Call :meth:`ack` once the
+        file has arrived. Until then, each call seals the same reports again; the aggregator counts repeated reports
+        once.
+
+        Returns:
+            The number of reports in the file; if it is 0, no file is written.
+
+        Raises:
+            InputError: ``argument_invalid``.
+            StorageError: ``file_exists``: that file is unchanged. After other reasons there is no new file, or it is
+                complete: send it or remove it. The reports stay.
+        """
+        return self._sealing.drain(path)
+
+    def file_ending(self) -> str | None:
+        """How the name of the file that :meth:`drain` would seal now should end; None if no report waits.
+
+        ``.hsr`` for reports; of a node ``.hsn`` for summaries, ``.hse`` for the messages of masked campaigns.
+        """
+        return self._sealing.ending()
+
+    @logged("ack", lambda count: f"{count} reports released")
+    def ack(self, path: str | os.PathLike[str]) -> int:
+        """Forget the reports of a file that :meth:`drain` sealed, because the file has arrived.
+
+        Args:
+            path: where the file was sealed, even if it is no longer there; or where the file is now.
+
+        Returns:
+            The number of reports released; 0 if they were acknowledged or dropped before.
+
+        Raises:
+            InputError: ``batch_unknown``: this device has not sealed that file, or too long ago; ``argument_invalid``.
+        """
+        return self._sealing.ack(path)
+
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
         """Opt out: delete the secret, all stored reports, and the outbox and notes of ``sync`` in the state folder.
@@ -306,8 +529,7 @@ class Device(ReportMethods):
         models still classify. A full disk does not prevent it where the disk can overwrite a file in its place.
 
         Raises:
-            StorageError: the device still takes part, but files of the outbox and the notes may have been removed;
-                call again.
+            StorageError: the device still takes part, but files of the outbox may have been removed; call again.
         """
         from edge_sdk.storage.secret import disable_state
 
@@ -332,8 +554,7 @@ class Device(ReportMethods):
                 fleet that it is to leave: disable it first; ``argument_invalid``: both arguments are given.
             DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
             StorageError: ``state_copied``: the state was made on another machine; ``state_damaged``: the install
-                marker is damaged, so it is not known whether the file was used here; ``entropy_unavailable``; or the
-                state or the marker can not be read or written.
+                marker is damaged, so it is not known whether the file was used here; ``entropy_unavailable``.
         """
         from edge_sdk.storage.secret import enable_state, note_uses
 

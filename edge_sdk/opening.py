@@ -12,12 +12,12 @@ opened, and answers nothing (``state_copied``): its models still classify.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.policy import PolicyFile, PolicyGiven
-from edge_sdk.storage.atomic_files import flush_folder, make_folder, remove
+from edge_sdk.storage.atomic_files import flush_folder, make_folder, os_errors, remove
 from edge_sdk.storage.database import State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest
@@ -59,35 +59,22 @@ _JOURNAL = "-journal"
 def open_state(
     state_dir: str | os.PathLike[str] | None,
     root: bytes | None,
-    *,
-    makes: bool,
+    machine: Machine,
     policy: Policy | None,
     enrolment: bytes | None,
     now: int,
     entropy: Callable[[int], bytes],
-    machine: Machine,
+    *,
+    makes: bool,
 ) -> tuple[State, PolicyFile | PolicyGiven]:
     """Open the state in a folder; or make it (``makes``), if no device was installed there.
 
     An existing state is opened although its policy file can not be read: its owner can look at it, and opt out. A new
-    state is not made under such a file.
-
-    Args:
-        state_dir: the state folder; None for a state in memory, which is always made.
-        root: the bytes of the root file; None if none is given.
-        makes: make a new state, and refuse one that is there; otherwise the other way round.
-        policy: the owner's limits; None to read them from ``policy.toml`` in the folder.
-        enrolment: the bytes of a closed fleet's provisioning file; None if none is given.
-        now: seconds since 1970; the clock may be wrong.
-        entropy: n → n fresh random bytes.
-        machine: what tells this machine from others.
+    state is not made under such a file. The arguments and errors are those of :meth:`edge_sdk.Device.open` and
+    :meth:`edge_sdk.Device.provision`; ``now`` is the present by a clock that may be wrong.
 
     Returns:
         The provisioned state, and an object whose call returns the policy that holds now.
-
-    Raises:
-        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.open` and
-            :meth:`edge_sdk.Device.provision` list.
     """
     if root is not None:
         check_bytes(root, "trust")
@@ -135,13 +122,7 @@ def open_state(
 
 
 def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool) -> None:
-    """Check that a state on a read-only disk has a root, and that a given root continues its chain.
-
-    Raises:
-        StorageError: ``not_provisioned``: the state has no root.
-        InputError: ``already_provisioned``: it has one, and a new state was to be made.
-        DocumentError: the root can not be read, or is no step from the stored root.
-    """
+    """Check that a state on a read-only disk has a root, and that a given root continues its chain."""
     stored = Documents(state).trust()
     if stored is None:
         raise _unfinished()
@@ -184,29 +165,20 @@ def _prepare_folder(
 
     Without a marker, make the folder if needed and flush its name; without a state as well, remove an old file
     ``highest``. ``root`` is None if no device may begin.
-
-    Raises:
-        StorageError: ``io_failed``: the folder can not be made; ``state_lost``, ``not_provisioned``.
-        DocumentError: the root or the provisioning file is not acceptable.
-        InputError: ``machine_unknown``: the file of the machine's id can not be read, or is empty.
     """
     if not present:
         _check_beginning(folder, marker, root, enrolment, now)
         machine.check()
     if marker is None:
-        _make_folder(folder)
+        with os_errors("the state folder can not be used"):
+            make_folder(folder)
         if not present:
             # The file is of an earlier device. Its owner has removed the state and the marker.
             remove(os.path.join(folder, HIGHEST_FILE))
 
 
 def _check_beginning(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
-    """Check that a device may begin, before anything is written: the files that were given must be acceptable.
-
-    Raises:
-        StorageError: ``state_lost``: a device was installed here; ``not_provisioned``: none may begin.
-        DocumentError: the root or the provisioning file is not acceptable.
-    """
+    """Check that a device may begin, before anything is written: the files that were given must be acceptable."""
     if marker is not None:
         raise state_lost()
     if root is None:
@@ -233,13 +205,6 @@ def _provision(
 
     ``machine`` is None for a state in memory, which no other machine can have. A state that is there learns from the
     ``marker`` which provisioning files were used: it may be an older copy in which no answer is missing.
-
-    Raises:
-        InputError: ``enrolment_late``: the device has another secret than the file's; ``already_provisioned``: the
-            state is provisioned, and a new one was to be made.
-        DocumentError: the root or the provisioning file is not acceptable.
-        StorageError: ``not_provisioned``; ``machine_unknown``: the file of the machine's id can not be read;
-            ``entropy_unavailable``; or the state can not be read or written.
     """
     documents = Documents(state)
     with state.transaction():
@@ -271,11 +236,7 @@ def _provision(
 def _begin(
     state: State, root: bytes, secret: bytes, now: int, machine: Machine | None, enrolment: bytes | None
 ) -> None:
-    """Write the first entries of a new state.
-
-    Raises:
-        StorageError: ``machine_unknown``: the file of the machine's id can not be read, or has none.
-    """
+    """Write the first entries of a new state."""
     state.write_meta("secret", secret)
     note_fleet(state, enrolment)
     note_used(state, used_here(state))
@@ -287,13 +248,13 @@ def _begin(
 def reset_state(
     state_dir: str | os.PathLike[str],
     root: bytes,
-    *,
+    machine: Machine,
     policy: Policy | None,
     enrolment: bytes | None,
-    leave_fleet: bool,
     now: int,
     entropy: Callable[[int], bytes],
-    machine: Machine,
+    *,
+    leave_fleet: bool,
 ) -> int:
     """Replace a lost, copied or unwanted state by a new one, with the old budget counted as spent.
 
@@ -304,48 +265,27 @@ def reset_state(
     names a line of either state before the renaming, and only one of the new state after it. So an older copy of the
     old state is refused at each step.
 
-    Args:
-        state_dir: the state folder.
-        root: the bytes of the root file that the device trusts from now on.
-        policy: the owner's limits; None to read them from ``policy.toml`` in the folder.
-        enrolment: the bytes of a closed fleet's new provisioning file; None for a random secret.
-        leave_fleet: whether a device of a closed fleet may begin under a random secret.
-        now: seconds since 1970; the clock may be wrong.
-        entropy: n → n fresh random bytes.
-        machine: what tells this machine from others.
-
-    Returns:
-        The ε that counts as spent, in millionths.
-
-    Raises:
-        InputError, DocumentError, StorageError: the reasons that :meth:`edge_sdk.Device.reset` lists.
+    The arguments and errors are those of :meth:`edge_sdk.Device.reset`. Returns the ε that counts as spent, in
+    millionths.
     """
     check_bytes(root, "trust")
     folder = path_of(state_dir, "state_dir")
-    place = os.path.join(folder, STATE_FILE)
+    place, fresh = os.path.join(folder, STATE_FILE), os.path.join(folder, f"{STATE_FILE}.new")
     _is_there(place)  # a folder that can not be read is refused
     allowed = PolicyFile(folder) if policy is None else PolicyGiven(policy)
     lifetime = allowed().lifetime
     pinned = trust.pin(root, now)  # a root that can not be trusted is refused before anything is changed
-    known = read_marker(os.path.join(folder, MARKER_FILE))
-    if known is not None and not known.whole:
-        raise StorageError(
-            "state_damaged",
-            f"the file '{MARKER_FILE}' was damaged, so it is not known which epsilon_lifetime was the largest that "
-            f"was ever allowed here; set epsilon_lifetime to that number or more, remove '{MARKER_FILE}', nothing "
-            "else, and reset again. A provisioning file may be given only if it surely was not used here",
-        )
-    old = _read_old(place)
-    enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
-    fresh = f"{place}.new"
+    known = _undamaged_marker(folder)
     # A reset that was stopped before its renaming has left its new state: nothing has used the file of that reset.
-    left = _read_old(fresh).own
+    old, left = _read_old(place), _read_old(fresh).own
+    enrolled = bool(known and known.enrolments) if old.enrolled is None else old.enrolled
     secret = fresh_secret(
         known, enrolment, entropy, held=old.used, left=left, enrolled=enrolled, leave_fleet=leave_fleet
     )
     whose = machine.after(old.machine_file)
     whose.check()
-    _make_folder(folder)
+    with os_errors("the state folder can not be used"):
+        make_folder(folder)
     budget = _whole_budget(lifetime, known, old)
     used = (*(old.used or ()), *(() if known is None else known.used(old.used, left)))
     note_in_marker(folder, budget, uses=used, policy=allowed.in_file)
@@ -354,66 +294,69 @@ def reset_state(
         _begin(state, root, secret, now, whose, enrolment)
         note_used(state, used)
 
-    try:
+    with os_errors("the state can not be replaced"):
         line = _make_next(fresh, old, budget, now, max(now, pinned.time_floor, old.latest), begin)
         if enrolment is not None:
             # From here to the renaming, the new state beside the old one tells that the file was not used yet.
             note_in_marker(folder, pending=used_mark(secret))
         # The files in the outboxes hold reports of the old state, which the reset takes back.
         clear_outboxes(folder, old.sealed)
-        highest = os.path.join(folder, HIGHEST_FILE)
-        _note_both(highest, old, line)
-        if old.whole:
-            with suppress(FileNotFoundError):
-                # The journal is empty, since the state could be read.
-                os.unlink(place + _JOURNAL)
-        else:
-            _discard(place)
-        # After a power cut the old journal must not be there again beside the new file.
-        flush_folder(folder)
-        os.rename(fresh, place)
-        remove(fresh + _JOURNAL)
-        flush_folder(folder)
-    except OSError as error:
-        problem = error.strerror or "the system refused it"
+        _note_both(os.path.join(folder, HIGHEST_FILE), old, line)
+        _put_in_place(fresh, place, old_is_whole=old.whole)
+    # What fails from here on, the next opening does.
+    with suppress(OSError):
+        replace_highest(os.path.join(folder, HIGHEST_FILE), (line,))
+    if enrolment is not None:
+        with suppress(StorageError):
+            note_in_marker(folder, uses=[used_mark(secret)])
+    return budget[0]
+
+
+def _undamaged_marker(folder: str) -> Marker | None:
+    """The install marker; None if there is none. One that was damaged does not tell what a reset must count."""
+    known = read_marker(os.path.join(folder, MARKER_FILE))
+    if known is not None and not known.whole:
+        raise StorageError(
+            "state_damaged",
+            f"the file '{MARKER_FILE}' was damaged, so it is not known which epsilon_lifetime was the largest that "
+            f"was ever allowed here; set epsilon_lifetime to that number or more, remove '{MARKER_FILE}', nothing "
+            "else, and reset again. A provisioning file may be given only if it surely was not used here",
+        )
+    return known
+
+
+def _put_in_place(fresh: str, place: str, *, old_is_whole: bool) -> None:
+    """Rename the new state to the name of the old one, whose journal goes before."""
+    if old_is_whole:
+        with suppress(FileNotFoundError):
+            # The journal is empty, since the state could be read.
+            os.unlink(place + _JOURNAL)
     else:
-        with suppress(OSError):  # the next opening does it
-            replace_highest(highest, (line,))
-        if enrolment is not None:
-            with suppress(StorageError):  # the next opening does it
-                note_in_marker(folder, uses=[used_mark(secret)])
-        return budget[0]
-    raise StorageError("io_failed", f"the state can not be replaced: {problem}")
+        _discard(place)
+    # After a power cut the old journal must not be there again beside the new file.
+    flush_folder(os.path.dirname(place))
+    os.rename(fresh, place)
+    remove(fresh + _JOURNAL)
+    flush_folder(os.path.dirname(place))
 
 
 def _make_next(
-    fresh: str, old: _Old, spent: tuple[int, int], now: int, series_after: int, begin: Callable[[State], None]
+    fresh: str, old: _OldState, spent: tuple[int, int], now: int, series_after: int, begin: Callable[[State], None]
 ) -> Highest:
     """Make at ``fresh`` the complete state that takes the place of the ``old`` one. It appears complete.
 
-    Args:
-        fresh: path of the new state; a file that an earlier reset has left there is replaced.
-        old: what could be read of the old state.
-        spent: the ε in millionths and the δ in 10⁻¹² that count as spent.
-        now: seconds since 1970.
-        series_after: campaigns of series that begin before this time are not answered, in seconds since 1970.
-        begin: writes the first entries of the new state, inside a transaction.
-
-    Returns:
-        The newest line of its ledger.
+    ``spent`` are the ε in millionths and the δ in 10⁻¹² that count as spent. Campaigns of series that begin before
+    ``series_after`` are not answered. ``begin`` writes the first entries, inside a transaction. Returns the newest line
+    of the new ledger.
     """
     part = f"{fresh}.part"
     _discard(part)
-    state = State(part)
-    try:
-        with state.transaction():
-            begin(state)
-            line = Ledger(state).begin_after_reset(spent, now, old.lines, series_after)
-            if old.track is not None:
-                carry_track(state, old.track, [each.number for each in old.lines.paid])
-            Spool(state).begin_after(line.number)
-    finally:
-        state.close()
+    with closing(State(part)) as state, state.transaction():
+        begin(state)
+        line = Ledger(state).begin_after_reset(spent, now, old.lines, series_after)
+        if old.track is not None:
+            carry_track(state, old.track, [each.number for each in old.lines.paid])
+        Spool(state).begin_after(line.number)
     remove(fresh + _JOURNAL)
     os.rename(part, fresh)
     remove(part + _JOURNAL)
@@ -421,18 +364,14 @@ def _make_next(
     return Highest(line.number, line.seal)
 
 
-def _note_both(highest: str, old: _Old, line: Highest) -> None:
-    """Let the file ``highest`` name a line of the old state, if there is one, and the new state's ``line``.
-
-    Raises:
-        OSError: the file can not be written.
-    """
+def _note_both(highest: str, old: _OldState, line: Highest) -> None:
+    """Let the file ``highest`` name a line of the old state, if there is one, and the new state's ``line``."""
     before = next(iter(read_highest(highest)), old.newest)
     if before is not None or not old.whole:  # else the old ledger has no line, so no copy of it lacks one
         replace_highest(highest, tuple(dict.fromkeys((before or line, line))))
 
 
-class _Old(NamedTuple):
+class _OldState(NamedTuple):
     """The readable parts of the state that a reset replaces.
 
     Attributes:
@@ -464,31 +403,22 @@ class _Old(NamedTuple):
     newest: Highest | None = None
 
 
-def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _Old) -> tuple[int, int]:
+def _whole_budget(lifetime: tuple[int, int], known: Marker | None, old: _OldState) -> tuple[int, int]:
     """The ε in millionths and the δ in 10⁻¹² that a reset counts as spent: the most that may have been.
 
-    Args:
-        lifetime: that the owner allows now.
-        known: the install marker, which has the largest under which anything was answered; None if there is none.
-        old: the readable parts of the old state.
+    ``lifetime`` is what the owner allows now; the marker ``known`` has the largest under which anything was answered.
     """
     marked = (0, 0) if known is None else (known.lifetime_micro, known.delta_pico)
     return max(lifetime[0], marked[0], old.total_micro), max(lifetime[1], marked[1], old.delta_pico)
 
 
-def _read_old(place: str) -> _Old:
-    """Read the state at ``place``. Parts that are missing or damaged keep their defaults.
-
-    Raises:
-        StorageError: ``state_busy``: another program holds the state, so it may be readable later.
-    """
-    old = _Old()
+def _read_old(place: str) -> _OldState:
+    """Read the state at ``place``. Parts that are missing or damaged keep their defaults."""
+    old = _OldState()
     if not _is_there(place):
         return old
-    busy = ""
     try:
-        state = State(place)
-        try:
+        with closing(State(place)) as state:
             old = old._replace(enrolled=state.meta("enrolled") is not None, used=used_here(state))
             secret = state.meta("secret")
             old = old._replace(machine_file=machine_file_of(state))
@@ -499,13 +429,11 @@ def _read_old(place: str) -> _Old:
             old = old._replace(delta_pico=ledger.deltas.spent_pico())
             old = old._replace(lines=ledger.lines(), track=stored_track(state), whole=True)
             old = old._replace(newest=state.newest_line())
-            old = old._replace(sealed=tuple(Spool(state).sealed_paths()))
-        finally:
-            state.close()
+            return old._replace(sealed=tuple(Spool(state).sealed_paths()))
     except StorageError as error:
-        busy = error.detail if error.reason == "state_busy" else ""
-    if busy:
-        raise StorageError("state_busy", busy)
+        busy = error if error.reason == "state_busy" else None
+    if busy is not None:
+        raise busy
     return old
 
 
@@ -525,11 +453,7 @@ def _discard(place: str) -> None:
 
 
 def _is_there(place: str) -> bool:
-    """Whether there is a file, or a link, at ``place``. A folder that can not be read is no empty one.
-
-    Raises:
-        StorageError: ``io_failed``: that can not be told, as in another user's folder.
-    """
+    """Whether there is a file, or a link, at ``place``. A folder that can not be read is no empty one."""
     problem = ""
     try:
         os.lstat(place)
@@ -563,13 +487,3 @@ def _already_provisioned() -> InputError:
     return InputError(
         "already_provisioned", "a device is installed in this folder; a program that uses it opens it, without a root"
     )
-
-
-def _make_folder(path: str) -> None:
-    problem = ""
-    try:
-        make_folder(path)
-    except OSError as error:
-        problem = error.strerror or "it can not be made"
-    if problem:
-        raise StorageError("io_failed", f"the state folder can not be used: {problem}")

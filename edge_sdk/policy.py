@@ -574,7 +574,6 @@ class PolicyFile:
         Raises:
             InputError: ``policy_invalid``: the file can not be read or has a wrong entry; ``policy_missing``: the file
                 is gone.
-            StorageError: ``io_failed``, ``disk_full``: the marker can not be read or written.
         """
         seen = _identity_of(self._path)
         if self._policy is None or seen != self._seen:

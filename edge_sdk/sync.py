@@ -319,13 +319,7 @@ class _Run:
         asked: bool,
         most_bytes: int,
     ) -> None:
-        """Fetch one document unless it is unchanged, and let the device judge it by ``accept``.
-
-        Raises:
-            InputError: ``not_published``: there is no document, and an argument of :func:`sync` names it.
-            HearsayError: the transport can not fetch the document, or the device refuses it, an unchanged one too if
-                the trusted root has expired.
-        """
+        """Fetch one document unless it is unchanged, and let the device judge it by ``accept``."""
         place = _place(role, name)
         known = self._fetched.get(place, version)
         found = self._transport.fetch(place, most_bytes, "" if known is None else known.tag)
@@ -348,11 +342,7 @@ class _Run:
             self._fetched.put(place, Known(version or 0, digest, found.tag))
 
     def _note_unchanged(self) -> None:
-        """Count a document that the device has accepted before.
-
-        Raises:
-            DocumentError: ``expired``: the trusted root, so that the device would not accept the document now.
-        """
+        """Count a document that the device has accepted before."""
         if self._root_expired_at:
             from protocol.dates import date  # imported here, since most runs do not need it
 
@@ -368,11 +358,7 @@ class _Run:
     # Steps that send reports ----------------------------------------------------------------------
 
     def _send(self) -> None:
-        """Send the waiting files; then seal the new reports and send them.
-
-        Raises:
-            HearsayError: a file can not be sealed, sent or acknowledged; the files still wait.
-        """
+        """Send the waiting files; then seal the new reports and send them."""
         self._outbox.remove_unfinished()
         for path in self._outbox.waiting():
             self._send_file(path)

@@ -86,11 +86,7 @@ class Acceptance:
         )
 
     def _explain_model(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Describe the model file ``raw``. ``models`` must be empty: only a campaign evaluates models.
-
-        Raises:
-            InputError: ``argument_invalid``: there are further models.
-        """
+        """Describe the model file ``raw``. ``models`` must be empty: only a campaign evaluates models."""
         from edge_sdk.explaining.models import model_in_words
         from protocol.documents.model import parse_model
 
@@ -114,11 +110,7 @@ class Acceptance:
         return campaign
 
     def _check_kind(self, campaign: Campaign) -> None:
-        """Check that the state takes campaigns of this kind. The first one decides that.
-
-        Raises:
-            InputError: ``campaign_for_nodes``, ``campaign_for_devices``.
-        """
+        """Check that the state takes campaigns of this kind. The first one decides that."""
         if campaign.ended:
             return
         held = self._documents.kind()

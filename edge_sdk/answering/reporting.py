@@ -129,7 +129,6 @@ class Reporting:
 
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
-            StorageError: ``io_failed``, ``disk_full``: the install marker can not be read or written.
         """
         return self.allowed()
 
@@ -232,11 +231,7 @@ class Reporting:
         raise refused
 
     def _said_before(self, turn: _Turn) -> Said | None:
-        """The stored answer of the turn's period, or of a later one after a clock was set back; None if there is none.
-
-        Raises:
-            PolicyError: an opt-out or a reset has deleted the answer.
-        """
+        """The stored answer of the turn's period, or of a later one after a clock was set back; None without one."""
         campaign = turn.campaign
         newest = self.ledger.newest(campaign.id)
         if newest is None or newest.period < turn.period:
@@ -246,13 +241,7 @@ class Reporting:
         return Said(said, newest.period, repeated=True, next_at=next_at)
 
     def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
-        """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ.
-
-        Raises:
-            DocumentError: ``expired``, ``not_yet_valid``, ``invalid_campaign``.
-            InputError: ``model_unknown``, ``policy_invalid``, ``policy_missing``.
-            PolicyError: the period, the series or the owner's policy does not allow it.
-        """
+        """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ."""
         campaign = turn.campaign
         _check_open(campaign, turn.moment.now, turn.time, turn.period)
         outside = refusal(campaign.series, self.ledger, turn.secret)

@@ -415,9 +415,6 @@ def _read_record(source: str) -> tuple[dict[str, Any], int]:
 
     Returns:
         The object, and the number of keys that it has more than once.
-
-    Raises:
-        InputError: ``file_unreadable``; ``record_invalid``: it is no JSON object, or larger than 16 MiB.
     """
     raw = None
     # The error is dropped: its text quotes the argument, which may be a record instead of a path.
@@ -431,11 +428,7 @@ def _read_record(source: str) -> tuple[dict[str, Any], int]:
 
 
 def _parsed(raw: bytes) -> tuple[dict[str, Any], int]:
-    """A record from its JSON text, and the number of keys that it has more than once.
-
-    Raises:
-        InputError: ``record_invalid``: it is no JSON object, or larger than 16 MiB.
-    """
+    """A record from its JSON text, and the number of keys that it has more than once."""
     record: Any = None
     repeated: set[str] = set()
     try:

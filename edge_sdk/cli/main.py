@@ -107,9 +107,6 @@ def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int
         result: of a command. ``refusals`` are steps that were not done; with a ``reason`` all of it was refused.
         as_json: print one JSON object.
         idle: reasons of steps that had nothing to do.
-
-    Raises:
-        StorageError, BrokenPipeError: as :func:`_print`.
     """
     refusals = result.get("refusals", ())
     if as_json or "reason" not in result:
@@ -153,12 +150,7 @@ def _discard_output() -> None:
 
 
 def _print(result: dict[str, Any], *, as_json: bool) -> None:
-    """Print a result. What the command did is done, whether or not it can be printed.
-
-    Raises:
-        StorageError: ``output_failed``: the output can not be written.
-        BrokenPipeError: the program that reads the output has ended.
-    """
+    """Print a result. What the command did is done, whether or not it can be printed."""
     problem = ""
     try:
         _show(result, as_json=as_json)

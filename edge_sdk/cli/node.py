@@ -169,11 +169,7 @@ def _checked(unread: Unread, campaign: Campaign) -> dict[str, Any]:
 
 
 def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[str, Any]]:
-    """The records of the one source that the options name.
-
-    Raises:
-        InputError: ``argument_invalid``: no source, or two.
-    """
+    """The records of the one source that the options name."""
     from edge_sdk.node.records import csv_records, sqlite_records
 
     names = [] if options.missing_columns else [feature.name for feature in campaign.schema.features]

@@ -89,7 +89,6 @@ def exchange(
         InputError: ``campaign_for_devices``; ``file_unreadable``: the node's own file can not be read; ``too_large``:
             the node's own file or the union has more than :data:`MOST_BYTES`; ``other_campaign``: the node's own file
             has summaries of another campaign.
-        StorageError: ``io_failed``: the file can not be written; it stays as it was.
     """
     judge = _Judge(campaign, nodes, now)
     with _locked(own):

@@ -7,9 +7,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.answering.document_methods import Followed
 from edge_sdk.arguments import check_bytes
-from edge_sdk.device import Device
+from edge_sdk.device import Device, Followed
 from edge_sdk.log import logged
 from edge_sdk.node.release import OfRecords, check_in_the_clear, node_key
 from edge_sdk.node.sums import ExactSums
@@ -391,7 +390,6 @@ class Node(Device):
             DocumentError: the list is refused: ``bad_signature``, ``rollback``, ``equivocation``, ``expired``,
                 ``not_yet_valid``, ``other_name``: the campaign names another list; ``wrong_role``, ``invalid_nodes``,
                 ``malformed``, ``unknown_crit``, ``unsupported_version``.
-            StorageError: ``io_failed``: the file can not be written.
         """
         from edge_sdk.node.exchanging import exchange
 

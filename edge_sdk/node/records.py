@@ -192,10 +192,6 @@ def _select(
     What SQLite says of a statement that it does not understand quotes the statement, and is shown. What it says while
     the statement runs may quote a value of a record, and is not. So the statement is explained first, which reads no
     row.
-
-    Raises:
-        InputError: ``query_refused``.
-        sqlite3.DatabaseError: the file is no database, or is damaged.
     """
     problem, runs = "", False
     try:

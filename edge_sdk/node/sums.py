@@ -162,11 +162,7 @@ class ExactSums:
             grid[of_class * CELLS + cell_of(readings[feature][1] or 0)] += 1
 
     def _read(self, get: Callable[[str], object], label: object) -> tuple[list[Reading], int]:
-        """The readings of a record's features, and the code of its class.
-
-        Raises:
-            InputError: ``value_refused``.
-        """
+        """The readings of a record's features, and the code of its class."""
         readings = []
         for reader in self._readers:
             value = get(reader.name)
@@ -239,11 +235,7 @@ class _Reader(_Values):
         self.known: dict[object, Reading] = {}
 
     def fresh(self, value: object) -> Reading:
-        """Code and u of a value that is not in ``known``, as in a report about one record.
-
-        Raises:
-            InputError: ``value_refused``.
-        """
+        """Code and u of a value that is not in ``known``, as in a report about one record."""
         keeps = type(value) in _KEPT
         found = self._lacking.get(value) if keeps else None
         if found is None:
@@ -276,11 +268,7 @@ class _LabelReader(_Values):
         self._label = label
 
     def read(self, value: object) -> int:
-        """The code of a class, as in a report about one record.
-
-        Raises:
-            InputError: ``value_refused``.
-        """
+        """The code of a class, as in a report about one record."""
         code = self._codes.get(value) if type(value) is str else None
         if code is None:
             code = self._label.code(value)

@@ -16,13 +16,34 @@ import os
 import stat
 from typing import IO, TYPE_CHECKING
 
+from protocol.errors import StorageError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 TEMPORARY_SUFFIX = ".tmp"
 ABANDONED_SECONDS = 3600
 _NO_LINKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV))
 """Error numbers of ``link`` on file systems without hard links, FAT for example, and in sandboxes that forbid it."""
+
+
+@contextlib.contextmanager
+def os_errors(what: str) -> Iterator[None]:
+    """Turn an OSError of the body of ``with`` into a StorageError, whose text begins with ``what``.
+
+    Raises:
+        StorageError: ``disk_full``, or ``io_failed`` for every other error of the system.
+    """
+    problem: OSError
+    try:
+        yield
+    except OSError as error:
+        problem = error
+    else:
+        return
+    number = problem.errno or errno.EIO
+    reason = "disk_full" if number in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
+    raise StorageError(reason, f"{what}: {os.strerror(number)}")
 
 
 def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:

@@ -212,11 +212,7 @@ def _digest(text: bytes) -> bytes:
 
 
 def write_marker(path: str, marker: Marker) -> None:
-    """Write ``marker`` to ``path``, or replace the marker there, and flush it to disk.
-
-    Raises:
-        StorageError: ``disk_full``, ``io_failed``.
-    """
+    """Write ``marker`` to ``path``, or replace the marker there, and flush it to disk."""
     problem = None
     text = json.dumps(
         {

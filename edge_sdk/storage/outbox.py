@@ -88,11 +88,7 @@ class Fetched:
 
 
 def forget_fetched(folder: str) -> None:
-    """Remove the file of notes in ``folder``. It names campaigns, so an opt-out and a reset remove it.
-
-    Raises:
-        StorageError: ``io_failed``: the file can not be removed.
-    """
+    """Remove the file of notes in ``folder``. It names campaigns, so an opt-out and a reset remove it."""
     place, problem = os.path.join(folder, FETCHED_FILE), ""
     try:
         for path in (f"{place}.new", place):
@@ -141,20 +137,13 @@ class Outbox:
         Args:
             chance: 16 random bytes; the name has their hexadecimal digits.
             suffix: the end of the name, for example :data:`REPORTS`.
-
-        Raises:
-            StorageError: ``io_failed``, ``disk_full``: the folder can not be made.
         """
         with _storage_errors(), suppress(FileExistsError):
             make_private_folder(self._path)
         return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
     def waiting(self) -> list[str]:
-        """Paths of the files that wait to be sent: regular files named with 32 hex digits and a known ending.
-
-        Raises:
-            StorageError: ``io_failed``: the folder can not be read.
-        """
+        """Paths of the files that wait to be sent: regular files named with 32 hex digits and a known ending."""
         return self._files(_NAME)
 
     def _files(self, name: re.Pattern[str]) -> list[str]:
@@ -181,29 +170,17 @@ class Outbox:
 
     @staticmethod
     def remove(path: str) -> None:
-        """Remove the file at ``path``, if it exists.
-
-        Raises:
-            StorageError: ``io_failed``: it can not be removed.
-        """
+        """Remove the file at ``path``, if it exists."""
         with _storage_errors(), suppress(FileNotFoundError):
             os.unlink(path)
 
     def clear(self) -> None:
-        """Remove all waiting files, and unfinished files that a crash left.
-
-        Raises:
-            StorageError: ``io_failed``; some files may be left.
-        """
+        """Remove all waiting files, and unfinished files that a crash left."""
         for path in [*self.waiting(), *self._files(_UNFINISHED)]:
             self.remove(path)
 
     def take_back(self, path: str) -> None:
-        """Remove the sealed file at ``path``, and all unfinished files that a crash left in the outbox.
-
-        Raises:
-            StorageError: ``io_failed``: a file can not be removed, and others may be left too.
-        """
+        """Remove the sealed file at ``path``, and all unfinished files that a crash left in the outbox."""
         for each in [path, *self._files(_UNFINISHED)]:
             self.remove(each)
 
@@ -217,9 +194,6 @@ def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
     Args:
         folder: the state folder; None for a state in memory.
         sealed: paths of the files that the device has sealed.
-
-    Raises:
-        StorageError: ``io_failed``; some files may be left.
     """
     if folder is not None:
         Outbox(folder).clear()

@@ -124,11 +124,7 @@ class Folder(Transport):
 
 
 def _opened(root: str, parts: list[str]) -> IO[bytes]:
-    """Open a regular file below a folder. Links are not followed, and pipes are not waited for.
-
-    Raises:
-        OSError: ELOOP or ENOTDIR for a link, EINVAL for a file that is not regular.
-    """
+    """Open a regular file below a folder. Links are not followed, and pipes are not waited for."""
     here = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
     try:
         for part in parts[:-1]:
@@ -158,11 +154,7 @@ class _SourceError(OSError):
 
 
 def _open_source(path: str) -> IO[bytes]:
-    """Open the file to be sent; pipes are not waited for.
-
-    Raises:
-        _SourceError: the file can not be opened, or is not regular.
-    """
+    """Open the file to be sent; pipes are not waited for."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
@@ -174,11 +166,7 @@ def _open_source(path: str) -> IO[bytes]:
 
 
 def _read_block(original: IO[bytes]) -> bytes:
-    """The next block of the file to be sent.
-
-    Raises:
-        _SourceError: the file can not be read.
-    """
+    """The next block of the file to be sent."""
     try:
         return original.read(_BLOCK)
     except OSError as error:
@@ -186,11 +174,7 @@ def _read_block(original: IO[bytes]) -> bytes:
 
 
 def _place(original: IO[bytes], target: str) -> None:
-    """Copy an open file to a new one. An equal file of that name is flushed instead.
-
-    Raises:
-        FileExistsError: another file has that name; _SourceError: the source can not be read; OSError.
-    """
+    """Copy an open file to a new one. An equal file of that name is flushed instead."""
     folder, name = os.path.split(target)
     rights = os.stat(folder).st_mode & 0o666
 

@@ -267,11 +267,7 @@ def _secured(plain: socket.socket, host: str, deadline: Deadline, context: ssl.S
 
 
 def _content(response: http.client.HTTPResponse, limit: int) -> bytes | None:
-    """Read the content; None if it exceeds the limit.
-
-    Raises:
-        http.client.IncompleteRead: the content is shorter than announced.
-    """
+    """Read the content; None if it exceeds the limit."""
     if response.length is not None and response.length > limit:
         return None
     parts = []
@@ -294,9 +290,6 @@ class _FinalResponse(http.client.HTTPResponse):
 
         RFC 9110, section 15.2: a client reads any number of answers 1xx before the final one. Status 101 is final: the
         server has changed to a protocol that was not asked for.
-
-        Raises:
-            http.client.HTTPException: there are more than ``MAX_INTERIM_ANSWERS``.
         """
         for _ in range(MAX_INTERIM_ANSWERS + 1):
             version, status, phrase = super()._read_status()  # type: ignore[misc]
@@ -484,11 +477,6 @@ class Web(Transport):
 
         Returns:
             The answer to the last try, which may be a temporary failure.
-
-        Raises:
-            InputError: ``address_invalid``: the place is no path below the address.
-            StorageError: ``unreachable``: the last try had no answer; ``server_untrusted``, ``redirect_refused``,
-                ``io_failed``: a repetition would not help; ``entropy_unavailable``: for the pauses.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
@@ -601,11 +589,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _redirected(url: Url, target: str) -> Url:
-    """The target of a redirect.
-
-    Raises:
-        StorageError: ``redirect_refused``: the target is no web address, or https redirects to plain http.
-    """
+    """The target of a redirect."""
     new = None
     with contextlib.suppress(HearsayError, ValueError):
         new = parse_url(urljoin(f"{url.scheme}://{_netloc(url)}{url.path}", target))

@@ -9,4 +9,4 @@ from support.publisher import NOW
 @pytest.fixture
 def system_time(monkeypatch):
     """The system's clock, which commands read, shows a time at which documents of the publisher are valid."""
-    monkeypatch.setattr("edge_sdk.arguments.system_clock", lambda: NOW + 5)
+    monkeypatch.setattr("edge_sdk.device.system_clock", lambda: NOW + 5)

@@ -114,10 +114,10 @@ def test_an_exchange_costs_nothing_and_changes_no_report(run, tmp_path):
 
 
 def test_summaries_of_the_future_wait(run, monkeypatch):
-    monkeypatch.setattr("edge_sdk.arguments.system_clock", lambda: NOW + 5 + DAY)
+    monkeypatch.setattr("edge_sdk.device.system_clock", lambda: NOW + 5 + DAY)
     assert run("south", "node", "summarise", "--campaign", "clinics", "people.csv")[0] == 0
     assert run("south", "drain", "tomorrow.hsn")[0] == 0
-    monkeypatch.setattr("edge_sdk.arguments.system_clock", lambda: NOW + 5)
+    monkeypatch.setattr("edge_sdk.device.system_clock", lambda: NOW + 5)
     found = exchange(run, "north", "tomorrow.hsn")[1]
     assert found["refused"] == {"report_too_early": 1}
     assert found["summaries"] == 2
