@@ -431,9 +431,9 @@ def _read_old(place: str) -> _OldState:
             old = old._replace(newest=state.newest_line())
             return old._replace(sealed=tuple(Spool(state).sealed_paths()))
     except StorageError as error:
-        busy = error if error.reason == "state_busy" else None
+        busy = error.detail if error.reason == "state_busy" else None
     if busy is not None:
-        raise busy
+        raise StorageError("state_busy", busy)
     return old
 
 
