@@ -58,11 +58,7 @@ class Acceptance:
         return trust.verify(self._trust(), raw, "model", self._time.wall(), UNDERSTOOD)
 
     def explain(self, raw: bytes, models: Sequence[bytes]) -> str:
-        """Describe the campaign or model file ``raw`` in words, before it is accepted. The state is not changed.
-
-        ``models`` are files of models that the campaign evaluates and that are not installed. The errors are those of
-        :meth:`edge_sdk.Device.explain`.
-        """
+        """Describe the campaign or model file ``raw`` in words, as :meth:`edge_sdk.Device.explain`."""
         if isinstance(raw, bytes) and role_of(raw) == "model":
             return self._explain_model(raw, models)
         from edge_sdk.explaining.explain import explain
@@ -96,10 +92,7 @@ class Acceptance:
         return model_in_words(parse_model(verdict.payload), verdict.digest)
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
-        """Verify the campaign file ``raw``, check it against the owner's policy and store it.
-
-        ``name`` is the only accepted name; None for any. The errors are those of :meth:`edge_sdk.Device.enrol`.
-        """
+        """Verify, check and store a campaign, as :meth:`edge_sdk.Device.enrol`."""
         with self._keeping_evidence("campaign", raw), self._state.transaction():
             self._reporting.secret()
             verdict, campaign = self._judge_campaign(raw)
@@ -113,26 +106,17 @@ class Acceptance:
         """Check that the state takes campaigns of this kind. The first one decides that."""
         if campaign.ended:
             return
-        held = self._documents.kind()
-        if campaign.nodes is not None and held == DEVICE:
+        kind, held = DEVICE if campaign.nodes is None else NODE, self._documents.kind()
+        if held not in (None, kind):
             raise InputError(
-                "campaign_for_nodes",
-                "this campaign is for nodes, and this state is a device's since its first campaign; "
-                "provision a state of its own for the node",
+                f"campaign_for_{kind}s",
+                f"this campaign is for {kind}s, and this state is a {held}'s since its first campaign; "
+                f"provision a state of its own for the {kind}",
             )
-        if campaign.nodes is None and held == NODE:
-            raise InputError(
-                "campaign_for_devices",
-                "this campaign is for devices, and this state is a node's since its first campaign; "
-                "provision a state of its own for the device",
-            )
-        self._documents.write_kind(DEVICE if campaign.nodes is None else NODE)
+        self._documents.write_kind(kind)
 
     def install(self, raw: bytes, name: str | None) -> Model:
-        """Verify the model file ``raw`` and store it.
-
-        ``name`` is the only accepted name; None for any. The errors are those of :meth:`edge_sdk.Device.install`.
-        """
+        """Verify and store a model, as :meth:`edge_sdk.Device.install`."""
         from protocol.documents.model import parse_model
 
         with self._keeping_evidence("model", raw), self._state.transaction():
@@ -143,11 +127,10 @@ class Acceptance:
         return model
 
     def accept_nodes(self, raw: bytes, name: str) -> NodeList:
-        """Verify the list of nodes ``raw`` and store it, so that no older list is accepted later.
+        """Verify the list of nodes ``raw`` called ``name`` and store it, so that no older list is accepted later.
 
         Raises:
-            DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``: the list is not
-                called ``name``; ``invalid_nodes``: its nodes can not be read.
+            DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``; ``invalid_nodes``.
             InputError: ``argument_invalid``: ``raw`` is not bytes.
         """
         from protocol.nodes.node_list import ROLE, UNDERSTOOD, parse_node_list
@@ -191,13 +174,8 @@ class Acceptance:
         self._time.note_document(verdict.header.issued_at)
 
     def rotate(self, roots: Iterable[bytes]) -> int:
-        """Trust the newest of ``roots``, root files in any order, if they form a chain from the stored root.
-
-        Returns the version of the root that is now trusted. The errors are those of :meth:`edge_sdk.Device.rotate`.
-        """
-        given = list(roots)
-        for raw in given:
-            check_bytes(raw, "a root")
+        """Follow a chain of roots in any order, as :meth:`edge_sdk.Device.rotate`."""
+        given = _as_roots(roots)
         with self._keeping_evidence("root", *given), self._state.transaction():
             before = self._trust()
             reached = trust.install_roots(before, given, self._time.wall())
@@ -205,16 +183,8 @@ class Acceptance:
         return reached.root.header.version
 
     def follow(self, roots: Iterable[bytes]) -> tuple[int, DocumentError | None]:
-        """Trust the newest root of ``roots`` that is in date. They are root files in the order of their versions.
-
-        Returns the version of the root that is now trusted, and why later roots were refused, None if none was.
-
-        Raises:
-            InputError: ``argument_invalid``: a root is not given as bytes; no root is followed.
-        """
-        given = list(roots)
-        for raw in given:
-            check_bytes(raw, "a root")
+        """Follow roots in the order of their versions, as :meth:`edge_sdk.Device.follow`."""
+        given = _as_roots(roots)
         with self._state.transaction():
             before = self._trust()
             reached, problem = trust.follow_roots(before, given, self._time.wall())
@@ -247,14 +217,7 @@ class Acceptance:
         return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def campaign(self, called: bytes | str) -> Campaign:
-        """Find an accepted campaign.
-
-        Args:
-            called: its id as bytes; or as text its name, or else the first hexadecimal digits of its id.
-
-        Raises:
-            InputError: ``campaign_unknown``: no campaign, or more than one, is called so.
-        """
+        """Find an accepted campaign, as :meth:`edge_sdk.Device.campaign`."""
         accepted = self.campaigns()
         if isinstance(called, bytes):
             found = [campaign for campaign in accepted if campaign.id == called]
@@ -267,12 +230,7 @@ class Acceptance:
         return found[0]
 
     def model(self, name: str | None) -> Model:
-        """The installed model called ``name``; for None, the only installed model.
-
-        Raises:
-            InputError: ``model_unknown``: there is no such model; ``model_ambiguous``: ``name`` is None, and several
-                models are installed.
-        """
+        """The installed model called ``name``, as :meth:`edge_sdk.Device.model`."""
         from protocol.documents.model import parse_model
 
         installed = self._documents.all("model")
@@ -287,3 +245,10 @@ class Acceptance:
 def _check_name(verdict: Verdict, name: str | None) -> None:
     if name is not None and verdict.header.name != name:
         raise DocumentError("other_name", f"the {verdict.role} has another name than the one that was asked for")
+
+
+def _as_roots(roots: Iterable[bytes]) -> list[bytes]:
+    given = list(roots)
+    for raw in given:
+        check_bytes(raw, "a root")
+    return given

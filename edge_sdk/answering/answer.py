@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Models:
-    """Finds and runs the evaluated models of campaigns. ``now`` returns seconds since 1970."""
+    """Finds and runs the evaluated models of campaigns among the installed ones. ``now``: seconds since 1970."""
 
     def __init__(self, documents: Documents, now: Callable[[], int]) -> None:
         self._documents = documents

@@ -125,11 +125,7 @@ class Reporting:
 
     @property
     def policy(self) -> Policy:
-        """The owner's policy that holds now.
-
-        Raises:
-            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
-        """
+        """The owner's policy that holds now, as :attr:`edge_sdk.Device.policy`."""
         return self.allowed()
 
     @property
@@ -168,14 +164,9 @@ class Reporting:
     def answer(self, campaign_id: bytes, making: Making) -> Said:
         """Answer at most once per period; a second call in a period returns the first answer.
 
-        The answer and the ε that it costs are stored in one durable transaction.
-
-        Args:
-            campaign_id: id of an accepted campaign.
-            making: makes the bytes of the answer; not used if the period was answered before.
-
-        Raises:
-            HearsayError: the reasons that :meth:`edge_sdk.Device.report` lists, and those of ``making``.
+        The answer and the ε that it costs are stored in one durable transaction. ``making`` makes the bytes of the
+        answer; it is not used if the period was answered before. The errors are those of
+        :meth:`edge_sdk.Device.report`, and those of ``making``.
         """
         campaign, said = self._in_turn(campaign_id, making, lambda turn: self._answer_at(turn, making))
         if not said.repeated:
@@ -185,14 +176,8 @@ class Reporting:
     def earlier(self, campaign_id: bytes, making: Making) -> Said | None:
         """The answer that was given for the present period; None if :meth:`answer` would make one now.
 
-        Nothing is spent. A caller learns before a long preparation whether an answer would be refused.
-
-        Args:
-            campaign_id: id of an accepted campaign.
-            making: what would make the bytes of the answer; asked for its kind and its cost only.
-
-        Raises:
-            HearsayError: the reasons of :meth:`answer`, without those of ``making.make``.
+        Nothing is spent. A caller learns before a long preparation whether an answer would be refused: the errors are
+        those of :meth:`answer`, without those of ``making.make``.
         """
 
         def look(turn: _Turn) -> Said | None:
@@ -302,12 +287,7 @@ class Reporting:
         return in_words(campaign.series, refusal(campaign.series, self.ledger, secret), secret)
 
     def spent(self) -> Spent:
-        """The ε that counts against the owner's limits now; 0 for a day or window without limit.
-
-        Raises:
-            InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
-            StorageError: the state, or the install marker, can not be read or written.
-        """
+        """The ε that counts against the owner's limits now; 0 for a day or window without limit."""
         policy, reading = self.policy, self._time.read()
         track = self._time.track(reading, self.ledger.last_line(), policy.longest_window)
         return self._spent(policy, self._time.present(reading).now if track is None else track.time, track)
@@ -321,10 +301,7 @@ class Reporting:
         )
 
     def history(self, campaign: bytes | str | None) -> list[Answered]:
-        """The answered periods with their costs, oldest first, without the answers.
-
-        ``campaign`` selects by id (bytes), or by name or first hexadecimal digits of the id (text). None selects all.
-        """
+        """The answered periods with their costs, as :meth:`edge_sdk.Device.history`."""
         lines = self.ledger.history()
         if campaign is None:
             return lines

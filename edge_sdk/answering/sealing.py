@@ -44,14 +44,7 @@ class Sealing:
         self._now = now
 
     def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal the unacknowledged reports into a new file at ``path``. They stay in the spool.
-
-        A file holds one kind: reports, summaries, or messages of masked campaigns. Of a node with both of these, the
-        oldest of one kind are sealed, up to the first of the other.
-
-        Returns the number of reports in the file; if it is 0, no file is written. The errors are those of
-        :meth:`edge_sdk.Device.drain`.
-        """
+        """Seal the oldest unacknowledged reports of one kind into a new file, as :meth:`edge_sdk.Device.drain`."""
         place = path_of(path, "the path")
         sealed = False
         try:
@@ -75,10 +68,7 @@ class Sealing:
         )
 
     def ending(self) -> str | None:
-        """How the name of the file that :meth:`drain` would seal now should end, for example ``.hsr``.
-
-        None if nothing waits.
-        """
+        """How the name of the file that :meth:`drain` would seal now should end; None if nothing waits."""
         batch = self._oldest()
         return None if batch is None else batch.kind
 
@@ -88,11 +78,7 @@ class Sealing:
         return self._spool.oldest(lambda answer: ending_of(kind, answer))
 
     def ack(self, path: str | os.PathLike[str]) -> int:
-        """Forget the reports of the sealed file at ``path``, because the file has arrived.
-
-        Returns the number of reports released; 0 if they were released or dropped before. The errors are those of
-        :meth:`edge_sdk.Device.ack`.
-        """
+        """Forget the reports of the sealed file at ``path``, as :meth:`edge_sdk.Device.ack`."""
         place = path_of(path, "the path")
         digest = _digest_of(place)
         with self._state.transaction():
@@ -119,10 +105,9 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     """The bytes of a file with one batch per campaign.
 
     Args:
-        reports: campaign id → its reports, at least one.
+        reports: campaign id → its reports, at least one; all of one length, or else ``state_damaged``.
 
     Raises:
-        StorageError: ``state_damaged``: the reports of a campaign differ in length.
         InputError: ``batch_invalid``: the reports of a campaign are more than 2^32 − 1.
     """
     from protocol.batches.framing import Header, write_batch
@@ -136,11 +121,7 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file of a node's signed summaries, in the order of docs/formats.md, section 6.
-
-    Args:
-        reports: campaign id → its summaries, each a whole envelope.
-    """
+    """The bytes of a file of a node's signed summaries (docs/formats.md, section 6)."""
     from protocol.nodes.summary import read_summary
     from protocol.nodes.summary_files import SummarySet
 
@@ -152,11 +133,7 @@ def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 
 def messages(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file of a node's encrypted sums, in the order of docs/formats.md, section 6.
-
-    Args:
-        reports: id of each masked campaign → its messages, each a whole envelope.
-    """
+    """The bytes of a file of a node's encrypted sums (docs/formats.md, section 6)."""
     from protocol.masked.message import MessageSet
 
     found = MessageSet()
@@ -175,12 +152,7 @@ FILES: Mapping[str, Callable[[Mapping[bytes, Sequence[bytes]]], bytes]] = {
 
 
 def ending_of(kind: str | None, answer: bytes) -> str:
-    """How the name of a file with this answer ends.
-
-    Args:
-        kind: of the state.
-        answer: the bytes of one period's reports, or the envelope of a node.
-    """
+    """How the name of a file with this ``answer``, the bytes of one period, ends in a state of this ``kind``."""
     if kind != NODE:
         return REPORTS
     return MESSAGES if role_of(answer) == "masked" else SUMMARIES
