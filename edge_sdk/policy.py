@@ -220,6 +220,11 @@ class Policy(NamedTuple):
         both = ((self.day_micro, DAY_SECONDS), (self.window_micro, self.window_seconds))
         return [Limit(micro, seconds) for micro, seconds in both if micro is not None]
 
+    def rates(self, spent: Spent) -> list[tuple[int, int, str]]:
+        """Of each limit per time: the limit, what of it is spent, both in millionths of ε, and the time in words."""
+        both = (self.day_micro, spent.day_micro, "24 hours"), (self.window_micro, spent.window_micro, self.window_text)
+        return [(most, used, what) for most, used, what in both if most is not None]
+
     @property
     def lifetime(self) -> tuple[int, int]:
         """The ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; no δ without masks."""
@@ -408,11 +413,8 @@ class Policy(NamedTuple):
                 f"of the lifetime's ε = {format_micro(self.lifetime_micro)}, {format_micro(spent.lifetime_micro)} "
                 f"is spent; this answer would need {format_micro(micro)}",
             )
-        for most, used, what in (
-            (self.day_micro, spent.day_micro, "24 hours"),
-            (self.window_micro, spent.window_micro, self.window_text),
-        ):
-            if most is not None and used + micro > most:
+        for most, used, what in self.rates(spent):
+            if used + micro > most:
                 raise PolicyError(
                     "budget_paused",
                     f"of ε = {format_micro(most)} per {what}, {format_micro(used)} is spent; "
@@ -604,7 +606,7 @@ def _identity_of(path: str) -> tuple[int, ...]:
     return (0,) if os.path.lexists(path) else ()
 
 
-def refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
+def series_refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
     """Why a device answers no new period of a campaign of a series; None if it may answer one.
 
     Args:
@@ -637,23 +639,3 @@ def refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> Poli
             f"this device is not in the share of the series {name} that this campaign asks; nothing is to be done",
         )
     return None
-
-
-def in_words(series: Series, refused: PolicyError | None, secret: bytes | None) -> list[str]:
-    """Lines for the owner: how often the device answers in a series, and whether it takes part in this campaign.
-
-    Args:
-        series: of the campaign.
-        refused: the result of :func:`refusal`.
-        secret: of the device; None after an opt-out.
-    """
-    lines = [
-        f"It is of the series {quoted(series.name)}: the device gives at most one answer in the whole series, whatever",
-        "  campaigns, versions and periods the series has. Another series is another answer.",
-    ]
-    if refused is not None and refused.reason != "series_not_member":
-        return [*lines, f"  {refused}."]
-    # Three significant digits: a share is never shown as 0 %.
-    share = f"  About {100 * series.part:.3g}% of all devices take part in this campaign, picked by chance and not by "
-    device = "" if secret is None else "; this device does" if refused is None else "; this device does not"
-    return [*lines, f"{share}the record{device}."]

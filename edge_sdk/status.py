@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.policy import Policy, Spent, refusal
+from edge_sdk.policy import Policy, Spent, series_refusal
 from edge_sdk.storage.marker import machine_file_of
 from edge_sdk.storage.secret import fleet_of
 from edge_sdk.timekeeping import SLACK_SECONDS
@@ -50,7 +50,7 @@ class CampaignStatus(NamedTuple):
             after the clock shows its begin (``Clock.periods_behind``). None in all other cases.
         series: name of the campaign's series, in which a device answers once; None if it is of none.
         silent: why no further period of this campaign will be answered, as the refusal of a report; "" if one may be.
-            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.refusal`).
+            Only campaigns of a series have such a refusal (:func:`edge_sdk.policy.series_refusal`).
         expires: when the campaign's time is over, in seconds since 1970.
         missing_models: the evaluated models that are not installed, so that no new period is answered: by name in a
             campaign that compares models, by the first digits of the digest in one that evaluates a single model.
@@ -361,7 +361,7 @@ def _campaign(
     state = "expired" if now >= header.expires else "future" if now < header.not_before else "open"
     newest = ledger.newest(campaign.id)
     answered = None if newest is None else newest.period
-    refused = refusal(campaign.series, ledger, secret)
+    refused = series_refusal(campaign.series, ledger, secret)
     until = None if campaign.ended or refused else _silent_until(campaign, ledger, present, answered)
     return CampaignStatus(
         header.name,

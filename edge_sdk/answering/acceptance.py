@@ -61,35 +61,22 @@ class Acceptance:
         """Describe the campaign or model file ``raw`` in words, as :meth:`edge_sdk.Device.explain`."""
         if isinstance(raw, bytes) and role_of(raw) == "model":
             return self._explain_model(raw, models)
-        from edge_sdk.explaining.explain import explain
+        from edge_sdk.explaining import as_text, explain
 
         verdict, campaign = self._judge_campaign(raw)
         given = [self._judge_model(model).payload for model in models]
         evaluated = self._reporting.models.evaluated(campaign, given)
-        spent = self._reporting.spent()
-        disabled = not self._reporting.takes_part
-        return explain(
-            campaign,
-            self._reporting.policy,
-            spent,
-            verdict.now,
-            evaluated,
-            disabled=disabled,
-            paid_until=self._reporting.ledger.paid_until(campaign.header.name),
-            series=self._reporting.series_in_words(campaign),
-            booked=self._reporting.ledger.adjacency(),
-            delta_spent=self._reporting.ledger.deltas.spent_pico(),
-        )
+        return as_text(explain(campaign, self._reporting.account(campaign), verdict.now, evaluated))
 
     def _explain_model(self, raw: bytes, models: Sequence[bytes]) -> str:
         """Describe the model file ``raw``. ``models`` must be empty: only a campaign evaluates models."""
-        from edge_sdk.explaining.models import model_in_words
+        from edge_sdk.explaining import as_text, model_in_words
         from protocol.documents.model import parse_model
 
         if models:
             raise InputError("argument_invalid", "a model is explained alone; further models are for a campaign")
         verdict = self._judge_model(raw)
-        return model_in_words(parse_model(verdict.payload), verdict.digest)
+        return as_text(model_in_words(parse_model(verdict.payload), verdict.digest))
 
     def enrol(self, raw: bytes, name: str | None) -> Campaign:
         """Verify, check and store a campaign, as :meth:`edge_sdk.Device.enrol`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes, is_called
 from edge_sdk.log import INFO, note
-from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, in_words, refusal
+from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, series_refusal
 from edge_sdk.storage.ledger import Ledger
 from edge_sdk.storage.marker import check_own_machine, note_in_marker
 from edge_sdk.storage.spool import Spool
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Protocol, TypeVar
 
     from edge_sdk.answering.answer import Models
+    from edge_sdk.explaining import Account
     from edge_sdk.policy import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
@@ -128,11 +129,6 @@ class Reporting:
         """The owner's policy that holds now, as :attr:`edge_sdk.Device.policy`."""
         return self.allowed()
 
-    @property
-    def takes_part(self) -> bool:
-        """Whether the device takes part: it has a secret, which an opt-out deletes."""
-        return self._state.meta("secret") is not None
-
     def secret(self) -> bytes:
         """The device's secret, 32 bytes.
 
@@ -222,14 +218,14 @@ class Reporting:
         if newest is None or newest.period < turn.period:
             return None
         next_at = turn.moment.opens_at((newest.period + 1) * campaign.time_precision)
-        said = self.ledger.said(newest) or _refuse_deleted(refusal(campaign.series, self.ledger, turn.secret))
+        said = self.ledger.said(newest) or _refuse_deleted(series_refusal(campaign.series, self.ledger, turn.secret))
         return Said(said, newest.period, repeated=True, next_at=next_at)
 
     def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
         """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ."""
         campaign = turn.campaign
         _check_open(campaign, turn.moment.now, turn.time, turn.period)
-        outside = refusal(campaign.series, self.ledger, turn.secret)
+        outside = series_refusal(campaign.series, self.ledger, turn.secret)
         if outside is not None:
             raise outside
         _check_unpaid(campaign, turn.period, self.ledger.paid_until(campaign.header.name))
@@ -279,12 +275,21 @@ class Reporting:
         except InputError:
             return LONGEST_WINDOW
 
-    def series_in_words(self, campaign: Campaign) -> list[str]:
-        """Lines for the owner on the series of a campaign, and on the device's part in it; none without a series."""
-        if campaign.series is None:
-            return []
-        secret = self._state.meta("secret")
-        return in_words(campaign.series, refusal(campaign.series, self.ledger, secret), secret)
+    def account(self, campaign: Campaign) -> Account:
+        """What an explanation of ``campaign`` tells of this device."""
+        from edge_sdk.explaining import Account
+
+        secret, ledger = self._state.meta("secret"), self.ledger
+        return Account(
+            self.policy,
+            self.spent(),
+            secret is None,
+            ledger.paid_until(campaign.header.name),
+            series_refusal(campaign.series, ledger, secret),
+            secret,
+            ledger.adjacency(),
+            ledger.deltas.spent_pico(),
+        )
 
     def spent(self) -> Spent:
         """The ε that counts against the owner's limits now; 0 for a day or window without limit."""

@@ -260,7 +260,7 @@ def shown_costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[st
         campaign: a campaign for nodes.
         epsilon_micro: ε of the summary in millionths; None for the campaign's.
     """
-    from edge_sdk.explaining.nodes import costs
+    from edge_sdk.explaining import costs
 
     return {f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, epsilon_micro).items()}
 

@@ -8,9 +8,8 @@ import re
 import pytest
 from support.publisher import DAY, Publisher
 
-import edge_sdk.explaining.questions
-from edge_sdk.explaining.explain import _odds
-from edge_sdk.explaining.questions import _percent
+import edge_sdk.explaining
+from edge_sdk.explaining import _odds, _percent
 from protocol import SCALE, canonical, mechanisms
 from protocol.documents import campaign as campaigns
 from protocol.features import Categorical, Numeric
@@ -153,13 +152,13 @@ def test_the_text_of_a_campaign_grows_with_its_names_and_its_questions_and_not_w
     """The work is counted in characters that are read."""
     raw = made(60, 100)
     looked_at = [0]
-    plain = edge_sdk.explaining.questions.quoted
+    plain = edge_sdk.explaining.quoted
 
     def counted(text):
         looked_at[0] += len(text)
         return plain(text)
 
-    monkeypatch.setattr(edge_sdk.explaining.questions, "quoted", counted)
+    monkeypatch.setattr(edge_sdk.explaining, "quoted", counted)
     text = device.explain(raw)
     assert len(text) < 2 * len(raw) + 200 * 100
     assert looked_at[0] < 2 * len(raw) + 200 * 100

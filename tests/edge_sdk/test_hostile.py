@@ -348,7 +348,7 @@ sys.path += sys.argv[3:]
 from edge_sdk import Device
 from edge_sdk.classifier import Classifier
 from protocol.errors import HearsayError
-import edge_sdk.explaining.explain, protocol.documents.model
+import edge_sdk.explaining, protocol.documents.model
 folder, megabytes = sys.argv[1], int(sys.argv[2])
 names = sys.stdin.read().split()
 with Device.provision(folder + "/state", trust=open(folder + "/root", "rb").read(), clock=lambda: NOW) as device:

@@ -14,7 +14,7 @@ from support.publisher import DAY, NOW, Publisher
 import edge_sdk
 from edge_sdk import Device, Policy
 from edge_sdk.cli.main import main
-from edge_sdk.explaining.questions import Names
+from edge_sdk.explaining import Names
 from protocol import VERSION
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from aggregator.cards.card_words import REST, sections
-from edge_sdk.explaining.models import model_in_words
+from edge_sdk.explaining import as_text, model_in_words
 from protocol import canonical
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def check_card(signed: SignedModel, trust: str) -> None:
         assert all("ε" in line for line in card["costs"])
     titles = [title for title, _ in sections(card)]
     assert "What it rests on" in titles
-    told = model_in_words(document, bytes(32))
+    told = as_text(model_in_words(document, bytes(32)))
     assert "privacy rests on    not stated" not in told
     assert "at a cost of        not stated" not in told
     assert REST not in titles or len(titles) > 2

@@ -8,7 +8,7 @@ from support.nodes import node_campaign
 from support.publisher import DAY, NOW
 
 from edge_sdk import Device, Node, Policy
-from edge_sdk.explaining.nodes import cost_in_words
+from edge_sdk.explaining import as_text, cost_in_words
 from edge_sdk.storage.documents import NODE
 from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
@@ -205,4 +205,6 @@ def test_nothing_is_summarised_before_an_expired_campaign_is_seen(node, campaign
 @pytest.mark.parametrize(("sensitivity", "covered"), [("global", "add-remove"), ("smooth", "change-features")])
 def test_more_noise_is_explained_for_what_the_noise_covers(sensitivity, covered):
     found = node_campaign(terms=NodeTerms("wards", 1000, 100_000, sensitivity))
-    assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in cost_in_words(found, Policy(), None)
+    assert f"  A node may ask for more noise: an ε from 0.1 to 1 of {covered}." in as_text(
+        cost_in_words(found, Policy())
+    )
