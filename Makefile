@@ -50,10 +50,11 @@ bench: .venv/dev.stamp
 	-$(BIN)/python -m benchmarks.models.estimators budgets --repeats 10 --big-repeats 2
 	-$(BIN)/python -m benchmarks.models.estimators devices --repeats 10 --big-repeats 2 --devices 10 300 --warnings 1
 
-# What of docs/ is made from other files: the page of commands, the index of decisions, the picture of the rooms. Tests
+# What of docs/ is made from other files: the page of commands, the list of names, the index of decisions, the picture of the halls. Tests
 # compare each with its source.
 docs: .venv/dev.stamp
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_surface.py
 	$(BIN)/python docs/generate_decisions.py
 	$(BIN)/python tests/architecture/halls.py
 
