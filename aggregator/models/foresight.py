@@ -103,11 +103,10 @@ class Foresight(NamedTuple):
             class was selected as the largest of noisy shares. The interval contains ``largest_class``. None if the
             statistics state no interval.
         beats: whether the model is expected to be better than always predicting the largest class; None if not known.
-        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known, and for
-            models of older releases.
+        least, most: smallest and largest accuracy over :data:`FLEETS` simulated fleets; None if not known.
         assumes: assumption of ``accuracy`` and ``beats``, in words.
         not_known: text in place of every number that is not known: :data:`NOT_KNOWN` or :data:`UNDER_RULE`.
-        recall: one entry per class; empty if no fleet can be simulated, and for models of older releases.
+        recall: one entry per class; empty if no fleet can be simulated.
     """
 
     accuracy: float | None
@@ -142,7 +141,7 @@ class Foresight(NamedTuple):
 
     @classmethod
     def of_card(cls, card: Mapping[str, Any]) -> Foresight:
-        """Read the card entries of :meth:`to_card`, from this release or an older one.
+        """Read the card entries of :meth:`to_card`, of any model: an entry that its maker left out is not known.
 
         Raises:
             KeyError: the card has no such entries.

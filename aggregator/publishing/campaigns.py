@@ -83,10 +83,6 @@ class CampaignParameters(NamedTuple):
         return epsilon_warning(self.epsilon_micro)
 
 
-Terms = CampaignParameters
-"""Earlier name of :class:`CampaignParameters`, kept for programs that import it."""
-
-
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
     """Build the next version of a campaign, check it, sign it and record it.
 

@@ -321,7 +321,7 @@ class Workspace(NamedTuple):
         """Enter the documents that the history lacks, from their copies. Call it only inside :meth:`locked`.
 
         A process was killed after it wrote a copy, or an older history was restored alone. Of several copies of one
-        version, as older software left them after a kill, the one that was made last is entered.
+        version the one that was made last is entered.
 
         Raises:
             StorageError: ``workspace_damaged``, ``workspace_newer``, ``disk_full``, ``io_failed``.

@@ -43,7 +43,7 @@ def squares_of_answers(
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
             in scope were removed, so their devices are not known.
-        StorageError: ``store_damaged``; ``store_older``: older software counted the removed reports in another way.
+        StorageError: ``store_damaged``.
     """
     if forgotten_counts(folder, campaign, manifest, scope).turnout.answers.size:
         first = shown(manifest.first_period, campaign.time_precision)

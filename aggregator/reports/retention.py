@@ -30,7 +30,6 @@ from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, row_bytes
 from aggregator.reports.tally.turnout import Turnout, turnout_of
 from protocol.documents.campaign import Campaign
-from protocol.errors import StorageError
 
 
 class Removal(NamedTuple):
@@ -78,7 +77,6 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
             removed.replayed + (old.replayed if old is not None else 0),
             removed.conflicting + (old.conflicting if old is not None else 0),
             removed.superseded + (old.superseded if old is not None else 0),
-            2 if old is None else old.way,
         ),
     )
 
@@ -126,12 +124,11 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
 
     Raises:
-        StorageError: ``store_damaged``; ``store_older``: older software counted these periods in another way.
+        StorageError: ``store_damaged``.
     """
     zero = Tally.zero(campaign)
     if manifest.forgotten is None:
         return Counted.zero(campaign)
-    _check_way(campaign, manifest.forgotten, scope)
     table = _read(folder, manifest.forgotten.counts)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
@@ -149,18 +146,6 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
     return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting, profile)
-
-
-def _check_way(campaign: Campaign, forgotten: Forgotten, scope: Scope) -> None:
-    """Refuse to add clamped integers to sums in which older software did not clamp them (decision 0037)."""
-    if forgotten.way == 2 or scope.first >= forgotten.before:
-        return
-    if any(question.mechanism.counted != question.mechanism.bounds for question in campaign.questions):
-        raise StorageError(
-            "store_older",
-            f"periods before {forgotten.before} were forgotten by older software, which added histograms up unclamped; "
-            f"leave these periods out: --periods {forgotten.before}..",
-        )
 
 
 def _write(folder: Path, name: str, table: pa.Table) -> SideFile:

@@ -30,6 +30,8 @@ FILE_NAME = "manifest.json"
 SUMMARIES_FILE = "nodes.sqlite"
 """The file of a store of nodes' summaries, which is no store of reports (:mod:`aggregator.nodes`)."""
 FORMAT = 2
+CLAMPED = 2
+"""How answers of integers are added up, in manifests: each clamped to the bounds of its mechanism first."""
 REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
 """Names of the folders in a store's folder."""
 BUCKETS = 16
@@ -75,8 +77,7 @@ class Forgotten(NamedTuple):
         replayed: number of removed records that were surplus copies of counted ones.
         conflicting: number of removed records whose id had different records.
         superseded: number of removed unproven records in whose place proven records count.
-        way: how answers of integers were added up: 1, unclamped, by older software; 2, each clamped to the bounds of
-            its mechanism first (docs/formats.md, section 4).
+        way: :data:`CLAMPED`.
     """
 
     before: int
@@ -84,7 +85,7 @@ class Forgotten(NamedTuple):
     replayed: int
     conflicting: int
     superseded: int
-    way: int = 2
+    way: int = CLAMPED
 
 
 class Manifest(NamedTuple):
@@ -161,7 +162,7 @@ def note_generation(folder: Path, generation: int) -> None:
 
 
 def noted_generation(folder: Path) -> int:
-    """The generation that the lock file says; 0 if it says none, as that of older software."""
+    """The generation that the lock file says; 0 if it says none."""
     noted = b""
     with suppress(OSError):
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -288,7 +289,7 @@ def _parse_file(file: dict[str, Any]) -> SideFile:
 
 
 def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
-    if _count(found["before"]) > PERIODS:
+    if _count(found["before"]) > PERIODS or found["way"] != CLAMPED:
         raise ValueError
     return Forgotten(
         found["before"],
@@ -296,14 +297,7 @@ def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
         _count(found["replayed"]),
         _count(found["conflicting"]),
         _count(found["superseded"]),
-        _way(found.get("way", 1)),
     )
-
-
-def _way(value: object) -> int:
-    if type(value) is not int or value not in (1, 2):
-        raise ValueError
-    return value
 
 
 def _hex(numbers: Iterable[int]) -> list[str]:
