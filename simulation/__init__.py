@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from simulation.preparing import simulate_campaign
     from simulation.rehearsing.rehearse import rehearsed
-    from simulation.trying import simulate_campaign
 
 __all__ = ["rehearsed", "simulate_campaign"]
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
     """Load a function at its first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from simulation.preparing import simulate_campaign
     from simulation.rehearsing import rehearse
-    from simulation.trying import simulate_campaign
 
     return {"rehearsed": rehearse.rehearsed, "simulate_campaign": simulate_campaign}[name]

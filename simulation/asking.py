@@ -1,4 +1,4 @@
-"""One trial of ``--design``: what to ask is chosen from a pilot or from private answers, then asked.
+"""Trials of ``--design``: what to ask is chosen from a pilot or from private answers, then asked.
 
 Every step is the step of a command: campaigns are signed, reports are bytes in files, stores ingest and count them,
 ``refine`` reads the stores, candidates are signed and evaluated. Only the devices' code is replaced, by the vector
@@ -8,16 +8,16 @@ engine. Each device has one place in the series, so it answers one campaign at m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.estimates.joining import of_features
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.baselines import fit_majority, fit_plain
-from aggregator.models.encoding import MISSING, EncodedFrame, in_groups, label_codes, observe, recognise
+from aggregator.models.encoding import EncodedFrame, in_groups, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.operations.models import together
 from aggregator.planning.feature_selection.from_answers import Refined, first_step, refine, sign_candidates
@@ -29,46 +29,25 @@ from aggregator.publishing.evaluations import EvaluationParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare
+from protocol.documents.campaign import DISCRETE, Fit
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 from protocol.schema import Schema
-from simulation.design import Split
-from simulation.experiment import (
-    Signed,
+from simulation.local import (
+    LocalTrust,
     SimulationConfig,
     Task,
-    Trial,
     classify,
     count_files,
     make_evaluation_task,
     make_task,
     vector_file,
 )
+from simulation.settings import PILOT, REFINE, Asking
+from simulation.trust import Collected, Lab, Part, Signed, rejections
 
-ALL, PILOT, REFINE = "all", "pilot", "refine"
 MOST_STEPS = 30
-
-
-class Asking(NamedTuple):
-    """How it is chosen what to ask: ``all``, ``pilot`` with the number of its records, or ``refine``."""
-
-    way: str
-    records: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> Asking:
-        """Read ``all``, ``pilot:K`` or ``refine``.
-
-        Raises:
-            InputError: ``setting_invalid``.
-        """
-        way, _, count = text.partition(":")
-        if text in (ALL, REFINE):
-            return cls(text)
-        if way == PILOT and count.isascii() and count.isdecimal() and 1 <= int(count[:7]) <= 10**6:
-            return cls(PILOT, int(count))
-        raise InputError("setting_invalid", "a design is all, refine, or pilot:K with K records")
 
 
 class Crowd(NamedTuple):
@@ -86,9 +65,9 @@ class Crowd(NamedTuple):
     schema: Schema
     reported: EncodedFrame
     scored: EncodedFrame
-    labels: NDArray[np.int64]
-    holders: NDArray[np.int64]
-    places: NDArray[np.int64]
+    labels: Integers
+    holders: Integers
+    places: Integers
 
     @classmethod
     def of(cls, people: pd.DataFrame, schema: Schema, devices: int | None, rng: np.random.Generator) -> Crowd:
@@ -98,13 +77,13 @@ class Crowd(NamedTuple):
         places = rng.integers(0, WHOLE, len(holders))
         return cls(schema, observe(people, schema), recognise(people, schema), labels, holders, places)
 
-    def asked(self, schema: Schema, rows: NDArray[np.int64]) -> EncodedFrame:
+    def asked(self, schema: Schema, rows: Integers) -> EncodedFrame:
         """Codes and numbers in reports of the people ``rows``, (n,) int64, by a campaign's schema."""
         columns = self._columns(schema)
         codes = in_groups(self.reported.codes[:, columns], schema)
         return EncodedFrame(codes[rows], self.reported.numbers[:, columns][rows])
 
-    def predicted(self, model: Model) -> NDArray[np.int64]:
+    def predicted(self, model: Model) -> Integers:
         """The class that a model predicts for each of the people: shape (people,) int64."""
         columns = self._columns(model.schema)
         return np.asarray(
@@ -123,24 +102,76 @@ class Counted(NamedTuple):
     campaign: bytes
 
 
-def run_asking(
-    config: SimulationConfig, schema: Schema, split: Split, devices: int | None, asking: Asking, number: int
-) -> Trial:
+class AskingTrust(LocalTrust):
+    """Devices answer with noise, and each trial chooses what they are asked. The settings name a design."""
+
+    def shared(self, lab: Lab) -> AbstractContextManager[Task | None]:
+        """Nothing: every trial signs its own campaigns."""
+        del lab
+        return nullcontext()
+
+    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Collected:
+        """Choose what to ask, ask it, make the model and test it (:meth:`Trust.collect`)."""
+        del shared
+        return collect(self.config(lab), part, lab.settings.devices, Asking.parse(lab.settings.asking or ""))
+
+
+class Answers(NamedTuple):
+    """What a fleet was asked and has answered in one trial.
+
+    Attributes:
+        schema: of the records.
+        crowd: the fleet.
+        stores: what the campaigns about features counted.
+        names: the features of the model.
+        steps: what was decided before.
+    """
+
+    schema: Schema
+    crowd: Crowd
+    stores: list[Counted]
+    names: list[str]
+    steps: list[dict[str, Any]]
+
+
+def collect(config: SimulationConfig, part: Part, devices: int | None, asking: Asking) -> Collected:
     """Choose what to ask, ask it, make the model and test it.
 
     Args:
         config: keys, parameters, randomness. ``parameters.ask`` is replaced.
-        schema: of the records.
-        split: people to learn from and people to test on. The pilot's people do not answer.
+        part: people to learn from and people to test on; its number names the documents. A pilot's people do not
+            answer.
         devices: size of a fleet drawn with replacement; None for each person once.
         asking: how to choose.
-        number: number of the trial, from 0, for the names of its documents.
 
     Raises:
         InputError, PolicyError: a campaign or model can not be made, or the pilot is too small.
     """
-    name = f"asking-{number}"
-    people, steps = split.people, []
+    name, workspace = f"asking-{part.number}", config.workspace
+    found = _answered(config, part, devices, asking, name)
+    joined = of_features(together([one.statistics for one in found.stores]).statistics, found.names)
+    campaigns = [one.campaign for one in found.stores]
+    model = publish_model(
+        workspace, joined, campaigns, config.now, postprocess=config.postprocess, name=name, foretell=None
+    )
+    return Collected(
+        accuracy=classify(config, model, part.split.test),
+        learners=part.people,
+        schema=found.schema,
+        fit=Fit(DISCRETE, config.postprocess),
+        devices=len(found.crowd.holders),
+        reports=sum(one.statistics.reports for one in found.stores),
+        rejected=rejections([one.statistics for one in found.stores]),
+        signed=Signed(model, workspace.root_bytes),
+        steps=(*found.steps, {"step": "model", "part": 0.0, "features": found.names}),
+    )
+
+
+def _answered(config: SimulationConfig, part: Part, devices: int | None, asking: Asking, name: str) -> Answers:
+    """Let the fleet answer what the design chooses to ask."""
+    schema, people = part.schema, part.people
+    ask: Ask = {}
+    steps: list[dict[str, Any]] = []
     if asking.way == PILOT:
         order = config.rng.permutation(len(people))
         if asking.records >= len(people):
@@ -150,42 +181,12 @@ def run_asking(
         size = len(people) if devices is None else devices
         made = design(pilot, SchemaFile(name, schema), config.parameters.epsilon_micro, size, seed=seed, judge=False)
         schema, ask = made.file.schema, made.file.ask
-        crowd = Crowd.of(people, schema, devices, config.rng)
         steps.append({"step": "design", "part": 0.0, "features": list(ask), "expected": made.best.accuracy})
-        stores = [_ask(config, schema, ask, None, name, crowd)]
-        names = [feature.name for feature in stores[0].statistics.schema.observed]
-    elif asking.way == ALL:
-        crowd = Crowd.of(people, schema, devices, config.rng)
-        stores = [_ask(config, schema, {}, None, name, crowd)]
-        names = [feature.name for feature in stores[0].statistics.schema.observed]
-    else:
-        crowd = Crowd.of(people, schema, devices, config.rng)
-        stores, names, steps = _refined(config, schema, crowd, name)
-    joined = of_features(together([one.statistics for one in stores]).statistics, names)
-    model = publish_model(
-        config.workspace,
-        joined,
-        [one.campaign for one in stores],
-        config.now,
-        postprocess=config.postprocess,
-        name=name,
-        foretell=None,
-    )
-    rejected: dict[str, int] = {}
-    for one in stores:
-        for reason, count in one.statistics.rejected.items():
-            rejected[reason] = rejected.get(reason, 0) + count
-    return Trial(
-        accuracy=classify(config, model, split.test),
-        accuracy_nonprivate=fit_plain(split.people, schema).accuracy(split.test),
-        accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
-        devices=len(crowd.holders),
-        reports=sum(one.statistics.reports for one in stores),
-        rejected=rejected,
-        signed=Signed(model, config.workspace.root_bytes),
-        test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
-        steps=(*steps, {"step": "model", "part": 0.0, "features": names}),
-    )
+    crowd = Crowd.of(people, schema, devices, config.rng)
+    if asking.way == REFINE:
+        return Answers(schema, crowd, *_refined(config, schema, crowd, name))
+    store = _ask(config, schema, ask, None, name, crowd)
+    return Answers(schema, crowd, [store], [feature.name for feature in store.statistics.schema.observed], steps)
 
 
 def _refined(

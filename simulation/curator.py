@@ -1,70 +1,54 @@
-"""Simulations of a trusted curator: the learning part is fitted with noise, and a device classifies the test part.
+"""``central`` trust: a curator fits the learning part with noise, and a device classifies the test part.
 
 A trial runs what ``hearsay fit`` runs: records are read with the schema's bounds, released by a method with noise, and
-signed (:mod:`aggregator.curator.fitting`, :mod:`aggregator.publishing.models`). A device verifies the model. There is
-no budget file, since an analyst may try as often as she likes: no result of a simulation is private.
+signed. There is no budget file, since an analyst may try as often as she likes: no result of a simulation is private.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
-
-import pandas as pd
 
 from aggregator.curator.accounting import parse_delta
 from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit, settled
 from aggregator.curator.methods.table import DEFAULT, default_noise, method_of
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import AUTO, FitTerms
-from aggregator.models.baselines import fit_majority, fit_plain_family
-from aggregator.models.encoding import MISSING, label_codes
-from aggregator.models.scoring import Model
 from aggregator.publishing.models import sign_statistics
-from aggregator.publishing.workspace import Workspace
-from edge_sdk import Device
+from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.schema import Schema
 from protocol.sums.adjacency import CHANGE
-from simulation.design import Design, Split
-from simulation.experiment import Trial
-from simulation.running import OfRecords, Randomness, RunTrial, accuracies, run_prepared
+from simulation.design import Design
 from simulation.settings import Settings
+from simulation.trust import Collected, Lab, Part, Trial, Trust, accuracies, accuracy_on_device
 
 
-@dataclass(frozen=True, eq=False)
-class PreparedFit(OfRecords):
-    """A simulation of a curator that is ready to run.
+class CentralTrust(Trust):
+    """A curator sees the records. ``records`` is the number of them in a trial."""
 
-    Attributes:
-        terms: the public terms of every fit.
-    """
+    def __init__(self, settings: Settings, design: Design, records: int) -> None:
+        """Raises InputError for terms that no fit can have (:func:`fit_terms`)."""
+        self.terms = fit_terms(settings, design, records)
+        self._cost = cost_of_fit(design.template_schema(), self.terms)
 
-    terms: FitTerms = field(kw_only=True)
+    def collect(self, lab: Lab, part: Part, shared: None) -> Collected:
+        """Fit one learning part, sign the model, and let a device classify the test part. The model is not kept."""
+        del shared
+        people = part.fleet(lab.settings.devices)
+        records = read_records(people, part.schema)
+        released = fit(records, self.terms, lab.randomness.entropy(SEED_BYTES)).statistics
+        raw = sign_statistics(lab.workspace, released, lab.randomness.now, name="simulation", foretell=None)
+        accuracy = accuracy_on_device(lab, raw, part.split.test)
+        return Collected(accuracy, people, part.schema, self.terms.fit, records.rows, 0, {})
 
-    def run(
-        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation (:meth:`simulation.running.OfRecords.run`)."""
-
-        def trial_in(workspace: Workspace, randomness: Randomness) -> RunTrial:
-            def trial(schema: Schema, split: Split, people: pd.DataFrame, _: int) -> Trial:
-                return _trial(workspace, schema, self.terms, split._replace(people=people), randomness)
-
-            return trial
-
-        trials = run_prepared(self, trial_in, split_seed, progress)
-        return self._summary(trials), trials
-
-    def _summary(self, trials: list[Trial]) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
         """Means of the accuracies, the cost of one fit, and the terms."""
-        terms = self.terms
-        cost = cost_of_fit(self.design.template_schema(), terms)
+        del campaign
+        terms, cost = self.terms, self._cost
         return {
             "trust": "central",
-            **accuracies(trials, self.settings.repeats),
+            **accuracies(trials, settings.repeats),
             "epsilon_total": terms.epsilon_micro / MICRO,
             "epsilon_paid": cost.epsilon_micro / MICRO,
             "delta": float(cost.delta),
@@ -76,7 +60,7 @@ class PreparedFit(OfRecords):
             "family": terms.family,
             "records": trials[0].devices,
             "test_records": trials[0].test_records,
-            "repeats": self.settings.repeats,
+            "repeats": settings.repeats,
             "trials": len(trials),
         }
 
@@ -112,26 +96,3 @@ def _micro(share: float | None) -> int | None:
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:
         raise InputError("setting_invalid", "trim is a number from 0 to below 0.5")
     return round(share * MICRO)
-
-
-def _trial(workspace: Workspace, schema: Schema, terms: FitTerms, split: Split, randomness: Randomness) -> Trial:
-    """Fit one learning part, sign the model, and let a device classify the test part. The model is not kept.
-
-    Raises:
-        InputError: ``no_labels``: no test record has a known label; or the fit fails.
-    """
-    records = read_records(split.people, schema)
-    now, entropy = randomness.now, randomness.entropy
-    released = fit(records, terms, entropy(SEED_BYTES)).statistics
-    raw = sign_statistics(workspace, released, now, name="simulation", foretell=None)
-    with Device.open(None, trust=workspace.root_bytes, clock=lambda: now, entropy=entropy) as device:
-        accuracy = Model.of(device.install(raw).model).accuracy(split.test)
-    return Trial(
-        accuracy=accuracy,
-        accuracy_nonprivate=fit_plain_family(split.people, schema, terms.fit).accuracy(split.test),
-        accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
-        devices=records.rows,
-        reports=0,
-        rejected={},
-        test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
-    )

@@ -6,6 +6,7 @@ private: the randomness comes from numpy and a seed, and ids are random numbers 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.models.encoding import EncodedFrame
 from aggregator.publishing.mechanisms.draws import draw
 from aggregator.publishing.mechanisms.inputs import inputs_of
@@ -89,13 +91,13 @@ def write_batches(folder: Path, campaign: Campaign, reports: Iterable[bytes], pe
     return files
 
 
-Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+Predictor = Callable[[Integers], Integers]
 
 
 def vector_reports(
     campaign: Campaign,
     encoded: EncodedFrame,
-    labels: NDArray[np.int64],
+    labels: Integers,
     period: int,
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
@@ -128,10 +130,10 @@ class _Fleet(NamedTuple):
     """Codes and numbers (N, observed features) and labels (N,) of a fleet, int64, and the models that predict."""
 
     encoded: EncodedFrame
-    labels: NDArray[np.int64]
+    labels: Integers
     predicted: tuple[Predictor, ...]
 
-    def inputs(self, schema: Schema, subject: Subject, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def inputs(self, schema: Schema, subject: Subject, rows: Integers) -> Integers:
         """Inputs of a question's mechanism for the people with these indices, (M,) int64.
 
         The shape is that of :func:`aggregator.publishing.mechanisms.inputs.inputs_of`.
@@ -168,7 +170,7 @@ def _stratum(
 
 
 def _answer_bytes(
-    mechanism: Mechanism, inputs: NDArray[np.int64], layout: Layout, rng: np.random.Generator
+    mechanism: Mechanism, inputs: Integers, layout: Layout, rng: np.random.Generator
 ) -> NDArray[np.uint8]:
     """Draw and encode the answers of N people to one question: (N, bytes of the mechanism's answer) uint8."""
     answers = draw(mechanism, inputs, rng)
@@ -181,3 +183,22 @@ def _answer_bytes(
 def _single(layout: Layout) -> str:
     """The numpy dtype of a single value in a layout: u2, or u4 in the layout of integers."""
     return ">u2" if layout.kind in (SINGLE, BITS) else ">u4"
+
+
+def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
+    """Make a repeatable source of randomness for simulated devices: a function that returns a given number of bytes.
+
+    The bytes are SHA-256(seed ‖ counter) for counter 0, 1, …; every call begins with a new counter. Never use it on
+    real devices: whoever knows the seed can remove the noise.
+    """
+    counter = 0
+
+    def entropy(count: int) -> bytes:
+        nonlocal counter
+        out = b""
+        while len(out) < count:
+            out += hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()
+            counter += 1
+        return out[:count]
+
+    return entropy

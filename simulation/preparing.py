@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from aggregator.common.tables import MISSING_TOKENS, check_label, check_text, shorten, typed, unlike_schema
+from aggregator.common.notebooks import facts
+from aggregator.common.tables import MISSING_TOKENS, check_label, check_text, read_table, shorten, typed, unlike_schema
 from aggregator.planning.power_analysis.families import best_of_families, only_family, reason_of
-from aggregator.publishing.ask_table import Ask, resolve
+from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
 from aggregator.publishing.mechanisms.by_variance import choose
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.schema_doubts import doubts
 from aggregator.publishing.schemas.schema_draft import draft_schema
-from aggregator.publishing.schemas.schema_file import parse_schema_text
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, parse_schema_text
 from protocol.documents.campaign import DISCRETE
-from protocol.epsilon import MAX_ANSWER_MICRO, micro_epsilon
+from protocol.epsilon import micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema
-from simulation.asking import Asking
-from simulation.curator import PreparedFit, fit_terms
+from simulation.asking import AskingTrust
+from simulation.curator import CentralTrust
 from simulation.design import PILOT_SHARE, Design, Division, parse_reduction
-from simulation.experiment import Trial
-from simulation.federation.trials import PreparedFederation, check_federation
-from simulation.masked.trials import PreparedTotals, check_totals
-from simulation.masked.vertical import PreparedVertical, check_vertical
-from simulation.running import SIMULATED_NOW, OfRecords, run_simulation, summarise
+from simulation.local import LocalTrust
+from simulation.nodes import FederatedTrust
+from simulation.parties import DistributedTrust
 from simulation.settings import (
+    CENTRAL,
     DEFAULT_MECHANISM,
     DEFAULT_TEST_SHARE,
     DISTRIBUTED,
@@ -40,63 +41,8 @@ from simulation.settings import (
     Settings,
     checked,
 )
-
-
-class Prepared(NamedTuple):
-    """A simulation that is ready to run.
-
-    Attributes:
-        settings: the settings.
-        frame: the records, with the value types of the schema (:func:`aggregator.common.tables.typed`).
-        design: how to make the schema.
-        parameters: of the campaign.
-        division: how to choose the test people.
-        notes, warnings: texts for the analyst, to be read before the results.
-    """
-
-    settings: Settings
-    frame: pd.DataFrame
-    design: Design
-    parameters: CampaignParameters
-    division: Division
-    notes: tuple[str, ...]
-    warnings: tuple[str, ...]
-
-    def run(
-        self, *, split_seed: int | None = None, progress: Callable[[int, int], None] | None = None
-    ) -> tuple[dict[str, Any], list[Trial]]:
-        """Run the simulation. Returns the summary (:func:`simulation.running.summarise`) and all trials.
-
-        Args:
-            split_seed: seed of the random choice of test people, pilots and fleets, if the settings have no seed; None
-                for entropy of the operating system.
-            progress: called with (repetitions done, repetitions).
-
-        Raises:
-            InputError, PolicyError: the records can not be divided, or a trial fails
-                (:func:`simulation.running.run_simulation`).
-        """
-        settings = self.settings
-        evaluation_micro = min(self.parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None
-        trials = run_simulation(
-            self.frame,
-            self.design,
-            self.parameters,
-            self.division,
-            postprocess=settings.postprocess,
-            devices=settings.devices,
-            engine=settings.engine,
-            repeats=settings.repeats,
-            seed=settings.seed,
-            split_seed=split_seed,
-            evaluation_micro=evaluation_micro,
-            asking=None if settings.asking is None else Asking.parse(settings.asking),
-            progress=progress,
-        )
-        summary = summarise(
-            trials, self.parameters, settings.engine, settings.repeats, evaluation_micro=evaluation_micro
-        )
-        return summary, trials
+from simulation.trust import SIMULATED_NOW, Simulation, Trial, Trust
+from simulation.vertical import VerticalTrust
 
 
 def prepare(
@@ -108,7 +54,7 @@ def prepare(
     ask: Ask | None = None,
     test: pd.DataFrame | None = None,
     missing: Collection[str] = MISSING_TOKENS,
-) -> Prepared | OfRecords:
+) -> Simulation:
     """Check settings and records, and prepare the simulation. No device or node answers yet, and no curator fits.
 
     Args:
@@ -162,7 +108,8 @@ def prepare(
     warnings = _warnings(settings, table, design, frame, tested, missing)
     if parameters.warning:
         warnings.append(parameters.warning)
-    return Prepared(settings, frame, design, parameters, division, (*notes, *of_variance), tuple(warnings))
+    trust = (LocalTrust if settings.asking is None else AskingTrust)(settings, design, parameters)
+    return Simulation(settings, frame, design, division, trust, (*notes, *of_variance), tuple(warnings))
 
 
 def _of_records(
@@ -173,26 +120,28 @@ def _of_records(
     tested: pd.DataFrame | None,
     ask: Ask | None,
     missing: Collection[str],
-) -> OfRecords:
+) -> Simulation:
     """Prepare a simulation of a curator or of nodes, who hold many records."""
     if ask:
         raise InputError(
             "setting_invalid", f"ask does not go with {settings.trust} trust; give a schema of these features"
         )
     frame = typed(table, design.schema, missing)
-    warnings = tuple(_warnings(settings, table, design, frame, tested, missing))
-    if settings.trust == FEDERATED:
-        check_federation(settings, design)
-        return PreparedFederation(settings, frame, design, division, warnings=warnings)
-    if settings.trust == DISTRIBUTED:
-        slow = check_totals(settings, design, settings.devices or division.learners(len(frame)))
-        return PreparedTotals(settings, frame, design, division, warnings=(*warnings, *slow))
+    warnings = _warnings(settings, table, design, frame, tested, missing)
+    learners = division.learners(len(frame))
     if settings.trust == VERTICAL:
-        tests = len(frame) - division.learners(len(frame)) if tested is None else len(tested)
-        slow = check_vertical(settings, design, tests)
-        return PreparedVertical(settings, frame, design, division, warnings=(*warnings, *slow))
-    terms = fit_terms(settings, design, settings.devices or division.learners(len(frame)))
-    return PreparedFit(settings, frame, design, division, warnings=warnings, terms=terms)
+        trust: Trust = VerticalTrust(settings, design, len(frame) - learners if tested is None else len(tested))
+    else:
+        trust = _OF_RECORDS[settings.trust](settings, design, settings.devices or learners)
+    return Simulation(settings, frame, design, division, trust, (), (*warnings, *trust.warnings))
+
+
+_OF_RECORDS: dict[str, Callable[[Settings, Design, int], Trust]] = {
+    CENTRAL: CentralTrust,
+    FEDERATED: FederatedTrust,
+    DISTRIBUTED: DistributedTrust,
+}
+"""Kind of trust → its class, made of the settings, the design and the number of records that take part in a trial."""
 
 
 def _warnings(
@@ -318,3 +267,68 @@ def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[Campai
     subjects = campaign_subjects(schema, family, mechanism, approach, class_question=settings.class_question)
     answers = parse_answers(str(settings.answers), len(subjects), parameters.epsilon_micro)
     return parameters._replace(answers=answers), notes
+
+
+class Simulated(NamedTuple):
+    """The results of a simulation.
+
+    Attributes:
+        result: the summary; the object that ``hearsay simulate --json`` prints.
+        trials: all trials. The first one has its signed model, unless a curator fits.
+        notes, warnings: the texts that the command prints before the summary.
+    """
+
+    result: dict[str, Any]
+    trials: tuple[Trial, ...]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        warnings = {f"warning {number}": text for number, text in enumerate(self.warnings, 1)}
+        return facts("Simulation", {**self.result, **warnings})
+
+
+def simulate_campaign(
+    data: str | Path | pd.DataFrame,
+    label: str | None = None,
+    *,
+    schema: SchemaFile | Schema | str | Path | None = None,
+    ask: str | Sequence[str] | Ask | None = None,
+    test: str | Path | pd.DataFrame | None = None,
+    missing: Collection[str] = MISSING_TOKENS,
+    progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
+) -> Simulated:
+    """Simulate a campaign on the analyst's own records, as ``hearsay simulate`` does.
+
+    Args:
+        data: a CSV file, or a table of text from :func:`aggregator.common.tables.read_table`.
+        label: name of the column to predict; None takes that of the schema.
+        schema: of the records: a schema, or the path of a schema file; None drafts a schema from the records.
+        ask: the features to ask about, as :func:`aggregator.operations.campaigns.plan_campaign` takes them.
+        test: records to test on, in the forms of ``data``; None takes a part of the data.
+        missing: texts that stand for a missing value.
+        progress: called with (repetitions done, repetitions).
+        settings: the fields of :class:`Settings`; ``epsilon`` is required.
+
+    Raises:
+        InputError: ``label_missing``: neither a label nor a schema; an unreadable file, a wrong setting, or settings
+            that do not fit the records; see ``docs/reference/reasons.md``.
+        TypeError: ``epsilon`` is missing, or a keyword is no field of :class:`Settings`.
+    """
+    if isinstance(schema, str | Path):
+        schema = load_schema(schema)
+    table, tested = _table(data), None if test is None else _table(test)
+    described, table_of_file = (schema.schema, schema.ask) if isinstance(schema, SchemaFile) else (schema, {})
+    asked = ask_of(ask, table_of_file)
+    if label is None:
+        if described is None:
+            raise InputError("label_missing", "name the column to predict, or give a schema, which says it")
+        label = described.label.name
+    prepared = prepare(Settings(**settings), table, label, schema=described, ask=asked, test=tested, missing=missing)
+    result, trials = prepared.run(progress=progress)
+    return Simulated(result, tuple(trials), prepared.notes, prepared.warnings)
+
+
+def _table(data: str | Path | pd.DataFrame) -> pd.DataFrame:
+    return read_table(data) if isinstance(data, str | Path) else data

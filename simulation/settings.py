@@ -12,8 +12,6 @@ from aggregator.nodes.campaigns.campaigns import POSTPROCESS as OF_NODES
 from aggregator.publishing.schemas.schema_draft import DEFAULT_BINS, DEFAULT_MAX_VALUES
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
-from simulation.asking import Asking
-from simulation.experiment import ENGINES
 
 DEFAULT_TEST_SHARE = 0.2
 DEFAULT_MECHANISM = "direct"
@@ -61,6 +59,31 @@ _KINDS = (
 """Settings of other types: name, type, and what the error says."""
 
 
+ALL, PILOT, REFINE = "all", "pilot", "refine"
+ENGINES = ("device", "vector")
+
+
+class Asking(NamedTuple):
+    """How it is chosen what to ask: ``all``, ``pilot`` with the number of its records, or ``refine``."""
+
+    way: str
+    records: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Asking:
+        """Read ``all``, ``pilot:K`` or ``refine``.
+
+        Raises:
+            InputError: ``setting_invalid``.
+        """
+        way, _, count = text.partition(":")
+        if text in (ALL, REFINE):
+            return cls(text)
+        if way == PILOT and count.isascii() and count.isdecimal() and 1 <= int(count[:7]) <= 10**6:
+            return cls(PILOT, int(count))
+        raise InputError("setting_invalid", "a design is all, refine, or pilot:K with K records")
+
+
 class Settings(NamedTuple):
     """All settings of a simulation except its records.
 
@@ -94,9 +117,9 @@ class Settings(NamedTuple):
         evaluate: whether the devices of the test people also evaluate the model privately.
         asking: how it is chosen what to ask: ``all``, ``pilot:K`` or ``refine``; None asks what the campaign says.
         trust: ``local``: devices answer; ``central``: a curator fits the learning part (:mod:`simulation.curator`);
-            ``federated``: nodes with many records send noisy sums (:mod:`simulation.federation`); ``distributed``: only
-            the total of the nodes can be decrypted; ``vertical``: nodes hold different features of the same records
-            (:mod:`simulation.masked`). :data:`ALIEN` lists the settings that do not go with each of them. Local trust
+            ``federated``: nodes with many records send noisy sums (:mod:`simulation.nodes`); ``distributed``: only
+            the total of the nodes can be decrypted (:mod:`simulation.parties`); ``vertical``: nodes hold different
+            features of the same records. :data:`ALIEN` lists the settings that do not go with each of them. Local trust
             has none of the settings that follow.
         delta: δ of a curator's fit, None for 0; or of a whole masked total with ``diluted`` noise, None for 1e-5. It
             is text or a number. ``divided`` noise has δ = 0 and does not use this setting.

@@ -9,16 +9,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.common.plots import Bars, Line, bar_chart, line_chart
 from protocol.errors import InputError
-
-if TYPE_CHECKING:
-    from simulation.preparing import Prepared
-    from simulation.running import OfRecords
-    from simulation.settings import Settings
-
+from simulation.settings import Settings
+from simulation.trust import Simulation
 
 MOST_POINTS = 200
 MOST_LINES = 6
@@ -60,7 +56,7 @@ class Point(NamedTuple):
 
     Attributes:
         setting: option → its value as text.
-        result: the summary by :func:`simulation.running.summarise`.
+        result: the summary by :meth:`simulation.trust.Trust.summary`.
     """
 
     setting: dict[str, str]
@@ -127,7 +123,7 @@ def _with(settings: Settings, setting: Mapping[str, str]) -> Settings:
 
 
 def run_sweep(
-    prepared: Sequence[tuple[dict[str, str], Prepared | OfRecords]],
+    prepared: Sequence[tuple[dict[str, str], Simulation]],
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Point]:
@@ -140,7 +136,7 @@ def run_sweep(
         progress: called with (simulations done, simulations).
 
     Raises:
-        InputError, PolicyError: a simulation fails (:func:`simulation.running.run_simulation`).
+        InputError, PolicyError: a simulation fails (:meth:`Simulation.run`).
     """
     split_seed = secrets.randbits(64)
     found = []

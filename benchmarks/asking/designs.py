@@ -39,10 +39,12 @@ from benchmarks.models.estimators import LABEL, TEST_SHARE, Data, load
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.epsilon import micro_epsilon
-from simulation.asking import ALL, PILOT, REFINE, Asking, run_asking
+from simulation.asking import collect
 from simulation.design import Division
-from simulation.experiment import SimulationConfig, seeded_entropy
-from simulation.running import SIMULATED_NOW
+from simulation.fleet import seeded_entropy
+from simulation.local import SimulationConfig
+from simulation.settings import ALL, PILOT, REFINE, Asking
+from simulation.trust import SIMULATED_NOW, Part
 
 BIG = ("adult", "connect-4")
 DATA = ("mushroom", "chess", "votes", "car", "australian", "pima", "adult", "connect-4")
@@ -118,7 +120,8 @@ def through_files(
         parameters = CampaignParameters("asking", micro_epsilon(epsilon), "auto", class_question=False)
         rng = np.random.default_rng([*key, devices, *design.encode()])
         config = SimulationConfig(workspace, parameters, "vector", parameters.postprocess, SIMULATED_NOW, rng, entropy)
-        trial = run_asking(config, data.schema, split, devices, Asking.parse(design), number)
+        part = Part(data.schema, split, split.people, number, np.random.SeedSequence(0))
+        trial = collect(config, part, devices, Asking.parse(design))
     evaluated = sum(step["part"] for step in trial.steps if step["step"] == "evaluate")
     return Found(100 * trial.accuracy, len(trial.steps[-1]["features"]), evaluated)
 

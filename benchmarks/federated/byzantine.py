@@ -45,7 +45,7 @@ from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import ranges, released_vectors
-from simulation.federation.vector import released, statistics_of
+from simulation.drawn import released, statistics_of
 
 Found = dict[str, Any]
 

@@ -20,7 +20,7 @@ from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
 from protocol.schema import Schema, build_schema
-from simulation.federation.vector import deal, exact_sums, released, statistics_of
+from simulation.drawn import deal, exact_sums, released, statistics_of
 
 NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")
 LEFT_OUT = {"accelerometer": ("pctid",)}

@@ -51,7 +51,7 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.nodes.terms import released_vectors, shares
 from protocol.questions import CLASS, MOMENT, SQUARE
 from protocol.sums.adjacency import ADD_REMOVE
-from simulation.federation.vector import deal, discrete_laplace, released, statistics_of
+from simulation.drawn import deal, discrete_laplace, released, statistics_of
 
 Found = dict[str, Any]
 

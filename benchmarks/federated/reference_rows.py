@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.federated.data import NAMES, Data, Split, noisy_statistics
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, available, federated_cases
-from simulation.federation.vector import statistics_of
+from simulation.drawn import statistics_of
 
 TOLERANCE, STANDARD_ERRORS = 0.02, 3
 TARGETS = (("adult", "0.1", 1000, 0.72), ("votes", "0.1", 1, 0.78))

@@ -13,8 +13,8 @@ from benchmarks.federated.data import PERIOD, Data, Split
 from protocol.documents.campaign import Campaign
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import micro_epsilon
-from simulation.masked.terms import made_up_dealer
-from simulation.masked.vector import numbers_of_setup, statistics_of, totals
+from simulation.drawn import numbers_of_setup, total_statistics, totals
+from simulation.parties import made_up_dealer
 
 FOLDS = 10
 
@@ -66,7 +66,7 @@ def masked_statistics(
     """
     numbers = numbers_of_setup(parties) if numbers is None else numbers
     exact = data.exact(campaign, rows, 1, rng)[0]
-    return statistics_of(totals(exact, campaign, numbers, rng).tolist(), campaign, numbers, PERIOD)
+    return total_statistics(totals(exact, campaign, numbers, rng).tolist(), campaign, numbers, PERIOD)
 
 
 def folds(data: Data, rng: np.random.Generator) -> Iterator[Split]:

@@ -49,8 +49,8 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.questions import discrete_subjects
 from protocol.sums.adjacency import ADD_REMOVE
 from research.vertical import VerticalTerms
-from simulation.federation.vector import exact_sums
-from simulation.masked.vertical import draw_tables, predict
+from simulation.drawn import exact_sums
+from simulation.vertical import draw_tables, predict
 
 Found = dict[str, Any]
 

@@ -37,7 +37,7 @@ from benchmarks.shared.reference import NOT_HERE, Case, available, distributed_c
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.masked.costs import moved
 from protocol.sums.adjacency import ADD_REMOVE
-from simulation.masked.vector import noise_of_total, numbers_of_setup
+from simulation.drawn import noise_of_total, numbers_of_setup
 
 COUNTS = 7
 """Counts of car that a record is in: the class, and one value of six features."""

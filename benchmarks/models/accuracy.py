@@ -39,7 +39,9 @@ from benchmarks.shared.reference import (
 from protocol.documents.campaign import GAUSSIAN
 from protocol.epsilon import micro_epsilon
 from simulation.design import Design, Division
-from simulation.running import run_simulation, summarise
+from simulation.local import LocalTrust
+from simulation.settings import Settings
+from simulation.trust import Simulation
 
 TOLERANCE = 0.02
 STANDARD_ERRORS = 3
@@ -92,10 +94,8 @@ def measure(case: Case, engine: str, repeats: int, seed: int) -> Result:
         accuracies = plain_accuracies(design, frame, case.family, repeats, seed)
         return Result(case, "none", repeats, fmean(accuracies), stdev(accuracies), time.perf_counter() - began)
     parameters = _parameters(case, design)
-    trials = run_simulation(
-        frame, design, parameters, Division(), postprocess="paper", engine=engine, repeats=repeats, seed=seed
-    )
-    result = summarise(trials, parameters, engine, repeats)
+    settings = Settings(case.epsilon_total, postprocess="paper", engine=engine, repeats=repeats, seed=seed)
+    result, _ = Simulation(settings, frame, design, Division(), LocalTrust(settings, design, parameters)).run()
     sd = result["accuracy_sd"] or 0.0
     return Result(case, engine, repeats, result["accuracy"], sd, time.perf_counter() - began)
 

@@ -25,7 +25,7 @@ from benchmarks.models.fleet import without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import published, released_answers
 from benchmarks.shared.panels import panels
-from simulation.asking import ALL, PILOT, REFINE
+from simulation.settings import ALL, PILOT, REFINE
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 EPSILONS = ("0.25", "0.5", "1", "2", "5")

@@ -33,7 +33,7 @@ from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
 from simulation.design import resample
-from simulation.experiment import predictor, vector_batch
+from simulation.local import predictor, vector_batch
 
 MOST_DEVICES = 1_000_000
 MOST_DAYS = 3_660

@@ -15,7 +15,7 @@ from aggregator.estimates.joining import of_features
 from aggregator.models.postprocess.joint_tables import joint_table
 from protocol.errors import InputError
 from simulation import asking
-from simulation.asking import Asking
+from simulation.settings import Asking
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics

@@ -12,9 +12,12 @@ from support.failures import reason
 
 from aggregator.cli.app import hearsay
 from aggregator.curator.methods.table import METHODS
-from simulation import running, simulate_campaign
-from simulation.experiment import Trial
+from protocol.documents.campaign import Fit
+from simulation import simulate_campaign
+from simulation.curator import CentralTrust
+from simulation.local import LocalTrust
 from simulation.settings import ALIEN, Settings
+from simulation.trust import Collected
 
 ROWS = 600
 
@@ -83,15 +86,14 @@ def test_both_kinds_of_trust_divide_the_records_alike(records, schema, monkeypat
     """With equal seeds test people, pilots and thus drafted schemas are the same. Pilots have no part in either."""
     seen = []
 
-    def trial(schema, split, people, number):
-        features = [feature.to_dict() for feature in schema.features]
-        seen.append((features, tuple(split.test.index), tuple(split.people.index), tuple(people.index), number))
-        return Trial(0.5, 0.5, 0.5, 1, 1, {})
+    def collect(_self, _lab, part, _shared):
+        features = [feature.to_dict() for feature in part.schema.features]
+        test, people = tuple(part.split.test.index), tuple(part.split.people.index)
+        seen.append((features, test, people, tuple(part.people.index), part.number))
+        return Collected(0.5, part.split.people, part.schema, Fit("discrete", ""), 1, 1, {})
 
-    def trials(frame, design, division, randomness, _, *, original=running.run_trials, **others):
-        return original(frame, design, division, randomness, trial, **others)
-
-    monkeypatch.setattr("simulation.running.run_trials", trials)
+    for kind in (LocalTrust, CentralTrust):
+        monkeypatch.setattr(kind, "collect", collect)
     used = None if drafted else schema
     for trust in ("local", "central"):
         simulate_campaign(records, "label", schema=used, epsilon=1, trust=trust, seed=2, folds=3, repeats=2)

@@ -23,8 +23,8 @@ from protocol.documents.envelope import read_envelope
 from protocol.documents.model import build_payload, parse_model
 from protocol.schema import Label
 from simulation.demo import load_records
-from simulation.experiment import SimulationConfig, compare
 from simulation.fleet import device_reports, write_batches
+from simulation.local import SimulationConfig, compare
 
 pytestmark = pytest.mark.xdist_group("evaluate")  # its demo is made once
 

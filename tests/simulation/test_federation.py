@@ -26,9 +26,9 @@ from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors
 from protocol.schema import FROM_RECORD, Label, build_schema
 from protocol.sums.vectors import laplace_variance
+from simulation import drawn as vector
 from simulation import simulate_campaign
-from simulation.experiment import records_of
-from simulation.federation import vector
+from simulation.local import records_of
 
 DAY = 86_400
 

@@ -27,10 +27,10 @@ from protocol.features import Categorical
 from protocol.masked.noise import noise_of
 from protocol.nodes.terms import NodeTerms, released_vectors
 from protocol.schema import Label, build_schema
+from simulation import nodes as of_nodes
 from simulation import simulate_campaign
-from simulation.federation import trials
-from simulation.masked.terms import made_up_dealer, made_up_modulus
-from simulation.masked.vector import TotalNoise, noise_of_total, numbers_of_setup, statistics_of, totals
+from simulation.drawn import TotalNoise, noise_of_total, numbers_of_setup, total_statistics, totals
+from simulation.parties import made_up_dealer, made_up_modulus
 from simulation.preparing import prepare
 from simulation.settings import Settings
 
@@ -143,7 +143,7 @@ def test_statistics_state_the_variance_of_the_total_s_noise(car, chosen):
     exact = car.exact(campaign, np.arange(1728), 1, np.random.default_rng(1))[0]
     rng, numbers = np.random.default_rng(2), numbers_of_setup(60)
     drawn = np.array([totals(exact, campaign, numbers, rng) for _ in range(60)])
-    found = statistics_of(drawn[0].tolist(), campaign, numbers, 20_000)
+    found = total_statistics(drawn[0].tolist(), campaign, numbers, 20_000)
     stated = float(found.questions[0].noise_variance[0])
     assert abs(((drawn - exact) ** 2).mean() / stated - 1) < 0.15
     assert stated == pytest.approx(2 * sum(noise_of(campaign, u)[0].variance for u in range(31, 61)))
@@ -218,7 +218,7 @@ def test_without_noise_both_engines_have_the_exact_totals(monkeypatch):
         found[engine] = statistics.source
         return publish_model(_, statistics, *others, **named)
 
-    monkeypatch.setattr(trials, "publish_model", kept)
+    monkeypatch.setattr(of_nodes, "publish_model", kept)
     for engine in ("device", "vector"):
         simulate_campaign(table, "label", epsilon=4000, trust="distributed", nodes=3, engine=engine, seed=2)
     assert found["device"].card()["trust"] == "distributed"

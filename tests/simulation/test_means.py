@@ -7,7 +7,7 @@ from math import erf, sqrt
 import numpy as np
 import pytest
 
-from simulation.running import mean_interval, two_sided_quantile, within
+from simulation.trust import mean_interval, two_sided_quantile, within
 
 TABLE = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 9: 2.262, 10: 2.228, 29: 2.045, 30: 2.042, 120: 1.980}
 """Degrees of freedom → 0.975 quantile of Student's distribution, from printed tables."""

@@ -21,7 +21,7 @@ from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
 from protocol.errors import InputError
-from simulation.experiment import SimulationConfig, vector_file
+from simulation.local import SimulationConfig, vector_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("refine")]  # the series is run once
 

@@ -15,13 +15,14 @@ from aggregator.common.tables import read_table, typed
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
+from protocol.documents.campaign import Fit
 from protocol.errors import InputError
-from simulation import running
 from simulation.design import Design, Division
-from simulation.experiment import Task, Trial
+from simulation.local import LocalTrust
 from simulation.settings import Settings
-from simulation.showing import facts_of
+from simulation.simulate import facts_of
 from simulation.sweep import MOST_POINTS, check_plot, points
+from simulation.trust import Collected, Simulation
 
 
 @pytest.fixture(scope="module")
@@ -126,20 +127,22 @@ def test_splits_stay_the_same_whatever_a_setting_draws_and_fleets_begin_alike(re
     """Simulations with and without pilots and with fleets of any size are compared on the same people."""
     seen = []
 
-    def trial(config, task, split, fleet, **_):
-        seen.append((tuple(split.people.index), tuple(split.test.index), tuple(fleet.index)))
-        return Trial(0.5, 0.5, 0.5, len(fleet), len(fleet), {})
+    def collect(_self, lab, part, _shared):
+        fleet = part.fleet(lab.settings.devices)
+        seen.append((tuple(part.split.people.index), tuple(part.split.test.index), tuple(fleet.index)))
+        return Collected(0.5, part.split.people, part.schema, Fit("discrete", ""), len(fleet), len(fleet), {})
 
-    monkeypatch.setattr(running, "run_trial", trial)
-    monkeypatch.setattr(running, "make_task", lambda *_: Task(b"", None))
+    monkeypatch.setattr(LocalTrust, "collect", collect)
     frame = read_table(records)
     schema = parse_schema_text(draft_schema(frame, "label", name="n", max_values=5)).schema
     runs = []
     for design, devices in itertools.product((Design(schema), Design(schema, fit_bounds=True)), (None, 50, 80)):
         seen.clear()
         terms = CampaignParameters("n", 1_000_000, "direct")
-        arguments = (typed(frame, schema), design, terms, Division(folds=2))
-        running.run_simulation(*arguments, postprocess="simplex", devices=devices, repeats=3, **seeds)
+        settings = Settings("1", postprocess="simplex", devices=devices, repeats=3, seed=seeds.get("seed"))
+        trust = LocalTrust(settings, design, terms)
+        made = Simulation(settings, typed(frame, schema), design, Division(folds=2), trust)
+        made.run(split_seed=seeds.get("split_seed"))
         runs.append(tuple(seen))
     assert design.needs_pilot
     assert len({tuple(trial[:2] for trial in run) for run in runs}) == 1
@@ -177,7 +180,7 @@ def test_a_sweep_over_names_is_drawn_as_bars(records, tmp_path):
     ],
 )
 def test_a_wrong_sweep_is_refused_before_anything_runs(records, tmp_path, monkeypatch, arguments, reason):
-    monkeypatch.setattr("simulation.preparing.run_simulation", None)
+    monkeypatch.setattr("simulation.trust.Simulation.run", None)
     refused = simulate(records, *(str(each).format(tmp_path) for each in arguments))
     assert refused.exit_code == 1, refused.output
     assert refused.stderr.startswith(f"{reason}: ")

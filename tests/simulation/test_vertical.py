@@ -22,9 +22,8 @@ from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 from research.vertical import VerticalTerms, class_weights, decide
 from simulation import simulate_campaign
-from simulation.masked import product_parties
-from simulation.masked.vertical import Tables, predict
-from simulation.running import randomness_of
+from simulation.trust import randomness_of
+from simulation.vertical import Tables, divided_among, predict
 
 SIZES = (4, 4, 4, 3, 3, 3)
 CLASSES = 4
@@ -127,7 +126,7 @@ def test_both_engines_agree_exactly_on_equal_tables():
     for nodes, epsilon_micro in ((2, 300_000), (6, 50_000)):
         randomness = randomness_of(nodes)
         terms = VerticalTerms(bytes(32), 0, epsilon_micro, 393)
-        made = product_parties.gather(SCHEMA, people, nodes, terms, randomness)
+        made = divided_among(SCHEMA, people, nodes, terms, randomness)
         tables = [None] * len(SIZES)
         for party, features in zip(made.parties, made.features, strict=True):
             for table, feature in zip(party.tables, features, strict=True):
@@ -144,7 +143,7 @@ def test_both_engines_agree_exactly_on_equal_tables():
 
 def test_ciphertexts_of_another_record_do_not_open():
     people = frame_of(*car_like(50))
-    made = product_parties.gather(SCHEMA, people, 2, VerticalTerms(bytes(32), 0, 10**6, 50), randomness_of(1))
+    made = divided_among(SCHEMA, people, 2, VerticalTerms(bytes(32), 0, 10**6, 50), randomness_of(1))
     record = people.drop(columns="label").iloc[0].to_dict()
     first, second = ([party.encrypt(record, query) for party in made.parties] for query in (0, 1))
     assert made.opener.products(first, 0) == made.opener.products(second, 1)

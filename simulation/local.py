@@ -1,4 +1,4 @@
-"""One trial: a fleet answers, the reports are ingested, a model is signed, a device verifies it and classifies.
+"""``local`` trust: a fleet answers, the reports are ingested, a model is signed, a device verifies it and classifies.
 
 All steps use the production code: report files, store and signatures. Only the ``vector`` engine replaces the code
 of the devices.
@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
-from aggregator.models.foresight import Foresight
+from aggregator.models.foresight import foresee
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
@@ -34,50 +35,13 @@ from protocol.batches.batch import Header, trailer
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO
 from protocol.errors import InputError
 from protocol.schema import Schema
-from simulation.design import Split
-from simulation.fleet import device_reports, vector_reports, write_batches
-
-Predictor = Callable[[NDArray[np.int64]], NDArray[np.int64]]
-
-
-ENGINES = ("device", "vector")
-
-
-class Signed(NamedTuple):
-    """The bytes of a signed model and of the root that verifies it. The simulation deletes the keys at its end."""
-
-    model: bytes
-    root: bytes
-
-
-class Trial(NamedTuple):
-    """The results of one split. Accuracies are shares of the test records with a known label.
-
-    Attributes:
-        accuracy: of the private model.
-        accuracy_nonprivate: of Naive Bayes on the records of the split's people, without privacy.
-        accuracy_majority: of always guessing the largest class.
-        devices: size of the fleet that answered.
-        reports: number of counted reports.
-        rejected: reason → number of reports that were not counted.
-        accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
-        signed: the model and its root; None if the simulation dropped them, or a curator fitted the model.
-        test_records: number of test records with a known label.
-        steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
-    """
-
-    accuracy: float
-    accuracy_nonprivate: float
-    accuracy_majority: float
-    devices: int
-    reports: int
-    rejected: Mapping[str, int]
-    accuracy_private: Accuracy | None = None
-    signed: Signed | None = None
-    test_records: int = 0
-    steps: tuple[Mapping[str, Any], ...] = ()
+from simulation.design import Design
+from simulation.fleet import Predictor, device_reports, vector_reports, write_batches
+from simulation.settings import Settings
+from simulation.trust import Collected, Lab, Part, Signed, Trial, Trust, accuracies, rejections
 
 
 class SimulationConfig(NamedTuple):
@@ -91,7 +55,6 @@ class SimulationConfig(NamedTuple):
         now: the time of all steps, in seconds since 1970.
         rng: randomness of the vector engine.
         entropy: randomness of devices and workspace.
-        evaluation_micro: ε of a private evaluation on the test part, in millionths; None for no evaluation.
     """
 
     workspace: Workspace
@@ -101,7 +64,6 @@ class SimulationConfig(NamedTuple):
     now: int
     rng: np.random.Generator
     entropy: Callable[[int], bytes] = system_entropy
-    evaluation_micro: int | None = None
 
 
 class Task(NamedTuple):
@@ -120,60 +82,6 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
     """
     raw = publish_campaign(config.workspace, schema, config.parameters, config.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
-
-
-def run_trial(
-    config: SimulationConfig,
-    task: Task,
-    split: Split,
-    fleet: pd.DataFrame,
-    *,
-    foretell: Callable[[Statistics, str], Foresight] | None = None,
-) -> Trial:
-    """Let a fleet answer once, make the model and test it.
-
-    Args:
-        config: keys, engine, randomness.
-        task: the campaign.
-        split: people to learn from and people to test on, as typed frames.
-        fleet: the records on devices: the split's people, or a sample of them.
-        foretell: (statistics, post-processing) → the expected accuracy for the model's card
-            (:func:`aggregator.models.foresight.foresee`), which takes long; None leaves it out.
-
-    Raises:
-        InputError: ``no_labels``: no test record has a known label; or no model can be made of the reports
-            (:func:`aggregator.publishing.models.publish_model`).
-        PolicyError: a device refuses the campaign; not with the vector engine, which runs no device.
-    """
-    schema = task.campaign.schema
-    statistics = gather(config, task, fleet)
-    model_bytes = publish_model(
-        config.workspace,
-        statistics,
-        task.campaign_bytes,
-        config.now,
-        postprocess=config.postprocess,
-        foretell=foretell,
-    )
-    micro = config.evaluation_micro
-    return Trial(
-        accuracy=classify(config, model_bytes, split.test),
-        accuracy_nonprivate=fit_plain_family(split.people, schema, task.campaign.fit).accuracy(split.test),
-        accuracy_majority=fit_majority(split.people, schema).accuracy(split.test),
-        devices=len(fleet),
-        reports=statistics.reports,
-        rejected=dict(statistics.rejected),
-        accuracy_private=None if micro is None else _evaluate(config, micro, model_bytes, split.test),
-        signed=Signed(model_bytes, config.workspace.root_bytes),
-        test_records=int((label_codes(split.test, schema.label) != MISSING).sum()),
-    )
-
-
-def _evaluate(config: SimulationConfig, epsilon_micro: int, model_bytes: bytes, test: pd.DataFrame) -> Accuracy:
-    """Estimate the model's accuracy by an evaluation campaign on the devices of the labelled test people."""
-    task = make_evaluation_task(config, [model_bytes], EvaluationParameters(epsilon_micro))
-    labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
-    return evaluate(gather(config, task, labelled, [model_bytes])).accuracy
 
 
 def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
@@ -223,8 +131,19 @@ def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Se
         PolicyError, InputError: a device refuses the campaign or a record; not with the vector engine, which runs no
             device.
     """
-    inbox = _device_inbox if config.engine == "device" else _vector_inbox
-    return count_files(config, task, lambda folder: inbox(config, task, fleet, folder, models))
+    campaign = task.campaign
+    if config.engine == "device":
+        people = records_of(fleet, campaign.schema.label.name)
+        root, now, entropy = config.workspace.root_bytes, config.now, config.entropy
+        reports = device_reports(root, task.campaign_bytes, people, now=now, entropy=entropy, models=models)
+        return count_files(config, task, lambda folder: write_batches(folder, campaign, reports))
+    if campaign.evaluated:  # No answer depends on the features that the campaign lists itself.
+        encoded = EncodedFrame(*np.empty((2, len(fleet), 0), np.int64))
+    else:
+        encoded = observe(fleet, campaign.schema)
+    labels = label_codes(fleet, campaign.schema.label, substitute=True)
+    predicted = [predictor(fleet, Model.of(parse_model(read_envelope(raw, "model").payload))) for raw in models]
+    return count_files(config, task, lambda folder: [vector_file(config, campaign, encoded, labels, predicted, folder)])
 
 
 def count_files(config: SimulationConfig, task: Task, write: Callable[[Path], list[Path]]) -> Statistics:
@@ -253,33 +172,11 @@ def records_of(frame: pd.DataFrame, label: str) -> Iterator[tuple[dict[str, obje
         yield dict(zip(names, values, strict=True)), label_value
 
 
-def _device_inbox(
-    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, models: Sequence[bytes]
-) -> list[Path]:
-    people = records_of(fleet, task.campaign.schema.label.name)
-    root = config.workspace.root_bytes
-    reports = device_reports(root, task.campaign_bytes, people, now=config.now, entropy=config.entropy, models=models)
-    return write_batches(folder, task.campaign, reports)
-
-
-def _vector_inbox(
-    config: SimulationConfig, task: Task, fleet: pd.DataFrame, folder: Path, models: Sequence[bytes]
-) -> list[Path]:
-    campaign = task.campaign
-    if campaign.evaluated:  # No answer depends on the features that the campaign lists itself.
-        encoded = EncodedFrame(*np.empty((2, len(fleet), 0), np.int64))
-    else:
-        encoded = observe(fleet, campaign.schema)
-    labels = label_codes(fleet, campaign.schema.label, substitute=True)
-    predicted = [predictor(fleet, Model.of(parse_model(read_envelope(raw, "model").payload))) for raw in models]
-    return [vector_file(config, campaign, encoded, labels, predicted, folder)]
-
-
 def vector_file(
     config: SimulationConfig,
     campaign: Campaign,
     encoded: EncodedFrame,
-    labels: NDArray[np.int64],
+    labels: Integers,
     predicted: Sequence[Predictor],
     folder: Path,
 ) -> Path:
@@ -303,7 +200,7 @@ def vector_file(
 def vector_batch(
     campaign: Campaign,
     encoded: EncodedFrame,
-    labels: NDArray[np.int64],
+    labels: Integers,
     period: int,
     rng: np.random.Generator,
     predicted: Sequence[Predictor] = (),
@@ -323,7 +220,7 @@ def vector_batch(
 def predictor(fleet: pd.DataFrame, model: Model) -> Predictor:
     """A function: indices of rows of ``fleet``, (M,) int64 → class codes that the model predicts, (M,) int64."""
 
-    def predict(rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    def predict(rows: Integers) -> Integers:
         return np.asarray(model.scores(fleet.iloc[rows]).argmax(axis=1), np.int64)
 
     return predict
@@ -347,20 +244,93 @@ def classify(config: SimulationConfig, model_bytes: bytes, test: pd.DataFrame) -
     return right / len(labelled)
 
 
-def seeded_entropy(seed: bytes) -> Callable[[int], bytes]:
-    """Make a repeatable source of randomness for simulated devices: a function that returns a given number of bytes.
+class LocalTrust(Trust):
+    """Devices answer with noise, and nobody but their owners sees a record.
 
-    The bytes are SHA-256(seed ‖ counter) for counter 0, 1, …; every call begins with a new counter. Never use it on
-    real devices: whoever knows the seed can remove the noise.
+    Args:
+        settings: the settings.
+        design: how every trial makes its schema.
+        parameters: of the campaigns.
     """
-    counter = 0
 
-    def entropy(count: int) -> bytes:
-        nonlocal counter
-        out = b""
-        while len(out) < count:
-            out += hashlib.sha256(seed + counter.to_bytes(8, "big")).digest()
-            counter += 1
-        return out[:count]
+    def __init__(self, settings: Settings, design: Design, parameters: CampaignParameters) -> None:
+        """Keep the terms; the campaign was checked when the parameters were made."""
+        self.parameters = parameters
+        self._postprocess, self._one_schema = settings.postprocess, not design.needs_pilot
+        self._schema = design.schema
+        self._evaluation_micro = min(parameters.epsilon_micro, MAX_ANSWER_MICRO) if settings.evaluate else None
 
-    return entropy
+    def config(self, lab: Lab) -> SimulationConfig:
+        """The settings of all trials of a run."""
+        now, rng, entropy = lab.randomness.now, lab.randomness.noise, lab.randomness.entropy
+        return SimulationConfig(
+            lab.workspace, self.parameters, lab.settings.engine, self._postprocess, now, rng, entropy
+        )
+
+    def shared(self, lab: Lab) -> AbstractContextManager[Task | None]:
+        """The signed campaign, if all trials have one schema."""
+        return nullcontext(make_task(self.config(lab), self._schema) if self._one_schema else None)
+
+    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Collected:
+        """Let a fleet answer once, make the model and let a device classify (:meth:`Trust.collect`)."""
+        config = self.config(lab)
+        task, fleet = shared or make_task(config, part.schema), part.fleet(lab.settings.devices)
+        statistics = gather(config, task, fleet)
+        model = publish_model(
+            config.workspace,
+            statistics,
+            task.campaign_bytes,
+            config.now,
+            postprocess=config.postprocess,
+            foretell=None if part.number else foresee,
+        )
+        return Collected(
+            accuracy=classify(config, model, part.split.test),
+            learners=part.split.people,
+            schema=task.campaign.schema,
+            fit=task.campaign.fit,
+            devices=len(fleet),
+            reports=statistics.reports,
+            rejected=dict(statistics.rejected),
+            campaign=task.campaign,
+            accuracy_private=self._evaluated(config, model, part.split.test),
+            signed=Signed(model, config.workspace.root_bytes),
+        )
+
+    def _evaluated(self, config: SimulationConfig, model: bytes, test: pd.DataFrame) -> Accuracy | None:
+        """The model's accuracy by an evaluation campaign on the devices of the labelled test people."""
+        if self._evaluation_micro is None:
+            return None
+        task = make_evaluation_task(config, [model], EvaluationParameters(self._evaluation_micro))
+        labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
+        return evaluate(gather(config, task, labelled, [model])).accuracy
+
+    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+        """Accuracies, the ε that one device spent, settings, report counts (:meth:`Trust.summary`).
+
+        ``devices`` and ``test_records`` are those of the first trial. Keys that begin with ``accuracy_private`` and
+        ``epsilon_evaluation``, the ε of the private evaluations, are there only if evaluations ran.
+        """
+        del campaign
+        parameters = self.parameters
+        private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
+        ends = {"": "estimate", "_low": "low", "_high": "high"} if private else {}
+        evaluation = {} if self._evaluation_micro is None else {"epsilon_evaluation": self._evaluation_micro / MICRO}
+        return {
+            **{f"accuracy_private{end}": fmean(getattr(each, name) for each in private) for end, name in ends.items()},
+            **evaluation,
+            **accuracies(trials, settings.repeats),
+            "epsilon_total": parameters.epsilon_micro / MICRO,
+            "epsilon_per_answer": (parameters.epsilon_micro // parameters.answers) / MICRO,
+            "devices": trials[0].devices,
+            "test_records": trials[0].test_records,
+            "answers_per_device": parameters.answers,
+            "family": parameters.family,
+            "mechanism": parameters.mechanism,
+            "engine": settings.engine,
+            "repeats": settings.repeats,
+            "trials": len(trials),
+            "reports": sum(trial.reports for trial in trials),
+            "rejected": rejections(trials),
+            **({"steps": [list(trial.steps) for trial in trials]} if any(trial.steps for trial in trials) else {}),
+        }

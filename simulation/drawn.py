@@ -1,0 +1,240 @@
+"""What nodes send and what a masked total opens to, drawn by numpy: exact sums, noise, and their statistics.
+
+The sums equal those of real nodes, and the noise of a node has the same law: discrete Laplace, P(k) ∝ e^{−r|k|} for
+rate r. The noise of a masked total has the law of the parties' noise together. Independent parts of shape 1/h_i add up
+to a negative binomial number of shape Σ 1/h_i, and the whole copies of parties that each add one with probability β_i
+are counted by a sum of binomial numbers, one for each β. So no party's noise is drawn by itself.
+
+The randomness is numpy's and has a seed, so nothing here is private; it is for simulations alone.
+Source: docs/math.md, section 6.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from aggregator.common.arrays import Floats, Integers
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.encoding import NO_NUMBER, EncodedFrame
+from aggregator.nodes.campaigns.numbering import first_numbers
+from aggregator.nodes.statistics import federation
+from aggregator.nodes.statistics.robust import Rule, robust_statistics
+from aggregator.nodes.statistics.totals import Total, column_sums
+from protocol import SCALE
+from protocol.documents.campaign import Campaign
+from protocol.documents.masked_terms import DIVIDED
+from protocol.masked.costs import delta_share, honest_parties, rates
+from protocol.masked.terms import masked_terms_of
+from protocol.nodes.summary import Summary
+from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
+from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Subject
+from protocol.sums.vectors import laplace_variance, rate
+
+
+def deal(records: int, nodes: int, rng: np.random.Generator) -> Integers:
+    """The node of every record, at random: shape (records,) int64. The sizes of the nodes differ by at most one."""
+    return rng.permutation(np.arange(records, dtype=np.int64) % nodes)
+
+
+def exact_sums(
+    subjects: Sequence[Subject], encoded: EncodedFrame, labels: Integers, owners: Integers, nodes: int
+) -> Integers:
+    """The exact sums of every node, before noise.
+
+    Args:
+        subjects: of the released vectors, the class first.
+        encoded: codes and numbers of n records, from :func:`aggregator.models.encoding.observe`.
+        labels: shape (n,) int64, class codes.
+        owners: shape (n,) int64, the node of every record.
+        nodes: N, number of nodes.
+
+    Returns:
+        Shape (N, M) int64, all vectors joined.
+    """
+    classes = subjects[0].size
+    return np.hstack([_of_subject(subject, encoded, labels, owners, nodes, classes) for subject in subjects])
+
+
+def _of_subject(
+    subject: Subject, encoded: EncodedFrame, labels: Integers, owners: Integers, nodes: int, classes: int
+) -> Integers:
+    """The sums of one vector of K numbers by node: shape (N, K) int64."""
+    if subject.kind == CLASS:
+        places, weights = labels, None
+    else:
+        assert subject.feature is not None
+        numbers = encoded.numbers[:, subject.feature]
+        there = numbers != NO_NUMBER
+        if subject.kind == CELL:
+            places, weights = encoded.codes[:, subject.feature] * classes + labels, None
+        elif subject.kind == PRESENT:
+            places, weights = there * classes + labels, None
+        else:
+            places, known = labels, np.where(there, numbers, 0)
+            weights = known * known // SCALE if subject.power == SQUARE else known
+    # Sums of up to 2^36 records of size 2^16 stay below 2^53, which doubles hold exactly.
+    found = np.bincount(owners * subject.size + places, weights, nodes * subject.size)
+    return found.astype(np.int64).reshape(nodes, subject.size)
+
+
+def discrete_laplace(of_rate: Fraction, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
+    """Integers k with P(k) ∝ e^{−r|k|}, r the rate: the difference of two geometric numbers. Int64 of ``shape``."""
+    stop = -np.expm1(-float(of_rate))
+    return rng.geometric(stop, shape) - rng.geometric(stop, shape)
+
+
+def released(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
+    """What nodes send: exact sums, shape (N, M) int64, with noise at the campaign's ε, clamped to the public ranges."""
+    subjects = released_vectors(campaign)
+    noisy, start = np.empty_like(exact), 0
+    for subject, share, (low, high) in zip(subjects, shares(campaign), ranges(campaign), strict=True):
+        part = slice(start, start + subject.size)
+        noise = discrete_laplace(rate(share, sensitivity(subject)), exact[:, part].shape, rng)
+        noisy[:, part] = np.clip(exact[:, part] + noise, low, high)
+        start = part.stop
+    return noisy
+
+
+def statistics_of(values: Integers, campaign: Campaign, period: int, rule: Rule | None = None) -> Statistics:
+    """Statistics of the numbers that nodes sent in one period, as a store makes them of the nodes' summaries.
+
+    Args:
+        values: shape (N, M) int64.
+        campaign: a campaign for nodes.
+        period: number of the period.
+        rule: a robust rule; None for plain addition.
+
+    Raises:
+        PolicyError: ``nodes_too_few``: the rule needs more nodes.
+    """
+    nodes = len(values)
+    if rule is not None:
+        return robust_statistics(campaign, _summaries(values, campaign, period), rule)
+    numbers = tuple(column_sums(values))
+    classes = released_vectors(campaign)[0].size
+    summaries, records = {campaign.epsilon_micro: nodes}, {period: sum(numbers[:classes])}
+    return federation.federated(campaign, Total(campaign.id, nodes, summaries, records, numbers))
+
+
+def _summaries(values: Integers, campaign: Campaign, period: int) -> list[Summary]:
+    """Unsigned summaries of the nodes 0, 1, …, for rules that compare nodes."""
+    return [
+        Summary(
+            campaign.id, node.to_bytes(8, "big"), period, campaign.epsilon_micro, tuple(row), node.to_bytes(32, "big")
+        )
+        for node, row in enumerate(values.tolist())
+    ]
+
+
+@lru_cache(maxsize=16)
+def numbers_of_setup(parties: int) -> Mapping[int, int]:
+    """The numbers u of n parties after the dealer's first setup: u → number of parties that have it."""
+    return Counter(first_numbers(party.to_bytes(8, "big") for party in range(parties)).values())
+
+
+class TotalNoise(NamedTuple):
+    """The law of the noise of all parties together for one number.
+
+    Attributes:
+        rate: the rate of a whole copy, P(k) ∝ e^{−|k|·rate}.
+        shape: ``divided`` noise: Σ 1/h over the parties, the number of whole copies. None: the noise is ``diluted``.
+        parties: ``diluted`` noise: shape (groups,) int64, numbers of parties that have one chance.
+        chances: ``diluted`` noise: shape (groups,) float64, β, their chance to add a whole copy.
+    """
+
+    rate: float
+    shape: float | None
+    parties: Integers
+    chances: Floats
+
+    @property
+    def copies(self) -> float:
+        """The expected number of whole copies."""
+        return float((self.parties * self.chances).sum()) if self.shape is None else self.shape
+
+    @property
+    def variance(self) -> float:
+        """The variance, ``copies`` times that of a whole copy."""
+        return self.copies * laplace_variance(Fraction(self.rate))
+
+    @property
+    def kurtosis(self) -> float:
+        """The excess kurtosis: the sum of the parties' fourth cumulants over the squared variance.
+
+        With v the variance of a whole copy, Σ (3v² + v)/h, or Σ [β(6v² + v) − 3β²v²].
+        """
+        v = laplace_variance(Fraction(self.rate))
+        if self.shape is None:
+            fourth = self.copies * (6 * v**2 + v) - 3 * v**2 * float((self.parties * self.chances**2).sum())
+        else:
+            fourth = self.copies * (3 * v**2 + v)
+        return fourth / self.variance**2 if self.variance**2 else 0.0
+
+    def draw(self, size: int, rng: np.random.Generator) -> Integers:
+        """Draw so many independent numbers, shape (size,) int64."""
+        stop = -np.expm1(-self.rate)
+        if self.shape is not None:
+            return rng.negative_binomial(self.shape, stop, size) - rng.negative_binomial(self.shape, stop, size)
+        groups = (len(self.parties), size)
+        copies = rng.binomial(self.parties[:, None], self.chances[:, None], groups).sum(axis=0)
+        shapes = np.maximum(copies, 1)  # numpy refuses the shape 0, of which the number is always 0
+        drawn = rng.negative_binomial(shapes, stop) - rng.negative_binomial(shapes, stop)
+        return np.where(copies > 0, drawn, 0)
+
+
+def noise_of_total(campaign: Campaign, numbers: Mapping[int, int]) -> list[TotalNoise]:
+    """The law of the total's noise for every released vector, in their order.
+
+    The chances β are real numbers here, and multiples of 2^−32 at a party.
+
+    Args:
+        campaign: a masked campaign.
+        numbers: u → number of parties that have it.
+    """
+    terms = masked_terms_of(campaign)
+    honest = np.array([honest_parties(terms, u) for u in numbers], np.float64)
+    parties = np.array(list(numbers.values()), np.int64)
+    shape, chances = None, np.empty(0)
+    if terms.noise == DIVIDED:
+        shape = float((parties / honest).sum())
+    else:
+        chances = -np.expm1(np.log(float(delta_share(campaign))) / honest)
+    return [TotalNoise(float(rate), shape, parties, chances) for rate in rates(campaign)]
+
+
+def totals(exact: Integers, campaign: Campaign, numbers: Mapping[int, int], rng: np.random.Generator) -> Integers:
+    """The totals that the aggregator decrypts: exact sums with the noise of all parties, shape (M,) int64.
+
+    Args:
+        exact: shape (M,) int64, the sums over the records of all parties.
+        campaign: a masked campaign.
+        numbers: u → number of parties that have it; every party reported.
+        rng: numpy's randomness.
+    """
+    laws = zip(released_vectors(campaign), noise_of_total(campaign, numbers), strict=True)
+    noise = np.concatenate([law.draw(subject.size, rng) for subject, law in laws])
+    return np.asarray(exact + noise, np.int64)
+
+
+def total_statistics(values: Sequence[int], campaign: Campaign, numbers: Mapping[int, int], period: int) -> Statistics:
+    """Statistics of decrypted totals, with the noise of all parties together.
+
+    Args:
+        values: M integers.
+        campaign: a masked campaign.
+        numbers: u → number of parties that have it; every party reported.
+        period: number of the period.
+    """
+    subjects, parties, sums = released_vectors(campaign), sum(numbers.values()), []
+    laws = noise_of_total(campaign, numbers)
+    for subject, part, law in zip(subjects, federation.divided(values, subjects), laws, strict=True):
+        sums.append(federation.noisy_sum(subject, part, np.full(subject.size, law.variance), law.kurtosis))
+    records = {period: sum(values[: subjects[0].size])}
+    total = Total(campaign.id, parties, {campaign.epsilon_micro: parties}, records, tuple(values))
+    return federation.statistics_of(campaign, total, sums)

@@ -1,0 +1,264 @@
+"""``federated`` trust: records are dealt to nodes, each sends one summary, their noisy sums make a model.
+
+The engine ``device`` runs real nodes in memory: each one enrols, summarises its records and signs, and a store checks
+every signature against the signed list of nodes. ``vector`` draws the same numbers (:mod:`simulation.drawn`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from aggregator.common.arrays import Integers
+from aggregator.estimates.statistics import Statistics
+from aggregator.models.encoding import label_codes, observe
+from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
+from aggregator.nodes.campaigns.lists import make_node_list
+from aggregator.nodes.statistics.robust import Rule, parse_rule
+from aggregator.nodes.store.opening import make_envelope_store
+from aggregator.nodes.store.summaries import NodeStore
+from aggregator.publishing.models import publish_model
+from aggregator.publishing.workspace import Workspace
+from edge_sdk import Node, Policy
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
+from protocol.documents.envelope import read_envelope
+from protocol.epsilon import MICRO, micro_epsilon
+from protocol.errors import InputError
+from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
+from protocol.schema import Schema
+from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+from simulation.design import Design
+from simulation.drawn import deal, exact_sums, released, statistics_of
+from simulation.local import records_of
+from simulation.settings import Settings
+from simulation.trust import (
+    Collected,
+    Lab,
+    Part,
+    Randomness,
+    Trial,
+    Trust,
+    accuracies,
+    accuracy_on_device,
+    randomness_of,
+    rejections,
+    simulated_workspace,
+)
+
+PER_FILE = 100
+"""Number of nodes whose messages are in one file."""
+
+
+class OfNodes(Trust):
+    """Trust in which the sums of many nodes make the model of a trial, each trial with a campaign of its own."""
+
+    def check(self, settings: Settings, design: Design, records: int) -> Campaign:
+        """Refuse settings that no campaign can have, before any record is read. Returns a campaign like the trials'."""
+        randomness = randomness_of(0)
+        with simulated_workspace(randomness) as workspace:
+            lab = Lab(settings, workspace, randomness)
+            return _parsed(self.sign(lab, design.template_schema(), records, 0, None))
+
+    @abstractmethod
+    def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
+        """Sign a campaign with a list of nodes of its own.
+
+        Args:
+            lab: the workspace that signs, the settings and the time.
+            schema: of the records.
+            records: number of records of all nodes.
+            number: number of the trial, which names the list.
+            shared: what the trials have in common.
+        """
+
+    @abstractmethod
+    def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
+        """Statistics of what the nodes send of the records, by the engine of the settings. ``raw``: the campaign."""
+
+    def collect(self, lab: Lab, part: Part, shared: Any) -> Collected:
+        """Make the model of the nodes' sums, and let a device classify the test part (:meth:`Trust.collect`)."""
+        settings, people = lab.settings, part.fleet(lab.settings.devices)
+        raw = self.sign(lab, part.schema, len(people), part.number, shared)
+        campaign = _parsed(raw)
+        found = self.gather(lab, raw, campaign, people, shared)
+        now, process = lab.randomness.now, settings.postprocess
+        model = publish_model(lab.workspace, found, raw, now, postprocess=process, foretell=None)
+        return Collected(
+            accuracy=accuracy_on_device(lab, model, part.split.test),
+            learners=people,
+            schema=campaign.schema,
+            fit=campaign.fit,
+            devices=len(people),
+            reports=settings.nodes or 0,
+            rejected=dict(found.rejected),
+            campaign=campaign,
+        )
+
+
+class FederatedTrust(OfNodes):
+    """Nodes see the records of their people, and send noisy sums. The settings have a number of nodes."""
+
+    def __init__(self, settings: Settings, design: Design, records: int) -> None:
+        """Check the settings.
+
+        Raises:
+            InputError: ``setting_invalid``: no number of nodes, or a kind of noise that the vector engine can not draw;
+                ``robust_invalid``, ``epsilon_invalid``, ``family_unknown``, ``no_numbers``, ``postprocess_unknown``.
+        """
+        del records
+        if settings.nodes is None:
+            raise InputError("setting_invalid", "federated trust needs a number of nodes (--nodes)")
+        if settings.sensitivity != GLOBAL and settings.engine == "vector":
+            raise InputError("setting_invalid", "noise for smooth sensitivity goes with engine device only")
+        self._rule = None if settings.robust is None else parse_rule(settings.robust)
+        self.check(settings, design, 1)
+
+    def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
+        """Sign a campaign (:meth:`OfNodes.sign`). A node may have twice the records of an equal share."""
+        del shared
+        settings = lab.settings
+        assert settings.nodes is not None
+        micro = micro_epsilon(settings.epsilon)
+        terms = NodeTerms(f"nodes {number}", 2 * -(-records // settings.nodes), micro, settings.sensitivity)
+        family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
+        parameters = NodeParameters("simulation", micro, terms, family, postprocess=settings.postprocess)
+        return publish_node_campaign(lab.workspace, schema, parameters, lab.randomness.now)
+
+    def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
+        """Statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).
+
+        Raises:
+            PolicyError: ``nodes_too_few``: the robust rule needs more nodes.
+        """
+        del shared
+        nodes, randomness = lab.settings.nodes or 0, lab.randomness
+        owners = deal(len(people), nodes, randomness.noise)
+        if lab.settings.engine == "device":
+            return summarised(lab.workspace, raw, campaign, people, owners, nodes, randomness, self._rule)
+        labels = label_codes(people, campaign.schema.label, substitute=True)
+        exact = exact_sums(released_vectors(campaign), observe(people, campaign.schema), labels, owners, nodes)
+        values = released(exact, campaign, randomness.noise)
+        return statistics_of(values, campaign, campaign.period_at(randomness.now), self._rule)
+
+    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+        """Means of the accuracies, ε of one summary, and the settings.
+
+        ``epsilon_total`` is for neighbours by ``adjacency``. ``epsilon_change`` is for a changed record; with smooth
+        sensitivity its label stays.
+        """
+        assert campaign is not None
+        assert campaign.nodes is not None
+        is_global = campaign.nodes.sensitivity == GLOBAL
+        changed = CHANGE if is_global else CHANGE_FEATURES
+        return {
+            "trust": "federated",
+            **accuracies(trials, settings.repeats),
+            "epsilon_total": campaign.epsilon_micro / MICRO,
+            "adjacency": ADD_REMOVE if is_global else CHANGE_FEATURES,
+            "epsilon_change": cost_micro(campaign, changed) / MICRO,
+            "queries": len(released_vectors(campaign)),
+            "sensitivity": campaign.nodes.sensitivity,
+            "robust": settings.robust,
+            **nodes_of(settings, trials, campaign),
+            "summaries": sum(trial.reports for trial in trials),
+        }
+
+
+def nodes_of(settings: Settings, trials: Sequence[Trial], campaign: Campaign) -> dict[str, Any]:
+    """The entries of a summary about nodes, model and number of records."""
+    assert settings.nodes is not None
+    records = trials[0].devices
+    return {
+        "nodes": settings.nodes,
+        "node_records": [records // settings.nodes, -(-records // settings.nodes)],
+        "postprocess": settings.postprocess,
+        "family": campaign.fit.family,
+        "engine": settings.engine,
+        "records": records,
+        "test_records": trials[0].test_records,
+        "repeats": settings.repeats,
+        "trials": len(trials),
+        "rejected": rejections(trials),
+    }
+
+
+def _parsed(raw: bytes) -> Campaign:
+    return parse_campaign(read_envelope(raw, "campaign").payload)
+
+
+def summarised(
+    workspace: Workspace,
+    campaign_bytes: bytes,
+    campaign: Campaign,
+    frame: pd.DataFrame,
+    owners: Integers,
+    nodes: int,
+    randomness: Randomness,
+    rule: Rule | None = None,
+) -> Statistics:
+    """Let every node summarise its records once, take the files into a new store, and return the store's statistics.
+
+    Args:
+        workspace: signs the list of nodes; it has signed no list of the name that the campaign states.
+        campaign_bytes: the signed campaign.
+        campaign: the same, parsed.
+        frame: n typed records with their label.
+        owners: shape (n,) int64, the node of every record.
+        nodes: number of nodes. A node without records takes part with noise alone.
+        randomness: time, and entropy of keys and noise.
+        rule: a robust rule; None for plain addition.
+
+    Raises:
+        PolicyError, InputError: a node refuses the campaign or a record; ``nodes_too_few``.
+    """
+    assert campaign.nodes is not None
+    parts = records_by_owner(frame, owners, nodes)
+    sent = [_summary(workspace.root_bytes, campaign_bytes, campaign, part, randomness) for part in parts]
+    listed = make_node_list(workspace, campaign.nodes.list_name, [key for key, _ in sent], now=randomness.now)
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
+        folder = Path(name)
+        store = make_envelope_store(NodeStore, folder / "store", campaign_bytes)
+        store.give_list(listed.raw)
+        store.ingest(message_files(folder, [raw for _, raw in sent], store.suffix), now=randomness.now)
+        return store.statistics(rule=rule)
+
+
+def _summary(
+    root: bytes, campaign_bytes: bytes, campaign: Campaign, part: pd.DataFrame, randomness: Randomness
+) -> tuple[bytes, bytes]:
+    """Public key and signed summary of one new node."""
+    assert campaign.nodes is not None
+    # A simulated owner allows every ε, so only the adjacency matters here: the noise must cover it.
+    covered = ADD_REMOVE if campaign.nodes.sensitivity == GLOBAL else CHANGE_FEATURES
+    policy = Policy.of(epsilon_per_period="100000", epsilon_lifetime="100000", node_adjacency=covered)
+    clock = lambda: randomness.now  # noqa: E731 - one line
+    with Node.open(None, trust=root, policy=policy, clock=clock, entropy=randomness.entropy) as node:
+        records = labelled_records(part, campaign.schema.label.name)
+        return node.public_key, node.summarise(node.enrol(campaign_bytes).id, records).raw
+
+
+def records_by_owner(frame: pd.DataFrame, owners: Integers, nodes: int) -> list[pd.DataFrame]:
+    """The records of every node. ``owners``: shape (n,) int64, the node of every record."""
+    order = owners.argsort(kind="stable")
+    ends = [0, *(owners[order].searchsorted(range(nodes), side="right")).tolist()]
+    return [frame.iloc[order[first:last]] for first, last in pairwise(ends)]
+
+
+def labelled_records(frame: pd.DataFrame, label: str) -> Iterator[dict[str, object]]:
+    """The rows as records that hold their label, as nodes take them."""
+    return ({**record, label: value} for record, value in records_of(frame, label))
+
+
+def message_files(folder: Path, messages: Sequence[bytes], suffix: str) -> list[Path]:
+    """Write signed messages into files of at most :data:`PER_FILE`. Returns the files."""
+    files: list[Path] = []
+    for start in range(0, len(messages), PER_FILE):
+        files.append(folder / f"{len(files):04d}{suffix}")
+        files[-1].write_bytes(b"".join(messages[start : start + PER_FILE]))
+    return files
