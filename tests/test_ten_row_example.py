@@ -13,7 +13,7 @@ import pytest
 from support.estimated import summed
 from support.publisher import NOW, Publisher
 
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from edge_sdk import Device
 from protocol.documents import model
 from protocol.documents.campaign import parse_campaign
@@ -61,7 +61,7 @@ def test_the_young_woman_of_medium_income_is_predicted_to_miss_a_payment(tmp_pat
     parameters = fit(exact_statistics(campaign), "paper")
     # Every count that matters here is positive, so "negatives become 1" changes none of them.
     assert np.exp(parameters.log_prior).tolist() == pytest.approx([4 / 10, 6 / 10])
-    age, income, gender = (np.exp(table) for table in parameters.log_likelihood)
+    age, income, gender = (np.exp(table) for table in parameters.terms)
     assert age[0].tolist() == pytest.approx([2 / 4, 1 / 6])
     assert income[1].tolist() == pytest.approx([1 / 4, 1 / 6])
     assert gender[1].tolist() == pytest.approx([2 / 4, 2 / 6])
@@ -71,7 +71,7 @@ def test_the_young_woman_of_medium_income_is_predicted_to_miss_a_payment(tmp_pat
         campaign=campaign.id,
         schema=campaign.schema,
         log_prior=tuple(parameters.log_prior.tolist()),
-        log_likelihood=tuple(tuple(map(tuple, table.tolist())) for table in parameters.log_likelihood),
+        log_likelihood=tuple(tuple(map(tuple, table.tolist())) for table in parameters.terms),
         statistics_id=bytes(32),
         previous=None,
         card={},

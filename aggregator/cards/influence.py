@@ -36,8 +36,7 @@ from aggregator.estimates.joining import of_features
 from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.reports import Reports, estimate, with_answers
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.gaussian import NormalParameters
-from aggregator.models.published import fitted_parameters
+from aggregator.models.fitting import NormalParameters, fit
 from protocol.mechanisms import INTEGERS
 from protocol.questions import CELL, MOMENT, MOMENTS, Question
 
@@ -87,7 +86,7 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
-    log_prior, terms = fitted_parameters(statistics, postprocess)
+    log_prior, terms = fit(statistics, postprocess)
     prior = np.exp(log_prior)
     asked = [one for one in statistics.questions if one.subject.kind == CELL and one.n]
     is_known = all(one.has_interval and np.isfinite(one.variance).all() for one in asked)
@@ -133,7 +132,7 @@ def _noise_of_tables(statistics: Statistics, postprocess: str, prior: Floats) ->
     found: dict[int, float] = {}
     for _ in range(DRAWS):
         questions = tuple(_of_noise(one, prior, generator) for one in statistics.questions)
-        shares, drawn = fitted_parameters(replace(statistics, questions=questions), postprocess)
+        shares, drawn = fit(replace(statistics, questions=questions), postprocess)
         for one in questions:
             place = one.subject.feature
             if one.subject.kind == CELL and place is not None:
@@ -235,7 +234,7 @@ def _together(moved: Callable[[tuple[int, ...]], float], some: Sequence[int], nu
 
 def published_numbers(statistics: Statistics, postprocess: str) -> tuple[Floats, NDArray[np.str_]]:
     """All numbers of the fitted model as one array, float64, and the kind of each, as an array of the same shape."""
-    log_prior, terms = fitted_parameters(statistics, postprocess)
+    log_prior, terms = fit(statistics, postprocess)
     parts = [("P(class)", np.exp(log_prior))]
     for term in terms:
         if isinstance(term, NormalParameters):

@@ -31,21 +31,18 @@ from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import Curator
-from aggregator.models.discrete import fit as fit_discrete
 from aggregator.models.encoding import NO_NUMBER
-from aggregator.models.gaussian import NormalParameters
-from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.population import assumed, check_pilot
 from aggregator.models.postprocess.methods import DEFAULT as POSTERIOR
 from aggregator.models.postprocess.methods import check_postprocess
-from aggregator.models.scoring import Model
+from aggregator.models.scoring import Model, model_of
 from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
 from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import read_envelope
-from protocol.documents.model import TRUNCATED_GAUSSIAN, parse_model
+from protocol.documents.model import parse_model
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
@@ -105,21 +102,6 @@ def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:
     cost = cost_of_fit(records.schema, terms)
     statistics = method_of(terms.method).release(records, terms, Stream(seed, TAG))
     return CentralFit(statistics, cost, terms)
-
-
-def model_of(statistics: Statistics, postprocess: str) -> Model:
-    """A model in memory from statistics of any family and source.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
-    """
-    if statistics.fit.family == DISCRETE:
-        discrete = fit_discrete(statistics, postprocess)
-        return Model(statistics.schema, discrete.log_prior, discrete.log_likelihood)
-    gaussian = fit_gaussian(statistics, postprocess)
-    terms = [(one.mean, one.variance) if isinstance(one, NormalParameters) else one for one in gaussian.terms]
-    is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
-    return Model(statistics.schema, gaussian.log_prior, terms, is_truncated=is_truncated)
 
 
 FLOORED = "floored"

@@ -31,9 +31,8 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
+from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.postprocess.methods import simplex_prior
-from aggregator.models.published import fitted_parameters
 from aggregator.models.simulated_fleets import Fleet, cells_of_tables, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 from protocol.shown import quoted
@@ -314,7 +313,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     largest = int(prior.argmax())
     assumes = ASSUMES_NORMAL if statistics.fit.family in NORMAL_FAMILIES else ASSUMES
     if not all(one.has_interval for one in statistics.questions):
-        fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
+        fit(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, float(prior[largest]), None, None, None, assumes=assumes, not_known=UNDER_RULE)
     shares = class_shares(statistics)
     spread = np.sqrt(np.where(np.isfinite(shares.ratio_variance), shares.ratio_variance, 1.0))
@@ -325,7 +324,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     too_large = cells_of_tables(statistics) > MOST_CELLS
     unbounded = too_large or any(one.n and np.isinf(one.noise_variance).any() for one in statistics.questions)
     if high - low > WIDEST_SHARE or unbounded:
-        fitted_parameters(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
+        fit(statistics, postprocess)  # It raises if no model can be made; the result is not needed.
         return Foresight(None, *share, None, None, None, assumes)
     tried = _tried(statistics, postprocess)
     least, most = float(tried.right.min()), float(tried.right.max())
@@ -349,7 +348,7 @@ def _recalled(name: str, found: Floats, *, is_never: bool) -> Recall:
 def _tried(statistics: Statistics, postprocess: str) -> _Tried:
     """The model in every simulated fleet."""
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
-    log_prior, terms = fitted_parameters(statistics, postprocess)
+    log_prior, terms = fit(statistics, postprocess)
     number = min(RECORDS, max(FEWEST_RECORDS, WORK // (len(terms) * len(log_prior))))
     is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
     drawn, found, errors = list(fleets(statistics, generator, FLEETS)), [], []

@@ -16,9 +16,7 @@ from aggregator.estimates.cells import NOT_DETERMINED, clipped_ranges
 from aggregator.estimates.conditional import PRIOR, Conditional, conditionals
 from aggregator.estimates.ratios import Ratio
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.discrete import fit
-from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.fitting import NormalParameters, fit
 from protocol.documents.campaign import EVALUATION
 from protocol.errors import InputError
 from protocol.questions import CELL, MOMENT, MOMENTS, SQUARE, Subject
@@ -41,7 +39,7 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
         return None
     postprocess = postprocess or statistics.fit.postprocess
     try:
-        log_prior, terms = fitted_parameters(statistics, postprocess)
+        log_prior, terms = fit(statistics, postprocess)
     except InputError:
         return None
     found = {Subject(PRIOR, None, len(log_prior)): np.exp(log_prior)}
@@ -52,19 +50,6 @@ def published(statistics: Statistics, postprocess: str | None = None) -> dict[Su
         elif subject.kind in (MOMENT, MOMENTS):
             found[subject] = _means(subject, terms, statistics.schema.numeric)
     return found
-
-
-def fitted_parameters(statistics: Statistics, postprocess: str) -> tuple[Floats, Sequence[NormalParameters | Floats]]:
-    """Parameters of a fitted model: log P(class) of shape (k,) float64, and one term per observed feature.
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``not_fittable``.
-    """
-    if statistics.fit.family in NORMAL_FAMILIES:
-        gaussian = fit_gaussian(statistics, postprocess)
-        return gaussian.log_prior, gaussian.terms
-    discrete = fit(statistics, postprocess)
-    return discrete.log_prior, discrete.log_likelihood
 
 
 def _means(subject: Subject, terms: Sequence[NormalParameters | Floats], numeric: Sequence[int]) -> Floats:

@@ -26,11 +26,13 @@ from aggregator.common.arrays import Floats
 from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.common.tables import MISSING_TOKENS, read_table, typed, unlike_schema
+from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import MISSING, EncodedFrame, check_columns, label_codes, recognise
+from aggregator.models.fitting import fit
 from aggregator.models.foresight import Foresight
 from protocol import SCALE
 from protocol.documents.envelope import SIZE_LIMITS
-from protocol.documents.model import UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
+from protocol.documents.model import TRUNCATED_GAUSSIAN, UNDERSTOOD, DiscreteModel, Normal, log_mass, parse_model
 from protocol.documents.model import Model as ModelDocument
 from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
@@ -268,6 +270,16 @@ class Model:
             raise InputError("no_labels", "no row has one of the model's classes as its label")
         predicted = self.scores(frame).argmax(axis=1)
         return float((predicted == truth)[labelled].mean())
+
+
+def model_of(statistics: Statistics, postprocess: str) -> Model:
+    """A model in memory from statistics of any family and source.
+
+    Raises:
+        InputError: ``postprocess_unknown``, ``not_fittable``.
+    """
+    is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
+    return Model(statistics.schema, *fit(statistics, postprocess), is_truncated=is_truncated)
 
 
 def _expected(card: Mapping[str, Any]) -> dict[str, str]:

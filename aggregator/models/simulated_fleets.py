@@ -38,7 +38,7 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import Estimated, moments
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
+from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.postprocess.joint_tables import joint_table, project_to_simplex
 from aggregator.models.postprocess.methods import simplex_prior
 from aggregator.models.postprocess.posterior import posterior_tables

@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 
 from aggregator.estimates.source import Origin, campaign_of, joined_card, newest_origin
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.foresight import Foresight, foresee
-from aggregator.models.gaussian import NORMAL_FAMILIES, NormalParameters
-from aggregator.models.gaussian import fit as fit_gaussian
 from aggregator.models.published import interval_card
 from aggregator.models.scoring import Model as Classifier
 from aggregator.publishing.lifetimes import header_for
@@ -236,20 +234,17 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
         InputError: ``postprocess_unknown``, ``not_fittable``.
     """
     groups = statistics.schema.groups or (None,) * len(statistics.schema.observed)
+    log_prior, parameters = fit(statistics, postprocess)
     if statistics.fit.family in NORMAL_FAMILIES:
-        gaussian = fit_gaussian(statistics, postprocess)
         terms = tuple(
             Normal(tuple(term.mean.tolist()), tuple(term.variance.tolist()))
             if isinstance(term, NormalParameters)
             else _rows(expanded(term, group))
-            for term, group in zip(gaussian.terms, groups, strict=True)
+            for term, group in zip(parameters, groups, strict=True)
         )
         is_truncated = statistics.fit.family == TRUNCATED_GAUSSIAN
-        return GaussianModel(
-            log_prior=tuple(gaussian.log_prior.tolist()), terms=terms, is_truncated=is_truncated, **common
-        )
-    log_prior, log_likelihood = fit(statistics, postprocess)
-    tables = tuple(_rows(expanded(table, group)) for table, group in zip(log_likelihood, groups, strict=True))
+        return GaussianModel(log_prior=tuple(log_prior.tolist()), terms=terms, is_truncated=is_truncated, **common)
+    tables = tuple(_rows(expanded(np.asarray(table), group)) for table, group in zip(parameters, groups, strict=True))
     return DiscreteModel(log_prior=tuple(log_prior.tolist()), log_likelihood=tables, **common)
 
 

@@ -34,8 +34,9 @@ from aggregator.estimates.debias import debias
 from aggregator.estimates.question_estimate import is_stretched
 from aggregator.models.population import Population, assumed
 from aggregator.models.postprocess.methods import DEFAULT
+from aggregator.models.scoring import model_of
 from aggregator.planning.power_analysis.precision import precisions
-from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.planning.power_analysis.search import Scope, pruned_designs, race
 from aggregator.planning.power_analysis.study import Design, Study
 from aggregator.publishing.mechanisms.choice import forms
@@ -120,7 +121,8 @@ def campaigns(data: Data, designs: Sequence[Design], micro: int, fleet: Fleet, r
         )
         shares = np.full(len(learned.labels), 1 / len(learned.labels))
         for place, campaign in enumerate(made):
-            model = fitted(simulated(campaign, laws_of(campaign, learned, shares), fleet, rng))
+            drawn = simulated(campaign, laws_of(campaign, learned, shares), fleet, rng)
+            model = model_of(drawn, campaign.fit.postprocess)
             right = [
                 float((model.scores_of(part.scored).argmax(axis=1) == part.truth)[part.known].mean())
                 for part in (own, tested)

@@ -46,8 +46,8 @@ from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
 from aggregator.models.population import Population
 from aggregator.models.postprocess.methods import DEFAULT
-from aggregator.models.scoring import Model
-from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.models.scoring import Model, model_of
+from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.planning.power_analysis.study import Design
 from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
@@ -140,7 +140,7 @@ class Trial:
         data, learning = self.data, self.split.learning
         people = Population(data.observed, data.labels, data.recognised, data.labels).take(learning)
         laws = laws_of(campaign, people, np.full(len(learning), 1 / len(learning)))
-        return self.accuracy(fitted(simulated(campaign, laws, Fleet(size), self.rng)))
+        return self.accuracy(model_of(simulated(campaign, laws, Fleet(size), self.rng), campaign.fit.postprocess))
 
     def federated(self, size: int, epsilon: str, nodes: int) -> float:
         """Accuracy of added noisy sums of nodes with ``size`` records in all."""

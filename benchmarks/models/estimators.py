@@ -26,7 +26,6 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from math import sqrt
 from typing import NamedTuple
 
@@ -39,11 +38,12 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.population import Population
 from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
-from aggregator.planning.power_analysis.rehearsal import Fleet, fitted, laws_of, simulated
+from aggregator.models.scoring import model_of
+from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
@@ -204,7 +204,7 @@ def gaussian_trial(people: Population, campaign: Campaign, devices: int, rng: np
     statistics = simulated(campaign, laws, Fleet(devices), rng)
     found = {}
     for name in POSTPROCESSES:
-        model = fitted(replace(statistics, fit=statistics.fit._replace(postprocess=name)))
+        model = model_of(statistics, name)
         found[name] = 100 * float((model.scores_of(test.scored).argmax(axis=1) == test.truth).mean())
     found["prior"] = alone(class_shares(statistics).share, test.truth)
     found["largest"] = 100 * float((test.truth == np.bincount(people.labels).argmax()).mean())

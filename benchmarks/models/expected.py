@@ -28,8 +28,9 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.population import Population
+from aggregator.models.scoring import model_of
 from aggregator.planning.power_analysis.plan import plan
-from aggregator.planning.power_analysis.rehearsal import fitted, laws_of, shares_of_questions
+from aggregator.planning.power_analysis.rehearsal import laws_of, shares_of_questions
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
@@ -176,7 +177,7 @@ class Bench:
 
     def truth(self, statistics: Statistics) -> tuple[float, Floats]:
         """Accuracy of the model, and recall of every class."""
-        predicted = fitted(statistics).scores_of(self.tested.scored).argmax(axis=1)
+        predicted = model_of(statistics, statistics.fit.postprocess).scores_of(self.tested.scored).argmax(axis=1)
         right = self.chance[np.arange(TESTED), predicted]
         recall = np.bincount(predicted, right, minlength=len(self.kind.prior)) / self.chance.sum(axis=0)
         return float(right.mean()), recall

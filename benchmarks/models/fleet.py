@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
-from aggregator.models.discrete import fit
 from aggregator.models.encoding import EncodedFrame
+from aggregator.models.fitting import fit
 from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign

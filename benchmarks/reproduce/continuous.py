@@ -31,8 +31,7 @@ from aggregator.common.arrays import Floats
 from aggregator.common.plots import Line, line_chart
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_gaussian_model, plain_model
-from aggregator.models.discrete import fit
-from aggregator.models.gaussian import fit as fit_gaussian
+from aggregator.models.fitting import fit
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
@@ -192,12 +191,7 @@ def _models(
     campaign = campaigns[point]
     statistics = estimate(campaign, tally_of(campaign, people, rng), with_intervals=False)
     for postprocess in point.postprocesses:
-        if point.form == DISCRETISED:
-            discrete = fit(statistics, postprocess)
-            yield Model(schema, discrete.log_prior, discrete.log_likelihood)
-        else:
-            gaussian = fit_gaussian(statistics, postprocess)
-            yield Model(schema, gaussian.log_prior, gaussian.terms)
+        yield Model(schema, *fit(statistics, postprocess))
 
 
 def _mechanism(form: str, name: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from aggregator.estimates.debias import debias
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_model
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
@@ -118,7 +118,7 @@ def private(name: str, mechanism: str, answers: str, total: str, repeats: int, s
         statistics = estimate(campaign, tally_of(campaign, people, rng), with_intervals=False)
         for place, postprocess in enumerate(POSTPROCESSES):
             model = fit(statistics, postprocess)
-            found[place].append(accuracy(Model(data.schema, model.log_prior, model.log_likelihood), test))
+            found[place].append(accuracy(Model(data.schema, *model), test))
     return found
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from aggregator.common.plots import Line, line_chart
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from benchmarks.models.estimators import load, right
 from benchmarks.models.fleet import divided, growing_fleet, without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size

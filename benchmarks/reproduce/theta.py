@@ -12,7 +12,7 @@ import numpy as np
 
 from aggregator.common.plots import Line, line_chart
 from aggregator.estimates.reports import estimate
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters
 from benchmarks.reproduce.discrete import accuracy
@@ -63,7 +63,7 @@ def measure(name: str, answers: int, thetas: Sequence[str], repeats: int, seed: 
         for place, campaign in enumerate(campaigns):
             statistics = estimate(campaign, tally_of(campaign, people, rng), with_intervals=False)
             model = fit(statistics, "paper")
-            found[place].append(accuracy(Model(data.schema, model.log_prior, model.log_likelihood), test))
+            found[place].append(accuracy(Model(data.schema, *model), test))
     return found
 
 

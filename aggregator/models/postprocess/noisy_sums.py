@@ -1,4 +1,6 @@
-"""The post-processings ``printed`` and ``halves``: fractions of noisy sums, as Marchioro et al. print them.
+"""Post-processings for sums over records with added noise: ``printed``, ``halves`` and ``floored``.
+
+``printed`` and ``halves`` are fractions of noisy sums, as Marchioro et al. print them:
 
     P(c) = n_c / Σ n_c      P(v | c) = m_vc / n_c      mean = S_c / n_c      variance = Q_c / n_c − mean²
 
@@ -8,7 +10,19 @@ them may be above 1. The paper has no rule for numbers that noise made negative.
 fit's floor applies to the variance. The two post-processings differ in the smallest m_vc: :data:`LEAST_CELL` records in
 ``printed``, half a record in ``halves``.
 
-Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5.
+``floored`` has floors that follow from the noise:
+
+1. The share p_c of class c comes from all questions about the classes, weighted by inverse variance
+   (:func:`aggregator.estimates.class_shares.class_shares`), and is at least :data:`CLASSES` standard deviations.
+2. Every cell of a feature's table is at least :data:`CELLS` standard deviations of its noise, and at least half a
+   record. Then the feature is normalised by its own sums: P(v | c) = m_vc / Σ_v m_vc.
+3. A number's mean is S_c/(n p_c) and its mean square Q_c/(n p_c), both clipped to their possible range. The variance is
+   at least :data:`VARIANCES` standard deviations of the noise of Q_c/(n p_c) − mean².
+
+A floor keeps a negative cell from ruling out a class, and a small variance that is mostly noise from deciding alone.
+
+Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; docs/decisions/0075, which has the
+measurements behind the constants of ``floored``.
 """
 
 from __future__ import annotations
@@ -19,17 +33,22 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
+from aggregator.estimates.question_estimate import QuestionEstimate
 from aggregator.estimates.spread import moment_noise, moments
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.postprocess.joint_tables import HALF, JointTable, Tables, estimate_of, joint_table, normalised
 from protocol.questions import CLASS, PRESENT
 
 LEAST_CLASS = 1.0
-"""Smallest number of records of a class."""
+"""Smallest number of records of a class, in ``printed`` and ``halves``."""
 LEAST_CELL = 1e-6
 """Smallest number of records of a class with one value, in ``printed``."""
-_UNIFORM_VARIANCE = 1 / 3
+CELLS, CLASSES, VARIANCES = 0.2, 0.5, 0.5
+"""Floors of cells, shares of the classes and variances in ``floored``, in standard deviations of their noise."""
+UNIFORM_VARIANCE = 1 / 3
 """Variance of the uniform distribution on [−1, 1], for a number without answers."""
+_LARGEST_VARIANCE = 1.0
+"""Largest variance of a number in [−1, 1]."""
 
 
 def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
@@ -38,122 +57,58 @@ def printed_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
     In statistics of devices' answers the questions have different numbers of answers. Counts are therefore divided by
     the number of answers to their question; in sums over all records of a node that number is the same everywhere.
 
-    Args:
-        statistics: statistics of any family with a question about the class alone.
-        features: indices of observed features.
-
     Raises:
         InputError: ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
     """
-    return _tables(statistics, features, LEAST_CELL)
+    return _fractions(statistics, features, LEAST_CELL)
 
 
 def halves_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """``halves``: the fractions of :func:`printed_tables`, with every cell at least half a record.
-
-    Args:
-        statistics: statistics of any family with a question about the class alone.
-        features: indices of observed features.
-
-    Raises:
-        InputError: ``not_fittable``: the question about the class alone, or about a feature's values, is missing.
-    """
-    return _tables(statistics, features, HALF)
-
-
-def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
-    """Mean and variance of one number in every class: shape (k,) float64 each. The variance may be negative.
-
-    Both post-processings use this function.
-
-    Args:
-        statistics: statistics of a Gaussian family.
-        feature: index of the observed feature, which is a number. If its presence was asked, the number of records of a
-            class that have the number takes the place of n_c.
-
-    Raises:
-        InputError: ``not_fittable``: the question about the class alone is missing.
-    """
-    share, place = _class_shares(statistics), statistics.schema.numeric.index(feature)
-    for found in statistics.questions:
-        if (found.subject.kind, found.subject.feature) == (PRESENT, feature) and found.n:
-            share = np.maximum(found.estimate[len(share) :], LEAST_CLASS) / found.n
-    first, second = (moments(statistics.questions, statistics.schema, power)[place] for power in (1, 2))
-    mean = first / share
-    variance = second / share - mean**2
-    return np.nan_to_num(mean), np.where(np.isnan(first) | np.isnan(second), _UNIFORM_VARIANCE, variance)
-
-
-def _tables(statistics: Statistics, features: Sequence[int], least: float) -> Tables:
-    """P(class) and the fractions m_vc / n_c, where m_vc is at least ``least`` records."""
-    share = _class_shares(statistics)
-    return Tables(
-        normalised(share), tuple(_fractions(joint_table(statistics, each), share, least) for each in features)
-    )
-
-
-def _fractions(joint: JointTable, share: Floats, least: float) -> Floats:
-    """m_vc / n_c, shape (values, k) float64; equal fractions without answers.
-
-    Args:
-        joint: the estimated table of one feature.
-        share: of :func:`_class_shares`.
-        least: smallest m_vc.
-    """
-    if not joint.n:
-        return np.full(joint.estimate.shape, 1 / len(joint.estimate))
-    return np.asarray(np.maximum(joint.estimate, least) / joint.n / share, np.float64)
-
-
-def _class_shares(statistics: Statistics) -> Floats:
-    """n_c over the number of answers, shape (k,) float64, each at least :data:`LEAST_CLASS` records; not normalised."""
-    counts = estimate_of(statistics, CLASS, None)
-    answers = sum(found.n for found in statistics.questions if found.subject.kind == CLASS)
-    return np.asarray(np.maximum(counts, LEAST_CLASS) / max(answers, 1), np.float64)
-
-
-CELLS, CLASSES, VARIANCES = 0.2, 0.5, 0.5
-"""Floors of cells, shares of the classes and variances, in standard deviations of their noise."""
-
-
-_LARGEST_VARIANCE = 1.0
-"""Largest variance of a number in [−1, 1]."""
+    """``halves``: as :func:`printed_tables`, with every cell at least half a record."""
+    return _fractions(statistics, features, HALF)
 
 
 def floored_tables(statistics: Statistics, features: Sequence[int]) -> Tables:
-    """P(class), and P(value | class) of the given observed features. Without answers all probabilities are equal.
-
-    Args:
-        statistics: statistics of any family.
-        features: indices of observed features.
+    """``floored``: P(class), and P(value | class) of the given observed features; all equal without answers.
 
     Raises:
         InputError: ``not_fittable``: there is no question about the values of one of the features.
     """
-    tables = []
-    for feature in features:
-        joint = joint_table(statistics, feature)
-        tables.append(normalised(np.maximum(joint.estimate, max(CELLS * joint.at_zero**0.5, HALF))))
+    joints = [joint_table(statistics, feature) for feature in features]
+    tables = [normalised(np.maximum(one.estimate, max(CELLS * one.at_zero**0.5, HALF))) for one in joints]
     return Tables(normalised(_floored_shares(statistics)), tuple(tables))
 
 
+def printed_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
+    """``printed``, ``halves``: mean and variance of one number in every class: shape (k,) float64 each.
+
+    The variance may be negative. If the number's presence was asked, the number of records of a class that have the
+    number takes the place of n_c. ``feature``: index of the observed feature.
+
+    Raises:
+        InputError: ``not_fittable``: the question about the class alone is missing.
+    """
+    share, place = _counted_shares(statistics), statistics.schema.numeric.index(feature)
+    for found in _presence(statistics, feature):
+        share = np.maximum(found.estimate[len(share) :], LEAST_CLASS) / found.n
+    first, second = (moments(statistics.questions, statistics.schema, power)[place] for power in (1, 2))
+    mean = first / share
+    variance = second / share - mean**2
+    return np.nan_to_num(mean), np.where(np.isnan(first) | np.isnan(second), UNIFORM_VARIANCE, variance)
+
+
 def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats]:
-    """Mean in [−1, 1] and variance in [0, 1] of one number in every class: shape (k,) float64 each.
+    """``floored``: mean in [−1, 1] and variance in [0, 1] of one number in every class: shape (k,) float64 each.
 
     Noise of infinite variance (a curator's Cauchy noise) gives no floor. A number without answers has mean 0 and
-    variance 1/3.
-
-    Args:
-        statistics: statistics of a Gaussian family.
-        feature: index of the observed feature, which is a number. If its presence was asked, the share of records with
-            class c and the number takes the place of p_c.
+    variance 1/3. If the number's presence was asked, the share of records with class c and the number takes the place
+    of p_c. ``feature``: index of the observed feature.
     """
     schema, share = statistics.schema, _floored_shares(statistics)
-    for found in statistics.questions:
-        if (found.subject.kind, found.subject.feature) == (PRESENT, feature) and found.n:
-            there = slice(len(share), None)
-            least = np.maximum(CLASSES * np.sqrt(found.noise_variance[there]), HALF)
-            share = np.maximum(found.estimate[there], least) / found.n
+    for found in _presence(statistics, feature):
+        there = slice(len(share), None)
+        least = np.maximum(CLASSES * np.sqrt(found.noise_variance[there]), HALF)
+        share = np.maximum(found.estimate[there], least) / found.n
     place = schema.numeric.index(feature)
     first, second = (moments(statistics.questions, schema, power)[place] for power in (1, 2))
     noise, noise_of_square = (moment_noise(statistics.questions, schema, power)[place] for power in (1, 2))
@@ -162,14 +117,36 @@ def floored_normal(statistics: Statistics, feature: int) -> tuple[Floats, Floats
     square = np.clip(second / share, 0, 1)
     floor = VARIANCES * np.sqrt(noise_of_square + 4 * mean**2 * noise) / share
     variance = np.maximum(square - mean**2, np.where(np.isfinite(floor), floor, 0))
-    return mean, np.where(known, np.minimum(variance, _LARGEST_VARIANCE), _UNIFORM_VARIANCE)
+    return mean, np.where(known, np.minimum(variance, _LARGEST_VARIANCE), UNIFORM_VARIANCE)
+
+
+def _presence(statistics: Statistics, feature: int) -> list[QuestionEstimate]:
+    """The questions with answers about the presence of a number."""
+    asked = (PRESENT, feature)
+    return [one for one in statistics.questions if (one.subject.kind, one.subject.feature) == asked and one.n]
+
+
+def _fractions(statistics: Statistics, features: Sequence[int], least: float) -> Tables:
+    """P(class) and the fractions m_vc / n_c, where m_vc is at least ``least`` records; equal ones without answers."""
+    share = _counted_shares(statistics)
+
+    def fractions(joint: JointTable) -> Floats:
+        if not joint.n:
+            return np.full(joint.estimate.shape, 1 / len(joint.estimate))
+        return np.asarray(np.maximum(joint.estimate, least) / joint.n / share, np.float64)
+
+    return Tables(normalised(share), tuple(fractions(joint_table(statistics, each)) for each in features))
+
+
+def _counted_shares(statistics: Statistics) -> Floats:
+    """n_c over the number of answers, shape (k,) float64, each at least :data:`LEAST_CLASS` records; not normalised."""
+    counts = estimate_of(statistics, CLASS, None)
+    answers = sum(found.n for found in statistics.questions if found.subject.kind == CLASS)
+    return np.asarray(np.maximum(counts, LEAST_CLASS) / max(answers, 1), np.float64)
 
 
 def _floored_shares(statistics: Statistics) -> Floats:
-    """Shape (k,) float64: the shares of the classes, not normalised, each at least its floor and half a record.
-
-    Without answers the shares are equal.
-    """
+    """Shape (k,) float64: shares, not normalised, each at least its floor and half a record; equal without answers."""
     found = class_shares(statistics)
     if not np.isfinite(found.variance).all():
         return np.full(len(found.share), 1 / len(found.share))

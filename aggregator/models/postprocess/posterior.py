@@ -25,6 +25,20 @@ With k classes, a feature of A values, x the estimated share of value a and clas
 larger the effect. Small s get less prior weight the more skewed the classes are: cells of the largest class then can
 not be far from independence, and a wrong feature costs more than it can gain.
 
+Means and variances of numbers are shrunk by their noise to the pooled ones. For one number x in [−1, 1], with P(c) the
+share of class c among the records with the number, m_c and s_c the estimated means of x·[y = c] and x²·[y = c], and
+their known variances:
+
+1. The pooled mean μ = Σm_c/ΣP(c) has a normal prior of mean 0 and variance 1/3, the pooled mean square's excess over
+   μ² a gamma prior of mean 1/3 and shape 1. The result is the pooled variance T.
+2. A class's deviation m_c/P(c) − μ has a normal prior of variance τ². The posterior mean is averaged over
+   τ² ∈ T·:data:`BETWEEN`, weighted by the density of all classes' deviations.
+3. A class's variance has a gamma prior whose mean W is T minus the variance between the classes. The posterior mean
+   is averaged over the shapes :data:`VARIANCE_SHAPES`, weighted by the density of all classes' estimates.
+
+A number whose classes can not be told apart gets one mean and one variance, so it says nothing of the class. Without
+noise the results are the moments.
+
 Source: docs/math.md, section 4; docs/decisions/0056.
 """
 
@@ -41,6 +55,7 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.postprocess.joint_tables import JointTable, Tables, joint_table, simplex_table
 from aggregator.models.postprocess.noisy_gamma import evidence_weights, posterior
+from aggregator.models.postprocess.noisy_sums import UNIFORM_VARIANCE
 
 SHAPES = (0.3, 1.0, 3.0, 10.0, 100.0)
 """Shapes s of a cell's prior. At 100 a feature is as good as independent of the class."""
@@ -63,6 +78,12 @@ CALM = 10
 """Number of features times r above which more standard deviations are needed, in proportion to the square root."""
 CLEAR = 3
 """No reports count for independence if all tables tell more than the class's entropy by so many standard deviations."""
+BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
+"""Variances τ² of the classes' means, in units of the pooled variance; equally likely."""
+VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
+"""Shapes of the prior of the classes' variances; equally likely."""
+_LEAST_WITHIN = 0.05
+"""Smallest variance within the classes, in units of the pooled variance."""
 _NEAR = 3
 """Index of the first of :data:`SHAPES` that mean a feature near independence of the class."""
 _LEAST = 1e-12
@@ -81,13 +102,15 @@ def posterior_tables(statistics: Statistics, features: Sequence[int], summed: in
     """
     prior = posterior_prior(statistics)
     weights = shape_weights(prior, class_shares(statistics).variance)
+    caution = _Caution.of(statistics, summed or len(statistics.schema.observed))
     joints = [joint_table(statistics, feature) for feature in features]
-    return Tables(
-        prior,
-        _likelihoods(
-            joints, prior, weights / weights.sum(), _Caution.of(statistics, summed or len(statistics.schema.observed))
-        ),
-    )
+    made = iter(_likelihoods([one for one in joints if one.n], prior, weights / weights.sum(), caution))
+    return Tables(prior, tuple(next(made) if one.n else _equal(one) for one in joints))
+
+
+def _equal(joint: JointTable) -> Floats:
+    """Equal probabilities of all values, for a feature without answers."""
+    return np.full(joint.estimate.shape, 1 / len(joint.estimate))
 
 
 def posterior_prior(statistics: Statistics) -> Floats:
@@ -147,51 +170,91 @@ class _Caution(NamedTuple):
         zeros = SHARP * max(1.0, features * odds / CALM) ** 0.5
         return cls((features / MANY) ** 3 * odds, zeros, max(zeros, SHARP * features / MANY))
 
+    def is_sharp(self, joint: JointTable, weights: Floats) -> bool:
+        """Step 6: whether a feature has so little noise that the table of ``simplex`` is better.
 
-def _likelihoods(
-    joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution
-) -> tuple[Floats, ...]:
-    """P(value | class) of every feature: shape (values, k) float64 each; equal probabilities without answers.
+        ``weights``: shape (shapes,) float64, of step 4; many zeros are likely if the smallest shape has over half.
+        """
+        cells, limit = joint.estimate.size, self.zeros if weights[0] > 1 / 2 else self.other
+        return limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2
 
-    The cells of all features are one long vector, because :func:`posterior` costs far more per call than per number.
 
-    Args:
-        joints: estimated joint tables of the features.
-        prior: shape (k,) float64, P(class).
-        shape_weight: shape (shapes,) float64, :func:`shape_weights` with sum 1.
-        caution: m and the limits of noise.
+class _Cells(NamedTuple):
+    """The cells of all tables as one long vector, since :func:`posterior` costs far more per call than per number.
+
+    Attributes:
+        joints: the estimated joint tables, each with answers.
+        guesses: of every table the variance of a cell of average share.
+        sizes: number of cells of every table.
     """
-    asked = [joint for joint in joints if joint.n]
-    if not asked:
-        return tuple(np.full(joint.estimate.shape, 1 / len(joint.estimate)) for joint in joints)
-    guesses = [float(joint.variance(1 / joint.estimate.size)) for joint in asked]
-    values, cells = [len(joint.estimate) for joint in asked], [joint.estimate.size for joint in asked]
-    ends = np.cumsum(cells)[:-1]
-    rows = posterior(
-        np.concatenate([joint.share.sum(axis=1) for joint in asked]),
-        len(prior) * np.repeat(guesses, values),
-        np.repeat(1 / np.array(values), values),
-        1.0,
-    ).mean
-    margins = np.split(rows, np.cumsum(values)[:-1])
-    told = association(asked, margins, prior)
+
+    joints: Sequence[JointTable]
+    guesses: list[float]
+    sizes: list[int]
+
+    @classmethod
+    def of(cls, joints: Sequence[JointTable]) -> _Cells:
+        sizes = [joint.estimate.size for joint in joints]
+        return cls(joints, [float(joint.variance(1 / size)) for joint, size in zip(joints, sizes, strict=True)], sizes)
+
+    def split(self, cells: Floats) -> list[Floats]:
+        """The part of each table in an array whose last axis is that of the cells."""
+        return np.split(cells, np.cumsum(self.sizes)[:-1], axis=-1)
+
+    def margins(self, classes: int) -> list[Floats]:
+        """Step 2: posterior means of the row sums of every table, shape (values,) float64 each."""
+        values = [len(joint.estimate) for joint in self.joints]
+        rows = posterior(
+            np.concatenate([joint.share.sum(axis=1) for joint in self.joints]),
+            classes * np.repeat(self.guesses, values),
+            np.repeat(1 / np.array(values), values),
+            1.0,
+        )
+        return np.split(rows.mean, np.cumsum(values)[:-1])
+
+    def under_each_shape(self, centre: Floats) -> list[tuple[Floats, Floats]]:
+        """Step 3: per table the posterior means and log densities under each of :data:`SHAPES`: (shapes, cells) each.
+
+        ``centre``: shape (all cells,) float64, the priors' means. The variance depends on the true share, for which a
+        first posterior mean stands.
+        """
+        share = np.concatenate([joint.share for joint in self.joints], axis=None)
+        first = self.split(posterior(share, np.repeat(self.guesses, self.sizes), centre, 1.0).mean)
+        variance = np.concatenate([joint.variance(mean) for joint, mean in zip(self.joints, first, strict=True)])
+        found = [posterior(share, variance, centre, shape) for shape in SHAPES]
+        means = self.split(np.array([one.mean for one in found]))
+        return list(zip(means, self.split(np.array([one.evidence for one in found])), strict=True))
+
+
+def _likelihoods(joints: Sequence[JointTable], prior: Floats, shape_weight: Floats, caution: _Caution) -> list[Floats]:
+    """P(value | class) of every feature with answers, by steps 2 to 6: shape (values, k) float64 each.
+
+    ``shape_weight``: shape (shapes,) float64, :func:`shape_weights` with sum 1.
+    """
+    if not joints:
+        return []
+    cells = _Cells.of(joints)
+    margins = cells.margins(len(prior))
+    told = association(joints, margins, prior)
     if told.nats - CLEAR * told.sd >= -float(prior @ np.log(prior)):
         caution = caution._replace(reports=0.0)
     centre = np.concatenate([_independent(margin, prior) for margin in margins], axis=None)
-    share = np.concatenate([joint.share for joint in asked], axis=None)
-    # The variance depends on the true share. A first posterior mean replaces the share.
-    first = np.split(posterior(share, np.repeat(guesses, cells), centre, 1.0).mean, ends)
-    variance = np.concatenate([joint.variance(mean) for joint, mean in zip(asked, first, strict=True)])
-    found = [posterior(share, variance, centre, shape) for shape in SHAPES]
-    means = np.split(np.array([one.mean for one in found]), ends, axis=1)
-    evidence = np.split(np.array([one.evidence for one in found]), ends, axis=1)
-    tables = iter(zip(means, evidence, strict=True))
-    return tuple(
-        _mixed(*next(tables), shape_weight, joint, prior, caution)
-        if joint.n
-        else np.full(joint.estimate.shape, 1 / len(joint.estimate))
-        for joint in joints
-    )
+    found = []
+    for joint, (means, evidence) in zip(joints, cells.under_each_shape(centre), strict=True):
+        weights = evidence_weights(evidence.sum(axis=1) + np.log(shape_weight))
+        if caution.is_sharp(joint, weights):
+            found.append(simplex_table(joint))
+        else:
+            mean = _positive((weights @ means).reshape(joint.estimate.shape))
+            doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
+            found.append(_towards_independence(mean, prior, joint.n, doubt * caution.reports * joint.estimate.size))
+    return found
+
+
+def _towards_independence(table: Floats, prior: Floats, n: int, imagined: float) -> Floats:
+    """Step 5: a table of ``n`` reports, with so many ``imagined`` reports of a feature that is independent."""
+    independent = (table @ prior)[:, None]
+    return _positive(independent + n / (n + imagined) * (table - independent))
 
 
 class Association(NamedTuple):
@@ -243,31 +306,6 @@ def _independent(margin: Floats, prior: Floats) -> Floats:
     return np.outer((margin / margin.sum() + 1 - 1 / len(margin)) / len(margin), prior)
 
 
-def _mixed(
-    means: Floats, evidence: Floats, shape_weight: Floats, joint: JointTable, prior: Floats, caution: _Caution
-) -> Floats:
-    """P(value | class) of one feature, steps 4 to 6 of the module's text: shape (values, k) float64.
-
-    Args:
-        means: shape (shapes, values·k) float64, posterior means of the cells.
-        evidence: shape (shapes, values·k) float64, log densities of the estimates.
-        shape_weight: shape (shapes,) float64, prior weights with sum 1.
-        joint: the feature's estimated joint table, with answers.
-        prior: shape (k,) float64, P(class).
-        caution: m and the limits of noise.
-    """
-    cells = joint.estimate.size
-    weights = evidence_weights(evidence.sum(axis=1) + np.log(shape_weight))
-    limit = caution.zeros if weights[0] > 1 / 2 else caution.other
-    if limit**2 * float(joint.variance(1 / cells)) < 1 / cells**2:
-        return simplex_table(joint)
-    table = _positive((weights @ means).reshape(joint.estimate.shape))
-    doubt = min(1.0, float(weights[_NEAR:].sum() / shape_weight[_NEAR:].sum()))
-    independent = (table @ prior)[:, None]
-    share = joint.n / (joint.n + doubt * caution.reports * cells)
-    return _positive(independent + share * (table - independent))
-
-
 def shape_weights(prior: Floats, variance: Floats) -> Floats:
     """Prior weights of :data:`SHAPES`, shape (shapes,) float64.
 
@@ -290,15 +328,6 @@ def _positive(shares: Floats) -> Floats:
     return np.asarray(shares / shares.sum(axis=0), np.float64)
 
 
-BETWEEN = (0.003, 0.03, 0.1, 0.3, 1.0)
-"""Variances τ² of the classes' means, in units of the pooled variance; equally likely."""
-VARIANCE_SHAPES = (1.0, 3.0, 10.0, 100.0)
-"""Shapes of the prior of the classes' variances; equally likely."""
-_UNIFORM_VARIANCE = 1 / 3
-_LEAST_WITHIN = 0.05
-"""Smallest variance within the classes, in units of the pooled variance."""
-
-
 class Moments(NamedTuple):
     """First and second moments of one number: shape (k,) float64 each.
 
@@ -319,11 +348,11 @@ def shrunk(of: Moments) -> tuple[Floats, Floats]:
     """Mean in [−1, 1] and positive variance of a number in every class: shape (k,) float64 each."""
     total = of.share.sum()
     error = float(of.first_variance.sum()) / total**2
-    centre = float(of.first.sum()) / total * _UNIFORM_VARIANCE / (_UNIFORM_VARIANCE + error)
+    centre = float(of.first.sum()) / total * UNIFORM_VARIANCE / (UNIFORM_VARIANCE + error)
     centre = float(np.clip(centre, -1, 1))
     excess = float(of.second.sum()) / total - centre**2
     noise = float(of.second_variance.sum()) / total**2 + 4 * centre**2 * error
-    pooled = min(1.0, float(posterior(np.array([excess]), noise, _UNIFORM_VARIANCE, 1.0).mean[0]))
+    pooled = min(1.0, float(posterior(np.array([excess]), noise, UNIFORM_VARIANCE, 1.0).mean[0]))
     mean = np.clip(centre + _deviations(of, centre, pooled), -1, 1)
     return mean, _variances(of, mean, centre, pooled)
 

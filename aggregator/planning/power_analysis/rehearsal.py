@@ -29,8 +29,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.population import Population
-from aggregator.models.published import fitted_parameters
-from aggregator.models.scoring import Model
+from aggregator.models.scoring import Model, model_of
 from aggregator.publishing.mechanisms.counts import CountLaw, count_law
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from aggregator.reports.tally.tally import Tally
@@ -108,11 +107,11 @@ class Rehearsal:
         """Simulate ``times`` more campaigns per fold.
 
         Raises:
-            InputError: the campaign makes no model (:func:`aggregator.models.discrete.fit`).
+            InputError: the campaign makes no model (:func:`aggregator.models.fitting.fit`).
         """
         for place, fold in enumerate(self._folds):
             for _ in range(times):
-                model = fitted(self._statistics(place))
+                model = self._model(place)
                 on_tested = _right(model, fold.tested)
                 on_learned = _right(model, fold.learned)
                 self._tested[fold.tested_rows] += on_tested
@@ -122,8 +121,8 @@ class Rehearsal:
                 own, away = float(np.nanmean(on_learned)), float(np.nanmean(on_tested))
                 self._single[place].append(self._own * own + (1 - self._own) * away)
 
-    def _statistics(self, place: int) -> Statistics:
-        """The statistics of one simulated campaign."""
+    def _model(self, place: int) -> Model:
+        """The model of one simulated campaign."""
         fold, fleet, rng = self._folds[place], self._fleet, self._rng
         campaign = fold.campaign
         rows = len(fold.learned.labels)
@@ -134,7 +133,7 @@ class Rehearsal:
         else:
             members = rng.multinomial(fleet.devices, np.full(rows, 1 / rows)) / fleet.devices
             laws = laws_of(campaign, fold.learned, members)
-        return simulated(campaign, laws, fleet, rng)
+        return model_of(simulated(campaign, laws, fleet, rng), campaign.fit.postprocess)
 
     @property
     def by_record(self) -> Floats:
@@ -220,15 +219,6 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
     strata = (answers,) * campaign.answers
     recurrence = Recurrence(basis, strata, (1 / fleet.devices,) * campaign.answers)
     return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
-
-
-def fitted(statistics: Statistics) -> Model:
-    """The model of statistics, by the campaign's family and post-processing.
-
-    Raises:
-        InputError: ``not_fittable``, ``postprocess_unknown``: no model can be made.
-    """
-    return Model(statistics.schema, *fitted_parameters(statistics, statistics.fit.postprocess))
 
 
 def _right(model: Model, population: Population) -> Floats:

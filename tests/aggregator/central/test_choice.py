@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aggregator.curator.fitting import fit, model_of, settled
+from aggregator.curator.fitting import fit, settled
 from aggregator.curator.records import Records
 from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.models.encoding import EncodedFrame
+from aggregator.models.scoring import model_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric

@@ -27,7 +27,7 @@ from aggregator.models.comparison import (
     largest,
     unshared,
 )
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.scoring import Model
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.asked import restricted
@@ -61,7 +61,7 @@ def drawn(joint, n, rng):
         asked.append(n)
     statistics = estimate(CAMPAIGN, Tally(CAMPAIGN.id, tuple(asked), tuple(cells)))
     parameters = fit(statistics)
-    return Model(statistics.schema, parameters.log_prior, parameters.log_likelihood), statistics
+    return Model(statistics.schema, parameters.log_prior, parameters.terms), statistics
 
 
 def pairs(number, before, after, n=4_000):

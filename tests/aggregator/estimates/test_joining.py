@@ -20,7 +20,7 @@ from aggregator.estimates.homogeneity import LEAST_DEVICES, LEVEL, chi_square_ta
 from aggregator.estimates.joining import join
 from aggregator.estimates.recurrence import known
 from aggregator.estimates.reports import estimate
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.evaluation import evaluate
@@ -108,7 +108,7 @@ def test_counts_under_equal_p_and_q_are_simply_added(mechanism):
             np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9, err_msg=name)
     np.testing.assert_allclose(class_shares(found).share, class_shares(wanted).share, rtol=1e-9)
     np.testing.assert_allclose(class_shares(found).variance, class_shares(wanted).variance, rtol=1e-6)
-    for mine, other in zip(fit(found).log_likelihood, fit(wanted).log_likelihood, strict=True):
+    for mine, other in zip(fit(found).terms, fit(wanted).terms, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-6)
     accuracy = foresee(found, "simplex").accuracy
     assert accuracy is None or 0 <= accuracy <= 1

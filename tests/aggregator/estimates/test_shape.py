@@ -13,7 +13,7 @@ from support.reports import made
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.sums import Table, of_tables
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.mechanisms.evaluation import accuracy_of, evaluate

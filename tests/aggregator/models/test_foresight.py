@@ -10,7 +10,7 @@ from support.publisher import NOW
 
 from aggregator.estimates.reports import estimate
 from aggregator.models import foresight
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.foresight import ASSUMES_NORMAL, Foresight, foresee
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
@@ -67,7 +67,7 @@ def true_accuracy(statistics, tables, prior, generator):
     model = fit(statistics)
     label = (generator.random(20_000) < prior[1]).astype(int)
     score = np.tile(model.log_prior, (len(label), 1))
-    for term in model.log_likelihood:
+    for term in model.terms:
         code = (generator.random(len(label)) > np.cumsum(tables, axis=0)[:, label]).sum(axis=0)
         score += term[np.minimum(code, VALUES - 1)]
     return (score.argmax(axis=1) == label).mean()
@@ -190,7 +190,7 @@ def test_a_small_gain_where_one_class_is_rare_is_not_denied(seed):
     statistics = estimate(campaign, Tally(campaign.id, tuple(n), tuple(counts)))
     model, right = fit(statistics), 0.0
     for codes in product(range(3), repeat=3):
-        score = model.log_prior + sum(model.log_likelihood[i][code] for i, code in enumerate(codes) if code < 2)
+        score = model.log_prior + sum(model.terms[i][code] for i, code in enumerate(codes) if code < 2)
         right += (prior * np.prod([tables[i, code] for i, code in enumerate(codes)], axis=0))[score.argmax()]
     assert right > 0.95
     assert foresee(statistics, "simplex").beats is not False
@@ -243,7 +243,7 @@ def skewed_truth(statistics):
     model, told = fit(statistics), np.zeros((3, 3))
     for codes in product(*[range(len(table)) for table in OF_SKEWED]):
         chance = SKEWED * np.prod([OF_SKEWED[i][code] for i, code in enumerate(codes)], axis=0)
-        score = model.log_prior + sum(term[code] for term, code in zip(model.log_likelihood, codes, strict=True))
+        score = model.log_prior + sum(term[code] for term, code in zip(model.terms, codes, strict=True))
         told[score.argmax()] += chance
     return np.trace(told), np.diagonal(told) / SKEWED
 

@@ -10,7 +10,7 @@ from support.publisher import NOW, Publisher
 
 from aggregator.models.baselines import fit_plain, fit_plain_family, fit_plain_gaussian
 from aggregator.models.encoding import observe
-from aggregator.models.gaussian import NormalParameters, fit
+from aggregator.models.fitting import NormalParameters, fit
 from aggregator.models.reduction import fit_projection
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign

@@ -12,7 +12,7 @@ from support.reports import made
 
 from aggregator.estimates.source import Origin
 from aggregator.estimates.sums import Curator, NoisySum, of_sums
-from aggregator.models import discrete, gaussian
+from aggregator.models.fitting import fit
 from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.models.postprocess.noisy_sums import CELLS, CLASSES, LEAST_CELL, VARIANCES
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
@@ -52,7 +52,7 @@ EXACT = [[60, 40], [30, 10, 20, 10, 10, 20], [6, -8], [15, 12]]
 
 def test_printed_divides_every_sum_by_the_noisy_count_of_the_class():
     noisy = [[60, 40], [36, 10, -3, 10, 10, 22], [6, -8], [15, 12]]
-    found = gaussian.fit(statistics(MIXED, noisy, 2.0), "printed")
+    found = fit(statistics(MIXED, noisy, 2.0), "printed")
     assert np.exp(found.log_prior) == pytest.approx([0.6, 0.4])
     table = [[36 / 60, 10 / 40], [LEAST_CELL / 60, 10 / 40], [10 / 60, 22 / 40]]
     np.testing.assert_allclose(np.exp(found.terms[0]), table)
@@ -61,9 +61,7 @@ def test_printed_divides_every_sum_by_the_noisy_count_of_the_class():
 
 
 def test_printed_counts_a_class_of_negative_size_as_one_record():
-    found = gaussian.fit(
-        statistics(MIXED, [[99, -7], [50, 1, 20, 1, 29, 1], [6, -8], [15, 12]], 2.0, records=92), "printed"
-    )
+    found = fit(statistics(MIXED, [[99, -7], [50, 1, 20, 1, 29, 1], [6, -8], [15, 12]], 2.0, records=92), "printed")
     assert np.exp(found.log_prior) == pytest.approx([0.99, 0.01])
     assert np.exp(found.terms[0])[:, 1] == pytest.approx([1, 1, 1])  # three records of a class of one
     assert found.terms[1].mean[1] == pytest.approx(-8)
@@ -72,15 +70,15 @@ def test_printed_counts_a_class_of_negative_size_as_one_record():
 
 def test_halves_are_the_fractions_of_printed_with_half_a_record_in_every_cell():
     noisy = statistics(MIXED, [[60, -4], [36, 10, -3, 0, 0.25, 22], [6, -8], [15, 12]], 2.0)
-    found = gaussian.fit(noisy, "halves")
+    found = fit(noisy, "halves")
     assert np.exp(found.log_prior) == pytest.approx([60 / 61, 1 / 61])
     np.testing.assert_allclose(np.exp(found.terms[0]), [[36 / 60, 10], [0.5 / 60, 0.5], [0.5 / 60, 22]])
-    of_printed = gaussian.fit(noisy, "printed").terms[1]
+    of_printed = fit(noisy, "printed").terms[1]
     np.testing.assert_array_equal(found.terms[1], of_printed)
 
 
 def test_floored_without_noise_is_the_plain_fit():
-    found = gaussian.fit(statistics(MIXED, EXACT, 0.0), "floored")
+    found = fit(statistics(MIXED, EXACT, 0.0), "floored")
     assert np.exp(found.log_prior) == pytest.approx([0.6, 0.4])
     np.testing.assert_allclose(np.exp(found.terms[0]), [[0.5, 0.25], [1 / 3, 0.25], [1 / 6, 0.5]])
     assert found.terms[1].mean == pytest.approx([0.1, -0.2])
@@ -91,7 +89,7 @@ def test_floored_raises_cells_and_variances_to_their_part_of_the_noise():
     """A class has 60 records by the class counts and 90 by the cells, whose sum has three times the noise variance."""
     noisy = [[60, 40], [90, 10, -50, 10, 50, 20], [6, -8], [3, 12]]
     sd = 50.0
-    found = gaussian.fit(statistics(MIXED, noisy, sd**2), "floored")
+    found = fit(statistics(MIXED, noisy, sd**2), "floored")
     least = CELLS * sd
     assert least == 10
     np.testing.assert_allclose(np.exp(found.terms[0])[:, 0], np.array([90, 10, 50]) / 150)
@@ -108,7 +106,7 @@ def test_floored_raises_cells_and_variances_to_their_part_of_the_noise():
 def test_floored_raises_a_class_to_its_part_of_the_noise():
     schema = build_schema(LABEL, [Categorical("c", ["r", "b"], substitute=0)])
     sd = 30.0
-    found = discrete.fit(statistics(schema, [[140, -40], [100, -60, 40, 20]], sd**2), "floored")
+    found = fit(statistics(schema, [[140, -40], [100, -60, 40, 20]], sd**2), "floored")
     shown = np.exp(found.log_prior)
     combined = np.sqrt(2 / 3) * sd / 100  # of votes with variances 1 and 2
     assert shown[1] / shown[0] == pytest.approx(CLASSES * combined / 1.4, rel=0.01)  # and a little sampling
@@ -120,7 +118,7 @@ def test_a_number_that_may_be_missing_is_divided_by_those_that_have_it():
         sums[SQUARE if subject.power == SQUARE else subject.kind] for subject in gaussian_subjects(GAPS, ONE_PER_CLASS)
     ]
     for name in NAMES:
-        found = gaussian.fit(statistics(GAPS, listed, 0.0), name)
+        found = fit(statistics(GAPS, listed, 0.0), name)
         assert found.terms[0].mean == pytest.approx([0.2, -0.4])
         assert found.terms[0].variance == pytest.approx([0.5 - 0.04, 0.6 - 0.16])
 
@@ -132,7 +130,7 @@ def test_numbers_without_answers_say_nothing_of_the_class(name):
         replace(item, n=0, estimate=item.estimate * 0) if item.subject.feature == 1 else item
         for item in found.questions
     )
-    term = gaussian.fit(replace(found, questions=silent), name).terms[1]
+    term = fit(replace(found, questions=silent), name).terms[1]
     assert term.mean.tolist() == [0, 0]
     assert term.variance == pytest.approx([1 / 3] * 2)
 
@@ -143,7 +141,7 @@ def test_noise_of_infinite_variance_gives_no_floor():
         replace(item, noise_variance=np.full(2, np.inf)) if item.subject.feature == 1 else item
         for item in found.questions
     )
-    term = gaussian.fit(replace(found, questions=wild), "floored").terms[1]
+    term = fit(replace(found, questions=wild), "floored").terms[1]
     assert np.isfinite(term.mean).all()
     assert term.variance == pytest.approx(0.25 - term.mean[0] ** 2, abs=0.1)
 
@@ -159,7 +157,7 @@ wild_sums = st.floats(-1e6, 1e6, allow_nan=False).map(round) | st.just(0)
 def test_any_noisy_sums_give_distributions(sums, variance):
     found = statistics(MIXED, list(sums), variance)
     for name in NAMES:
-        model = gaussian.fit(found, name)
+        model = fit(found, name)
         assert np.exp(model.log_prior).sum() == pytest.approx(1)
         assert np.isfinite(model.terms[0]).all()
         assert np.isfinite(model.terms[1].mean).all()
@@ -188,11 +186,11 @@ def test_no_mean_is_cut_or_stretched_by_a_noisy_number_of_records(name, counted)
     """
     few = [1e6, *[1.0] * 3]
     right = [[100 * number for number in one] for one in EXACT[1:]]
-    term = gaussian.fit(statistics(MIXED, [counted, *right], few), name).terms[1]
+    term = fit(statistics(MIXED, [counted, *right], few), name).terms[1]
     assert term.mean == pytest.approx([0.1, -0.2], abs=0.005)
     there = [[0, 0, 6000, 4000], [600, -800], [1500, 1200]]
-    term = gaussian.fit(statistics(GAPS, [counted, *there], few), name).terms[0]
+    term = fit(statistics(GAPS, [counted, *there], few), name).terms[0]
     assert term.mean == pytest.approx([0.1, -0.2], abs=0.005)
     assert term.variance == pytest.approx([0.24, 0.26], abs=0.005)
-    prior = np.exp(gaussian.fit(statistics(MIXED, [counted, *right], few), name).log_prior)
+    prior = np.exp(fit(statistics(MIXED, [counted, *right], few), name).log_prior)
     assert prior == pytest.approx([0.6, 0.4], abs=0.002)

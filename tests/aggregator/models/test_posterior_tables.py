@@ -16,7 +16,7 @@ from support.reports import made, opened
 
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.postprocess import noisy_gamma
 from aggregator.models.postprocess import posterior as posterior_tables
 from aggregator.models.postprocess.joint_tables import joint_table
@@ -163,7 +163,7 @@ def test_nobody_or_one_device_gives_probabilities(mechanism, n):
     campaign = made(mechanism=mechanism, epsilon_micro=100_000)
     counts = tuple((n,) + (0,) * (question.size - 1) for question in campaign.questions)
     found = fit(estimate(campaign, Tally(campaign.id, (n,) * len(counts), counts)), "posterior")
-    for table in (found.log_prior, *found.log_likelihood):
+    for table in (found.log_prior, *found.terms):
         assert np.isfinite(table).all()
         np.testing.assert_allclose(np.exp(table).sum(axis=0), 1)
 
@@ -199,7 +199,7 @@ def accuracy_on_copies(fitted, rare):
     """Share of right predictions among records whose features are all the same bit."""
     right = 0.0
     for bit in (0, 1):
-        score = fitted.log_prior + sum(table[bit] for table in fitted.log_likelihood)
+        score = fitted.log_prior + sum(table[bit] for table in fitted.terms)
         common = 0.6 if bit == 0 else 0.4
         right += [common * (1 - rare), (1 - common) * rare][int(score.argmax())]
     return right

@@ -12,7 +12,7 @@ from support.publisher import Publisher
 from support.reports import made
 
 from aggregator.estimates.reports import estimate
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.models.postprocess.joint_tables import HALF, project_to_simplex
 from aggregator.models.postprocess.methods import NEED_CLASS_QUESTION, POSTPROCESSES
 from aggregator.reports.tally.tally import Tally
@@ -64,7 +64,7 @@ def test_tables_are_probabilities_whatever_the_noise(found, name):
             np.testing.assert_allclose(table.sum(axis=0), 1)
     logs = fit(found, name)
     assert np.isfinite(logs.log_prior).all()
-    assert all(np.isfinite(table).all() for table in logs.log_likelihood)
+    assert all(np.isfinite(table).all() for table in logs.terms)
 
 
 def exact(estimates, campaign=CAMPAIGNS["direct"], n=100):

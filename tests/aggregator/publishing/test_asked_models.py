@@ -55,10 +55,10 @@ def test_groups_divided_equally_change_no_score(world):
     grouped = aggregator.Model.of(model.document)
     scores = grouped.scores(frame)
     codes = recognise(frame, statistics.schema).codes
-    from aggregator.models.discrete import fit
+    from aggregator.models.fitting import fit
 
     parameters = fit(statistics, statistics.fit.postprocess)
-    found = parameters.log_prior + sum(table[codes[:, index]] for index, table in enumerate(parameters.log_likelihood))
+    found = parameters.log_prior + sum(table[codes[:, index]] for index, table in enumerate(parameters.terms))
     difference = scores - found
     assert np.allclose(difference[:, 0], difference[:, 1], atol=1e-5)
     assert model.model.accuracy(frame) > 0.85

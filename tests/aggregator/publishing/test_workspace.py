@@ -9,7 +9,7 @@ import pytest
 from support.publisher import NOW, Publisher, key, small_schema
 
 from aggregator.estimates.reports import estimate
-from aggregator.models.discrete import fit
+from aggregator.models.fitting import fit
 from aggregator.publishing import campaigns
 from aggregator.publishing import workspace as rooms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, parse_duration, publish_campaign

@@ -1,11 +1,13 @@
-"""The Gaussian fit: a normal distribution per number and class, from first and second moments.
+"""The fit of a model: a table of probabilities per category, and a normal distribution per number and class.
+
+A post-processing gives P(class) and the tables. In a Gaussian family every number has
 
     m1 = E[x·[y = c]],  m2 = E[x²·[y = c]],  mean = m1/P(c),  variance = m2/P(c) − mean²
 
 where x = u/S is the number in [−1, 1], y the class of the record and c one class. If devices answered whether the
-number is present, P(number present, c) replaces P(c).
-Moments are clipped to their possible range for numbers in [−1, 1]. The variance is
-at least the campaign's floor.
+number is present, P(number present, c) replaces P(c). Moments are clipped to their possible range for numbers in
+[−1, 1]. The variance is at least the campaign's floor.
+
 Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2; docs/math.md, section 4.
 """
 
@@ -19,8 +21,8 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.spread import moment_variances, moments
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.postprocess.methods import check_postprocess
-from aggregator.models.postprocess.noisy_sums import floored_normal, printed_normal
+from aggregator.models.postprocess.methods import DEFAULT, check_postprocess
+from aggregator.models.postprocess.noisy_sums import UNIFORM_VARIANCE, floored_normal, printed_normal
 from aggregator.models.postprocess.posterior import Moments, shrunk
 from protocol.documents.campaign import GAUSSIAN
 from protocol.documents.model import TRUNCATED_GAUSSIAN
@@ -29,12 +31,10 @@ from protocol.questions import PRESENT
 
 NORMAL_FAMILIES = (GAUSSIAN, TRUNCATED_GAUSSIAN)
 """Families with a normal distribution per number and class. The truncated one has the same parameters."""
-SHRINKS = "posterior"
+_SHRINKS = "posterior"
 """Post-processing that shrinks means and variances by their noise."""
-OF_SUMS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
+_OF_SUMS = {"printed": printed_normal, "halves": printed_normal, "floored": floored_normal}
 """Post-processings with means and variances of their own. The rest use the clipped moments alone."""
-_UNIFORM_VARIANCE = 1 / 3
-"""Variance of the uniform distribution on [−1, 1], for a number without answers."""
 
 
 class NormalParameters(NamedTuple):
@@ -44,54 +44,55 @@ class NormalParameters(NamedTuple):
     variance: Floats
 
 
-class GaussianParameters(NamedTuple):
-    """Parameters of a Gaussian Naive Bayes model.
+class Parameters(NamedTuple):
+    """Parameters of a Naive Bayes model. A record's score is the sum of one logarithm per feature and the prior's.
 
     Attributes:
         log_prior: shape (k,) float64, log P(class).
-        terms: per observed feature, a :class:`NormalParameters` for a number, or log P(value | class) of shape
-            (values, k) float64 for categories.
+        terms: per observed feature, log P(value | class) of shape (values, k) float64, or a
+            :class:`NormalParameters` for a number of a Gaussian family.
     """
 
     log_prior: Floats
     terms: tuple[NormalParameters | Floats, ...]
 
 
-def fit(statistics: Statistics, postprocess: str) -> GaussianParameters:
-    """Gaussian Naive Bayes from statistics. Run by the aggregator; a pure function.
+def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
+    """Naive Bayes from statistics, of their family. Run by the aggregator; a pure function.
 
     Args:
-        statistics: statistics of a Gaussian campaign.
-        postprocess: name of the post-processing for the classes and categories.
+        statistics: statistics of a discrete or Gaussian campaign.
+        postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`.
 
     Returns:
         The parameters. A number without answers has mean 0 and the variance 1/3, or the floor if that is larger.
 
     Raises:
-        InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks the question about a category's
+        InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's
             values or, with ``paper``, the question about the class alone.
     """
-    schema = statistics.schema
-    categories = [index for index in range(len(schema.observed)) if index not in schema.numeric]
-    prior, likelihood = check_postprocess(postprocess)(statistics, categories)
+    observed = range(len(statistics.schema.observed))
+    numeric = statistics.schema.numeric if statistics.fit.family in NORMAL_FAMILIES else ()
+    prior, likelihood = check_postprocess(postprocess)(
+        statistics, [index for index in observed if index not in numeric]
+    )
     tables = iter(likelihood)
-    floor = statistics.fit.variance_floor_micro / MICRO
-    to_normal = _posterior_normal if postprocess == SHRINKS else _normal
+    normals = dict(zip(numeric, _normals(statistics, postprocess, prior), strict=True)) if numeric else {}
+    terms = (normals[index] if index in normals else np.log(next(tables)) for index in observed)
+    return Parameters(np.log(prior), tuple(terms))
+
+
+def _normals(statistics: Statistics, postprocess: str, prior: Floats) -> list[NormalParameters]:
+    """Mean and variance of every number, in the order of ``schema.numeric``."""
+    schema, floor = statistics.schema, statistics.fit.variance_floor_micro / MICRO
+    if postprocess in _OF_SUMS:
+        pairs = [_OF_SUMS[postprocess](statistics, index) for index in schema.numeric]
+        return [NormalParameters(mean, np.maximum(variance, floor)) for mean, variance in pairs]
+    to_normal = _posterior_normal if postprocess == _SHRINKS else _normal
     first, second = (moments(statistics.questions, schema, power) for power in (1, 2))
     errors = [moment_variances(statistics.questions, schema, power) for power in (1, 2)]
-    terms: list[NormalParameters | Floats] = []
-    for index in range(len(schema.observed)):
-        if index in schema.numeric and postprocess in OF_SUMS:
-            mean, variance = OF_SUMS[postprocess](statistics, index)
-            terms.append(NormalParameters(mean, np.maximum(variance, floor)))
-        elif index in schema.numeric:
-            place = schema.numeric.index(index)
-            share = _share(statistics, index, prior)
-            found = Moments(first[place], second[place], errors[0][place], errors[1][place], share)
-            terms.append(to_normal(found, floor))
-        else:
-            terms.append(np.log(next(tables)))
-    return GaussianParameters(np.log(prior), tuple(terms))
+    shares = [_share(statistics, index, prior) for index in schema.numeric]
+    return [to_normal(Moments(*each), floor) for each in zip(first, second, *errors, shares, strict=True)]
 
 
 def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
@@ -110,14 +111,11 @@ def _share(statistics: Statistics, feature: int, prior: Floats) -> Floats:
 
 
 def _normal(of: Moments, floor: float) -> NormalParameters:
-    """Mean and variance from first and second moments, clipped to their range for numbers in [−1, 1].
-
-    NaN moments become mean 0 and the uniform variance. The variance is at least ``floor``.
-    """
+    """Clipped moments, the variance at least ``floor``; mean 0 and the uniform variance for NaN moments."""
     mean = np.clip(of.first / of.share, -1, 1)
     square = np.clip(of.second / of.share, 0, 1)
     mean, known = np.nan_to_num(mean), ~(np.isnan(of.first) | np.isnan(of.second))
-    variance = np.where(known, square - mean**2, _UNIFORM_VARIANCE)
+    variance = np.where(known, square - mean**2, UNIFORM_VARIANCE)
     return NormalParameters(mean, np.maximum(np.nan_to_num(variance), floor))
 
 
