@@ -26,6 +26,7 @@ from aggregator.nodes.campaigns.numbering import first_numbers
 from aggregator.nodes.statistics import federation
 from aggregator.nodes.statistics.robust import Rule, robust_statistics
 from aggregator.nodes.statistics.totals import Total, column_sums
+from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
@@ -83,19 +84,13 @@ def _of_subject(
     return found.astype(np.int64).reshape(nodes, subject.size)
 
 
-def discrete_laplace(of_rate: Fraction, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
-    """Integers k with P(k) ∝ e^{−r|k|}, r the rate: the difference of two geometric numbers. Int64 of ``shape``."""
-    stop = -np.expm1(-float(of_rate))
-    return rng.geometric(stop, shape) - rng.geometric(stop, shape)
-
-
 def released(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Integers:
     """What nodes send: exact sums, shape (N, M) int64, with noise at the campaign's ε, clamped to the public ranges."""
     subjects = released_vectors(campaign)
     noisy, start = np.empty_like(exact), 0
     for subject, share, (low, high) in zip(subjects, shares(campaign), ranges(campaign), strict=True):
         part = slice(start, start + subject.size)
-        noise = discrete_laplace(rate(share, sensitivity(subject)), exact[:, part].shape, rng)
+        noise = discrete_laplace(float(rate(share, sensitivity(subject))), exact[:, part].shape, rng)
         noisy[:, part] = np.clip(exact[:, part] + noise, low, high)
         start = part.stop
     return noisy

@@ -12,7 +12,6 @@ same numbers by numpy. Equal tables give equal predictions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ import pandas as pd
 
 from aggregator.common.arrays import Integers
 from aggregator.models.encoding import MISSING, label_codes, observe, recognise
+from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol.documents.campaign import DISCRETE, Campaign, Fit
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
@@ -30,7 +30,7 @@ from protocol.sums.adjacency import ADD_REMOVE
 from research.products import product_keys
 from research.vertical import ProductOpener, VerticalParty, VerticalTerms, class_weights
 from simulation.design import Design
-from simulation.drawn import discrete_laplace, exact_sums
+from simulation.drawn import exact_sums
 from simulation.local import records_of
 from simulation.nodes import labelled_records
 from simulation.settings import Settings
@@ -155,7 +155,7 @@ def draw_tables(exact: Integers, schema: Schema, terms: VerticalTerms, rng: np.r
         terms: ε_q and the public bound.
         rng: numpy's randomness.
     """
-    noisy = exact + discrete_laplace(Fraction(terms.epsilon_micro, MICRO), exact.shape, rng)
+    noisy = exact + discrete_laplace(terms.epsilon_micro / MICRO, exact.shape, rng)
     subjects, classes = discrete_subjects(schema), len(schema.label.classes)
     ends = np.cumsum([subject.size for subject in subjects])
     parts = np.split(noisy, ends[:-1])

@@ -28,7 +28,7 @@ from aggregator.planning.feature_selection.steps import (
     next_round,
 )
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.counts import count_law
+from aggregator.publishing.mechanisms.draws import count_law
 from aggregator.reports.tally.tally import Tally
 from benchmarks.models.estimators import LABEL, NOW, Data
 from protocol.documents.campaign import parse_campaign

@@ -26,7 +26,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from fractions import Fraction
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -40,6 +39,7 @@ from aggregator.common.plots import Line, line_chart
 from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
 from aggregator.models.encoding import EncodedFrame
+from aggregator.publishing.mechanisms.draws import discrete_laplace
 from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import FLOOR_MICRO, NAMES, PERIOD, Data, noisy_statistics
 from benchmarks.shared.harness import machine
@@ -51,7 +51,7 @@ from protocol.epsilon import MICRO, micro_epsilon
 from protocol.nodes.terms import released_vectors, shares
 from protocol.questions import CLASS, MOMENT, SQUARE
 from protocol.sums.adjacency import ADD_REMOVE
-from simulation.drawn import deal, discrete_laplace, released, statistics_of
+from simulation.drawn import deal, released, statistics_of
 
 Found = dict[str, Any]
 
@@ -96,7 +96,7 @@ def not_private_local_sensitivity(
         part = slice(start, start + subject.size)
         start = part.stop
         if subject.kind != MOMENT:
-            noisy[:, part] += discrete_laplace(Fraction(share, MICRO), noisy[:, part].shape, rng)
+            noisy[:, part] += discrete_laplace(share / MICRO, noisy[:, part].shape, rng)
             continue
         assert subject.feature is not None
         delta = largest[:, data.schema.numeric.index(subject.feature)]

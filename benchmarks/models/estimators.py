@@ -45,9 +45,9 @@ from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
 from aggregator.models.scoring import model_of
 from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
+from aggregator.publishing.mechanisms.draws import counts_of
 from aggregator.reports.tally.tally import Tally
 from benchmarks.asking.planning import load as draft
-from benchmarks.shared.fleets import counts_of
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
 from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign

@@ -28,6 +28,7 @@ from aggregator.models.fitting import fit
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, parse_answers
+from aggregator.publishing.mechanisms.draws import counts_of
 from benchmarks.reproduce.discrete_files import ALL, NOT_BELOW, ONE, PER_CLASS, POSTPROCESSES, PRIVATE_NOT, files
 from benchmarks.reproduce.jobs import Job, Size
 from benchmarks.reproduce.released import (
@@ -41,7 +42,7 @@ from benchmarks.reproduce.released import (
     released_answers,
     sample,
 )
-from benchmarks.shared.fleets import campaign_of, counts_of, tally_of
+from benchmarks.shared.fleets import campaign_of, tally_of
 from protocol.epsilon import micro_epsilon
 from protocol.mechanisms import Mechanism, from_micro
 from protocol.schema import Schema

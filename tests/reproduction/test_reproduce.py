@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 from support.reference import need_reference
 
-from aggregator.publishing.mechanisms.draws import draw
+from aggregator.publishing.mechanisms.draws import counts_of, draw
 from benchmarks.reproduce.__main__ import PARTS, PLOTS, RESULTS, main
 from benchmarks.reproduce.jobs import MEASURED, Job, Size
 from benchmarks.reproduce.running import complete_rows, read_rows
-from benchmarks.shared.fleets import counts_of
 from protocol.mechanisms import INTEGERS, SINGLE, from_epsilon
 
 CALLS: list[str] = []

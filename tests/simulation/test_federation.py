@@ -16,6 +16,7 @@ from aggregator.cli.app import hearsay
 from aggregator.models.encoding import label_codes, observe
 from aggregator.nodes.statistics.federation import federated
 from aggregator.nodes.statistics.totals import Totals
+from aggregator.publishing.mechanisms.draws import discrete_laplace
 from edge_sdk.node.release import noisy_sums
 from edge_sdk.node.sums import ExactSums
 from protocol.document import Header
@@ -203,10 +204,10 @@ def agrees(found, of_rate):
 def test_the_noise_is_discrete_laplace():
     """With a free seed, a false alarm in about 10⁵ runs. A rate that is off by 5 % is rejected."""
     draws = 200_000
-    found = vector.discrete_laplace(Fraction(7, 10), (draws,), np.random.default_rng(1))
+    found = discrete_laplace(7 / 10, (draws,), np.random.default_rng(1))
     assert agrees(found, 0.7)
     assert not agrees(found, 0.735)
-    large = vector.discrete_laplace(Fraction(1, 10**7), (draws,), np.random.default_rng(2)).astype(float)
+    large = discrete_laplace(1 / 10**7, (draws,), np.random.default_rng(2)).astype(float)
     assert large.var() == pytest.approx(laplace_variance(Fraction(1, 10**7)), rel=0.05)
 
 

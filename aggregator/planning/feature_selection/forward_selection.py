@@ -28,7 +28,7 @@ from aggregator.models.postprocess.posterior import posterior_prior, posterior_t
 from aggregator.planning.feature_selection.codings import AS_STATED, Cut, Way, cut, ways
 from aggregator.planning.power_analysis.rehearsal import Fleet, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.counts import count_law
+from aggregator.publishing.mechanisms.draws import count_law
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Categorical
 from protocol.schema import Label, Schema, build_schema

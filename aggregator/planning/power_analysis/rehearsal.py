@@ -1,6 +1,6 @@
 """Rehearsals: simulated campaigns on a population, from random counts to the accuracy of a model.
 
-The counts of every question are drawn from their law (:mod:`aggregator.publishing.mechanisms.counts`). Estimates, fit
+The counts of every question are drawn from their law (:mod:`aggregator.publishing.mechanisms.draws`). Estimates, fit
 and scores are those of real campaigns.
 
 A pilot of few records is both the population that answers and the source of test records. Divided into folds, the
@@ -30,7 +30,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model, model_of
-from aggregator.publishing.mechanisms.counts import CountLaw, count_law
+from aggregator.publishing.mechanisms.draws import CountLaw, count_law
 from aggregator.publishing.mechanisms.inputs import inputs_of
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import GAUSSIAN, Campaign

@@ -1,23 +1,27 @@
-"""Vectorised draws: simulated answers of many devices at once, one function per family of mechanisms.
+"""Random answers and counts of simulated devices: the one place where the noise of mechanisms is drawn by numpy.
 
-The draws use numpy's random generator, which is not secure. They are for simulations and benchmarks only; devices use
-the mechanism's ``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares the draws with the exact
-distributions.
+:func:`draw` has the answers of N devices one by one, :func:`counts_of` their counts. :func:`count_law` has the counts
+of n random devices of a population, for fleets of any size: the law of the sums, drawn without the answers. numpy's
+generator is not secure. These functions are for simulations, forecasts and benchmarks; devices use the mechanism's
+``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares the draws with the exact distributions, and
+``tests/aggregator/planning/test_counts.py`` the means and variances of the counts with those of the draws.
 
 A new family registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms has no draw
-(:mod:`aggregator.publishing.mechanisms.completeness`).
+(:mod:`aggregator.publishing.mechanisms.completeness`). A family without a law of its own in :data:`count_law` uses its
+draw, whose time grows with the number of answers.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.common.arrays import Integers
+from aggregator.common.arrays import Floats, Integers
 from protocol import SCALE
 from protocol.errors import InputError
+from protocol.mechanisms import INTEGERS, SINGLE, FrequencyMechanism
 from protocol.mechanisms.base import ONE, Mechanism
 from protocol.mechanisms.bit import Bit
 from protocol.mechanisms.bits import Bits
@@ -27,7 +31,7 @@ from protocol.mechanisms.duchi import Duchi
 from protocol.mechanisms.hybrid import Hybrid
 from protocol.mechanisms.laplace import Laplace
 from protocol.mechanisms.noise import GRID
-from protocol.mechanisms.numeric import HALF
+from protocol.mechanisms.numeric import HALF, CoinMechanism
 from protocol.mechanisms.piecewise import CELLS, Piecewise
 from protocol.mechanisms.she import SummedHistogram
 from protocol.mechanisms.unary import UnaryMechanism
@@ -56,6 +60,22 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
     raise InputError("mechanism_incomplete", f"there is no vectorised draw for the mechanism {mechanism.name}")
 
 
+def discrete_laplace(rate: float, shape: tuple[int, ...], rng: np.random.Generator) -> Integers:
+    """Integers k with P(k) ∝ e^{−r|k|}, r the rate: the difference of two geometric numbers. Int64 of ``shape``."""
+    stop = -np.expm1(-rate)
+    return rng.geometric(stop, shape) - rng.geometric(stop, shape)
+
+
+def counts_of(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> Integers:
+    """Counts of the random answers of N devices, as a tally has them: shape (A,) int64. Arguments as :func:`draw`."""
+    answers = draw(mechanism, inputs, rng)
+    if mechanism.layout == SINGLE:
+        return np.bincount(answers, minlength=mechanism.answers).astype(np.int64)
+    if mechanism.layout == INTEGERS:
+        answers = np.clip(answers, *mechanism.counted)
+    return np.asarray(answers.sum(axis=0), np.int64)
+
+
 @draw.register(Direct)
 def draw_direct(mechanism: Direct, inputs: Integers, rng: np.random.Generator) -> Integers:
     """:func:`draw` for ``direct``: each answer is the true value or a uniform other value. (N,) int64 → (N,) int64."""
@@ -81,8 +101,7 @@ def draw_histogram(mechanism: SummedHistogram, inputs: Integers, rng: np.random.
     The sums are clipped to ``mechanism.bounds``. (N,) int64 → (N, A) int64.
     """
     shape = (len(inputs), mechanism.size)
-    leave = -np.expm1(-mechanism.s / mechanism.t)
-    noise = rng.geometric(leave, shape) - rng.geometric(leave, shape)
+    noise = discrete_laplace(mechanism.s / mechanism.t, shape, rng)
     noise[np.arange(len(inputs)), inputs] += GRID
     return np.asarray(np.clip(noise, *mechanism.bounds), np.int64)
 
@@ -143,8 +162,7 @@ def draw_laplace(mechanism: Laplace, inputs: Integers, rng: np.random.Generator)
     """
     steps, rest = np.divmod(inputs * GRID, SCALE)
     steps += rng.integers(0, SCALE, inputs.shape) < rest
-    leave = -np.expm1(-mechanism.s / mechanism.t)
-    steps += rng.geometric(leave, inputs.shape) - rng.geometric(leave, inputs.shape)
+    steps += discrete_laplace(mechanism.s / mechanism.t, inputs.shape, rng)
     return np.asarray(np.clip(steps, *mechanism.bounds), np.int64)
 
 
@@ -170,3 +188,196 @@ def draw_duchi(mechanism: Duchi, inputs: Integers, rng: np.random.Generator) -> 
         answers[waiting[fits]] = drawn[fits]
         waiting = waiting[~fits]
     return answers[:, : mechanism.size]
+
+
+class CountLaw(Protocol):
+    """The distribution of the counts of one question."""
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        """Counts of ``n`` random answers, as a tally has them: shape (A,) int64, with A = ``mechanism.answers``."""
+
+
+@ByFamily
+def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLaw:
+    """The distribution of the counts of one question in a population.
+
+    Args:
+        mechanism: of the question.
+        inputs: the different records' inputs, from :func:`aggregator.publishing.mechanisms.inputs.inputs_of`: shape
+            (N,) int64, or (N, size) int64 for vectors.
+        shares: shape (N,) float64, the share of the population with each input; sums to 1.
+    """
+    return _Drawn(mechanism, inputs, shares)
+
+
+class _Drawn(NamedTuple):
+    """Counts of answers that are drawn one by one."""
+
+    mechanism: Mechanism
+    inputs: Integers
+    shares: Floats
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        return counts_of(self.mechanism, self.inputs[rng.choice(len(self.inputs), n, p=self.shares)], rng)
+
+
+class _Single(NamedTuple):
+    """Counts of single answers: multinomial. ``chance``: shape (A,) float64, the probability of every answer."""
+
+    chance: Floats
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        return rng.multinomial(n, self.chance)
+
+
+class _Unary(NamedTuple):
+    """Counts of unary encodings: binomial, given the numbers of devices with each value.
+
+    Attributes:
+        held: shape (K,) float64, share of every value.
+        if_true, if_other: probability of a 1 at the true value, and at any other value.
+    """
+
+    held: Floats
+    if_true: float
+    if_other: float
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        holders = rng.multinomial(n, self.held)
+        return np.asarray(rng.binomial(holders, self.if_true) + rng.binomial(n - holders, self.if_other), np.int64)
+
+
+class _Bits(NamedTuple):
+    """Counts of bits: binomial. ``chance``: shape (A,) float64, the probability of a 1 at every coordinate.
+
+    The counts of two coordinates are drawn independently. In a real campaign they have a small correlation.
+    """
+
+    chance: Floats
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        return np.asarray(rng.binomial(n, self.chance), np.int64)
+
+
+class _Sums(NamedTuple):
+    """Sums of noisy integers: normal, rounded, independent between coordinates.
+
+    ``mean`` and ``variance`` of one answer: shape (A,) float64 each.
+    """
+
+    mean: Floats
+    variance: Floats
+
+    def counts(self, n: int, rng: np.random.Generator) -> Integers:
+        return np.rint(rng.normal(n * self.mean, np.sqrt(n * self.variance))).astype(np.int64)
+
+
+def _held(mechanism: Mechanism, inputs: Integers, shares: Floats) -> Floats:
+    """Share of the population with each of the K values of a mechanism: shape (K,) float64, sums to 1."""
+    found = np.bincount(inputs, shares, minlength=mechanism.size)
+    return np.asarray(found / found.sum(), np.float64)
+
+
+def _normalised(chance: Floats) -> Floats:
+    """Probabilities without the rounding errors that numpy's multinomial refuses. Float64 of one shape (A,)."""
+    return np.asarray(chance / chance.sum(), np.float64)
+
+
+@count_law.register(Direct)
+def direct_law(mechanism: FrequencyMechanism, inputs: Integers, shares: Floats) -> CountLaw:
+    """``direct``: answer i has the probability q + (p − q)f_i, with f_i the share of value i."""
+    p, q = float(mechanism.p), float(mechanism.q)
+    return _Single(_normalised(q + (p - q) * _held(mechanism, inputs, shares)))
+
+
+@count_law.register(UnaryMechanism)
+def unary_law(mechanism: UnaryMechanism, inputs: Integers, shares: Floats) -> CountLaw:
+    """Unary encodings: see :class:`_Unary`."""
+    held = _held(mechanism, inputs, shares)
+    return _Unary(held, mechanism.one_if_true / ONE, mechanism.one_if_other / ONE)
+
+
+@count_law.register(SummedHistogram)
+def histogram_law(mechanism: SummedHistogram, inputs: Integers, shares: Floats) -> CountLaw:
+    """``she``: a component is discrete Laplace noise, plus M = 1024 at the true value, clipped to [0, M] by the tally.
+
+    Noise j has the probability (1 − q)/(1 + q)·q^|j| with q = e^{−s/t}. The two kinds of component mirror each other
+    about M/2.
+    """
+    rate = mechanism.s / mechanism.t
+    steps = np.arange(GRID + 1)
+    chance = np.tanh(rate / 2) * np.exp(-rate * steps)
+    chance[-1] = np.exp(-rate * GRID) / (1 + np.exp(-rate))
+    chance[0] = 1 - chance[1:].sum()
+    low = float(chance @ steps)
+    spread = float(chance @ steps**2) - low**2
+    held = _held(mechanism, inputs, shares)
+    apart = GRID - 2 * low
+    return _Sums(low + held * apart, spread + held * (1 - held) * apart**2)
+
+
+@count_law.register(Bit)
+def bit_law(mechanism: Bit, inputs: Integers, shares: Floats) -> CountLaw:
+    """``bit``: answer 1 has the probability (1 + x/B)/2 for the number x, and an answer is the estimate ±B."""
+    one = float(shares @ _chance_of_one(inputs, float(mechanism.estimate(1))))
+    return _Single(np.array([1 - one, one]))
+
+
+@count_law.register(CoinMechanism)
+def bits_law(mechanism: CoinMechanism, inputs: Integers, shares: Floats) -> CountLaw:
+    """``bits`` and ``duchi``: bit 1 has the probability (1 + x/B)/2 at a coordinate x, and is the estimate B."""
+    size = float(mechanism.estimate((1,) * mechanism.answers)[0])
+    return _Bits(np.asarray(shares @ _chance_of_one(inputs, size)))
+
+
+def _chance_of_one(inputs: Integers, size: float) -> Floats:
+    """(1 + x/B)/2 for all numbers x, with B = ``size``. Float64 of the shape of ``inputs``."""
+    return np.asarray((1 + inputs / size) / 2)
+
+
+@count_law.register(Piecewise)
+def piecewise_law(mechanism: Piecewise, inputs: Integers, shares: Floats) -> CountLaw:
+    """``piecewise``: see :func:`_cells`."""
+    return _Single(_normalised(_cells(mechanism, inputs, shares)))
+
+
+@count_law.register(Hybrid)
+def hybrid_law(mechanism: Hybrid, inputs: Integers, shares: Floats) -> CountLaw:
+    """``hybrid``: the cells of ``piecewise`` with a fixed probability, else the two answers of ``bit``."""
+    of_cells = mechanism.share / ONE
+    one = float(shares @ _chance_of_one(inputs, float(mechanism.bit.estimate(1))))
+    cells = of_cells * _cells(mechanism.piecewise, inputs, shares)
+    return _Single(_normalised(np.append(cells, [(1 - of_cells) * (1 - one), (1 - of_cells) * one])))
+
+
+def _cells(mechanism: Piecewise, inputs: Integers, shares: Floats) -> Floats:
+    """Probability of every cell of ``piecewise``: shape (cells,) float64.
+
+    With w the width of the window, N the number of cells and T/2³² the probability of the window, every cell has the
+    probability (1 − T/2³²)/(N − w), and the cells of a device's window T/(2³²w) instead.
+    """
+    width = mechanism.window
+    start, rest = np.divmod((inputs + SCALE) * (CELLS - width), 2 * SCALE)
+    later = rest / (2 * SCALE)
+    begins = np.bincount(start, shares * (1 - later), CELLS + 2) + np.bincount(start + 1, shares * later, CELLS + 2)
+    begins = begins[:CELLS]
+    ends = np.concatenate([np.zeros(width), begins])[:CELLS]
+    covered = np.cumsum(begins - ends)
+    inside = mechanism.threshold / ONE
+    outside = (1 - inside) / (CELLS - width)
+    return np.asarray(outside + np.clip(covered, 0, 1) * (inside / width - outside))
+
+
+@count_law.register(Laplace)
+def laplace_law(mechanism: Laplace, inputs: Integers, shares: Floats) -> CountLaw:
+    """``laplace``: M = 1024 times the number, rounded at random, plus discrete Laplace noise with variance 2q/(1 − q)².
+
+    q = e^{−s/t}. The clipping of rare large noise is left out.
+    """
+    steps, rest = np.divmod(inputs * GRID, SCALE)
+    part = rest / SCALE
+    exact = steps + part
+    mean = shares @ exact
+    rate = mechanism.s / mechanism.t
+    noise = 2 * np.exp(-rate) / np.expm1(-rate) ** 2
+    return _Sums(np.asarray(mean), np.asarray(shares @ (exact - mean) ** 2 + shares @ (part * (1 - part)) + noise))

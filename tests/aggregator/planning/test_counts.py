@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.mechanisms import inputs_of, made
 
-from aggregator.publishing.mechanisms.counts import _Drawn, count_law
+from aggregator.publishing.mechanisms.draws import _Drawn, count_law
 from protocol import mechanisms
 
 ANSWERS, CAMPAIGNS = 60, 800
