@@ -1,10 +1,21 @@
-"""What a curator's fit costs: the division of ε among exact vectors, and the sum.
+"""What a curator's queries cost: the division of ε in a fit, its sum, and whether one more query fits into a total.
 
 Vectors (:mod:`protocol.sums.vectors`) of one fit compose sequentially: their ε add up. Within a vector the classes are
 disjoint parts of the records, which the sensitivity Δ (:data:`protocol.sums.adjacency.SENSITIVITIES`) takes into
 account: a changed label touches two classes.
 
-Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7.
+Two accounts are kept of the queries of a budget, and one more is allowed if one of them still holds afterwards:
+
+    basic          Σ ε ≤ E
+    concentrated   Σ ρ ≤ (√(L + E) − √L)²,  L = ln(1/δ_c)
+
+and in both cases Σ δ ≤ D − δ_c. (E, D) is the total, δ_c the part of D that is reserved for the concentrated account;
+for δ_c = 0 there is the basic account alone. ρ is a query's cost in zero-concentrated differential privacy: the ρ that
+its method states, or ε²/2, if that is less and δ is 0. A query with (ε, δ) and without a stated ρ counts as
+δ-approximate ε²/2-zCDP. Whoever asks may choose each query after seeing the answers to the earlier ones. All numbers
+are exact.
+
+Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: docs/decisions/0070.
 """
 
 from __future__ import annotations
@@ -13,6 +24,7 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from math import isqrt
 from typing import NamedTuple
 
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE
@@ -26,7 +38,7 @@ from protocol.values import as_number
 
 
 class Cost(NamedTuple):
-    """Privacy cost of a fit, exact.
+    """Privacy cost of a query, exact.
 
     Attributes:
         epsilon_micro: ε by sequential composition, in millionths.
@@ -75,8 +87,7 @@ def divide(epsilon_micro: int, subjects: Sequence[Subject], classes: int, adjace
         epsilon_micro: total ε in millionths.
         subjects: one per vector.
         classes: k.
-        adjacency: neighbours, a key of the inner maps of :data:`SENSITIVITIES`.
-        division: ``equal``, ``2:1`` or ``worth``.
+        adjacency, division: neighbours, and one of the three ways.
 
     Returns:
         ε of each vector in millionths, rounded down; their sum is at most ``epsilon_micro``.
@@ -118,9 +129,6 @@ def privacy_loss(first: Sequence[Vector], second: Sequence[Vector]) -> Fraction:
     The supremum over all outputs is reached far out on the side of one data set, since the noise of every entry is
     independent discrete Laplace noise. Run by tests and auditors, over enumerated neighbours.
 
-    Args:
-        first, second: the exact vectors of the two data sets, from the same terms.
-
     Raises:
         InputError: ``loss_unbounded``: the data sets differ in an entry that is released without noise.
     """
@@ -147,13 +155,7 @@ _JUST_BELOW_ONE = Decimal("0." + 45 * "9")
 
 
 class Spending(NamedTuple):
-    """The sums of the costs of some queries.
-
-    Attributes:
-        epsilon_micro: Σ ε, in millionths.
-        delta: Σ δ.
-        rho: Σ ρ.
-    """
+    """The sums of the costs of some queries: Σ ε in millionths, Σ δ and Σ ρ."""
 
     epsilon_micro: int = 0
     delta: Fraction = Fraction(0)
@@ -181,13 +183,7 @@ class Remainder(NamedTuple):
 
 
 class Total(NamedTuple):
-    """The total (E, D) that queries may spend together.
-
-    Attributes:
-        epsilon_micro: E, in millionths.
-        delta: D, at least 0 and below 1.
-        concentrated_delta: δ_c, from 0 to D: the part of D for the concentrated account.
-    """
+    """The total (E, D) that queries may spend together: E in millionths, D, and δ_c. Made by :func:`total`."""
 
     epsilon_micro: int
     delta: Fraction
@@ -198,17 +194,11 @@ class Total(NamedTuple):
         """The largest Σ ρ of the concentrated account, (√(L + E) − √L)², rounded down; 0 without such an account."""
         if not self.concentrated_delta:
             return Fraction(0)
-        root = _ARITHMETIC.divide(self._epsilon, _ARITHMETIC.add(*self._roots()))
+        loss, epsilon = _log_of_inverse(self.concentrated_delta), Decimal(self.epsilon_micro).scaleb(-6, _ARITHMETIC)
+        # √(L + E) − √L is E divided by the sum of the roots, which loses no digits.
+        roots = _ARITHMETIC.add(_ARITHMETIC.sqrt(_ARITHMETIC.add(loss, epsilon)), _ARITHMETIC.sqrt(loss))
+        root = _ARITHMETIC.divide(epsilon, roots)
         return Fraction(_ARITHMETIC.multiply(_ARITHMETIC.multiply(root, root), _JUST_BELOW_ONE))
-
-    @property
-    def _epsilon(self) -> Decimal:
-        return Decimal(self.epsilon_micro).scaleb(-6, _ARITHMETIC)
-
-    def _roots(self) -> tuple[Decimal, Decimal]:
-        """√(L + E) and √L. Their difference is E divided by their sum, which loses no digits."""
-        loss = _log_of_inverse(self.concentrated_delta)
-        return _ARITHMETIC.sqrt(_ARITHMETIC.add(loss, self._epsilon)), _ARITHMETIC.sqrt(loss)
 
     @property
     def spendable_delta(self) -> Fraction:
@@ -224,7 +214,7 @@ class Total(NamedTuple):
         """What can still be spent after queries with the sums ``spent``."""
         rho = max(self.rho - spent.rho, Fraction(0))
         # ρ = ε²/2 of a query with δ = 0; the square root of an integer is exact and rounded down.
-        by_rho = _integer_root(2 * rho * MICRO**2)
+        by_rho = isqrt(int(2 * rho * MICRO**2))
         basic = max(self.epsilon_micro - spent.epsilon_micro, 0)
         return Remainder(max(basic, by_rho), max(self.spendable_delta - spent.delta, Fraction(0)), rho)
 
@@ -237,12 +227,7 @@ class Total(NamedTuple):
 
 
 def total(epsilon_micro: int, delta: Fraction, concentrated_delta: Fraction | None = None) -> Total:
-    """Check a total (E, D).
-
-    Args:
-        epsilon_micro: E, in millionths.
-        delta: D.
-        concentrated_delta: δ_c; None for half of D.
+    """A checked total (E, D), E in millionths; ``concentrated_delta`` is δ_c, None for half of D.
 
     Raises:
         InputError: ``epsilon_invalid``: E is no integer from 1 to below :data:`MAX_MICRO`; ``delta_invalid``: D or
@@ -326,10 +311,3 @@ def _log_of_inverse(delta: Fraction) -> Decimal:
     upwards = Context(prec=60, rounding=ROUND_CEILING, Emin=-999999, Emax=999999)
     ratio = upwards.divide(Decimal(delta.denominator), Decimal(delta.numerator))
     return _ARITHMETIC.divide(_ARITHMETIC.ln(ratio), _JUST_BELOW_ONE)
-
-
-def _integer_root(number: Fraction) -> int:
-    """The largest integer whose square is at most ``number``, which is not negative."""
-    from math import isqrt
-
-    return isqrt(number.numerator // number.denominator)

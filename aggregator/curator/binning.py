@@ -1,7 +1,21 @@
 """``hearsay schema --private``: bins of about equal frequency for a schema's numbers, which may be published.
 
-Values, classes and bounds of the schema are public and stay. Of ε each number gets an equal part, for all its edges
-(:mod:`aggregator.curator.binning`).
+Values, classes and bounds of the schema are public and stay. Of ε each number gets an equal part, for all its edges.
+They are drawn by the exponential mechanism, exactly, level by level: first the middle edge, then the middle edge of
+either side, among the records of that side, and so on (Kaplan, Schnapp, Stemmer 2022). The sides are disjoint parts of
+the records, so a level costs what one of its draws costs. m edges have L = ⌈log₂(m + 1)⌉ levels, and each gets ε/L.
+Records without the number take no part: they are in no side.
+
+One draw chooses an integer e of a range that was drawn before. Of the records x of this range, a share j/b is to be
+below e. An edge that misses by s(e) = |(b − j)·#{x < e} − j·#{x ≥ e}| is drawn with probability ∝ e^{−γ·min(s(e) − s⁎,
+T)}, where s⁎ is the least s of the range. One record more changes s(e), and so min(s(e), s⁎ + T), by at most
+Δ = max(j, b − j) at every e; so the draw costs 2γΔ. A replaced record is one record less in one side and one more in
+perhaps another, and costs twice as much. All adjacencies but ``add-remove`` take Δ = 2·max(j, b − j).
+
+The weights are integers, 2^B e^{−γk} with a relative error of at most η, which adds at most 5η to the cost; γ ≤ 1 is
+chosen for ε − 10⁻²⁰, and η < 10⁻³⁰. Integers are drawn uniformly by rejection. No floating-point number takes part.
+
+Source: McSherry, Talwar (FOCS 2007); Smith (STOC 2011); docs/math.md, section 7.
 """
 
 from __future__ import annotations
@@ -17,7 +31,7 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, cost_of
-from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.fitting import SEED_BYTES
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.sampling import below
@@ -38,13 +52,7 @@ TAG = b"hearsay/1/central-bins"
 
 
 class BinTerms(NamedTuple):
-    """What is public about private bins, before the records are seen.
-
-    Attributes:
-        bins: number of bins of every number.
-        epsilon_micro: ε of everything, in millionths.
-        adjacency: the budget's.
-    """
+    """What is public about private bins: how many of every number, ε of everything in millionths, and the adjacency."""
 
     bins: int
     epsilon_micro: int
@@ -70,13 +78,7 @@ def cost_of_bins(schema: Schema, terms: BinTerms) -> Cost:
 def bins_of(records: Records, terms: BinTerms, seed: bytes) -> Schema:
     """The schema of the records with private bins. Run by the curator, after the cost was recorded.
 
-    Args:
-        records: the records.
-        terms: the public terms.
-        seed: 32 secret bytes from the operating system, used for these bins alone.
-
-    Raises:
-        InputError: the reasons of :func:`cost_of_bins`.
+    ``seed`` is 32 secret bytes from the operating system, used for these bins alone. Errors as of :func:`cost_of_bins`.
     """
     cost_of_bins(records.schema, terms)
     stream = Stream(seed, TAG)
@@ -115,8 +117,7 @@ def bin_records(
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
             the reasons of :func:`cost_of_bins`, :func:`aggregator.models.population.read_pilot` and
             :func:`aggregator.curator.records.read_records`.
-        PolicyError: ``data_unknown``, ``budget_exceeded``.
-        StorageError: the budget file can not be used.
+        PolicyError, StorageError: as :meth:`aggregator.curator.budget.BudgetFile.spend`.
     """
     budget.check_adjacency(terms.adjacency)
     if any(asked.bins for asked in file.ask.values()):
@@ -125,9 +126,8 @@ def bin_records(
     records = read_records(read_pilot(table, file.schema, missing), file.schema)
     names = len(numeric_inputs(file.schema))
     query = f"{terms.bins} bins of equal frequency for {names} {'number' if names == 1 else 'numbers'}"
-    budget.spend(budget.digest(record_bytes(table)), query, cost)
+    paid = budget.pay(table, query, cost)
     made = bins_of(records, terms, random_bytes(SEED_BYTES))
-    paid = budget.receipt(query, cost)
     return file._replace(schema=made, pilots=(*file.pilots, paid))
 
 
@@ -202,11 +202,6 @@ def check_edges(bins: int, epsilon_micro: int) -> None:
         raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
     if epsilon_micro < 1:
         raise InputError("epsilon_invalid", "ε is too small to be divided among the bins' edges")
-
-
-def edges_cost(epsilon_micro: int) -> Cost:
-    """The cost of the edges of one number: all of ε, whatever the number of edges."""
-    return cost_of([epsilon_micro])
 
 
 def private_edges(

@@ -1,15 +1,20 @@
 """The curator's ledger: which records were asked, at which cost, and how much of a total (ε, δ) is left.
 
 A budget is one file. It belongs to people, not to one table of them: the owner assigns the keyed digest of every set
-of records about these people (:mod:`aggregator.curator.budget`), and all queries to all these sets add up
-(:mod:`aggregator.curator.accounting`). Records with an unknown digest are refused, so one added row buys nothing.
-Every query is durable in the file before its result is computed. Two processes may use one file; one waits for the
-other.
+of records about these people, and all queries to all these sets add up (:mod:`aggregator.curator.accounting`). Records
+with an unknown digest are refused, so one added row buys nothing. Every query is durable in the file before its result
+is computed. Two processes may use one file; one waits for the other.
 
 A copy of the file, and an older one that was restored, can be read but pay for nothing (``budget_copied``), until the
 owner adopts it. What the file can not know: another budget for the same people, an older state of the whole disk, and
 changes by a program that computes seals anew. Whoever holds the file is its owner, and is trusted with the records
 anyway.
+
+The digest tells whether records were seen before, whatever their order or file:
+
+    digest = HMAC-SHA256(key, "set" ‖ m₁ ‖ … ‖ m_n),   m_i = HMAC-SHA256(key, "row" ‖ r_i), sorted as byte strings
+
+The key is in the file. Without it nobody can test a guess of the records against a digest.
 """
 
 from __future__ import annotations
@@ -43,13 +48,7 @@ _LARGEST = 1 << 62
 
 
 class Data(NamedTuple):
-    """A set of records that the owner assigned to the budget.
-
-    Attributes:
-        digest: keyed digest of the records, 32 bytes.
-        note: what the owner wrote about them.
-        assigned_at: seconds since 1970.
-    """
+    """Records that the owner assigned: keyed digest of 32 bytes, the owner's note, seconds since 1970."""
 
     digest: bytes
     note: str
@@ -76,12 +75,9 @@ class BudgetState(NamedTuple):
     """Everything that a budget file says, but for its key.
 
     Attributes:
-        name: of the budget.
         adjacency: which data sets are neighbours; every query's cost is stated for it.
-        total: the total.
         made_at: seconds since 1970.
-        data: the assigned sets of records.
-        queries: all paid queries, oldest first.
+        data, queries: the assigned sets of records, and all paid queries, oldest first.
         closed_at: when the whole total was counted as spent, in seconds since 1970; 0 if it never was.
     """
 
@@ -139,8 +135,7 @@ class BudgetFile:
         Args:
             path: of the new file. Only its owner can read it.
             name: of the budget.
-            epsilon_micro: ε of all queries together, in millionths.
-            delta: δ of all queries together.
+            epsilon_micro, delta: ε in millionths and δ of all queries together.
             adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
             random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
@@ -149,7 +144,6 @@ class BudgetFile:
         Raises:
             InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
                 ``output_exists``, ``output_invalid``.
-            StorageError: ``disk_full``, ``io_failed``.
         """
         if not is_text(name):
             raise InputError("name_invalid", "the budget's name is empty, too long, or does not print")
@@ -167,7 +161,7 @@ class BudgetFile:
 
         Raises:
             InputError: ``file_not_found``, ``unreadable``.
-            StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``, ``io_failed``.
+            StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``.
         """
         opened = cls(BudgetStore(Path(path)), clock)
         try:
@@ -220,16 +214,13 @@ class BudgetFile:
         return self.state().adjacency
 
     def check_adjacency(self, adjacency: str) -> None:
-        """Refuse terms of another adjacency: ε of different adjacencies can not be added.
-
-        Raises:
-            InputError: ``adjacency_differs``.
-        """
+        """Refuse terms of another adjacency (``adjacency_differs``): their ε can not be added."""
         if adjacency != self.adjacency:
             raise InputError("adjacency_differs", f"the budget is for '{self.adjacency}' and not '{adjacency}'")
 
-    def receipt(self, query: str, cost: Cost) -> PilotCost:
-        """A paid query as campaigns and models state it."""
+    def pay(self, table: pd.DataFrame, query: str, cost: Cost) -> PilotCost:
+        """Pay for a query of all columns of a table (:meth:`spend`); the payment as campaigns and models state it."""
+        self.spend(self.digest(record_bytes(table)), query, cost)
         return PilotCost(query, cost.epsilon_micro, decimal_text(cost.delta), self.adjacency, self.state().name)
 
     def state(self) -> BudgetState:
@@ -250,10 +241,6 @@ class BudgetFile:
 
     def assign(self, digest: bytes, note: str = "") -> bool:
         """Assign records to this budget: the owner says that they are about the people whom this budget protects.
-
-        Args:
-            digest: of the records, by :meth:`digest`.
-            note: what the records are, for the owner.
 
         Returns:
             False if the records were assigned already. In both cases the assignment is on the disk.
@@ -277,7 +264,7 @@ class BudgetFile:
         A query is paid once it was begun: after a crash, asking again costs again, with new noise.
 
         Args:
-            digest: of the records that are asked, by :meth:`digest`.
+            digest: of the records that are asked.
             query: what is asked, in words. It is public: no value of a record.
             cost: what the query costs under this budget's adjacency. It does not depend on the records.
 
@@ -345,12 +332,8 @@ def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
 
 
 def _plausible(state: BudgetState, key: object) -> bool:
-    times = [
-        state.made_at,
-        state.closed_at,
-        *(each.assigned_at for each in state.data),
-        *(each.spent_at for each in state.queries),
-    ]
+    times = [state.made_at, state.closed_at, *(each.assigned_at for each in state.data)]
+    times += [each.spent_at for each in state.queries]
     return (
         state.adjacency in ADJACENCIES
         and is_text(state.name)
@@ -381,9 +364,7 @@ _MISSING = b"\0"
 def digest_of(records: Iterable[bytes], key: bytes) -> bytes:
     """The digest of a multiset of records, 32 bytes: the same for every order, another one for other repetitions.
 
-    Args:
-        records: the bytes of each record, at least one (:func:`record_bytes`).
-        key: 32 bytes.
+    ``records`` are the bytes of each record (:func:`record_bytes`), ``key`` is 32 bytes.
 
     Raises:
         InputError: ``empty_file``: there is no record.
@@ -403,9 +384,6 @@ def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list
         records: the bytes of each record (:func:`record_bytes`).
         key: 32 bytes.
         sizes: the expected size of each part in 256ths of the records; their sum is 256.
-
-    Returns:
-        The index of each record's part.
     """
     ends = list(accumulate(sizes))
     return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]

@@ -1,11 +1,20 @@
-"""One fit of a curator, from records to statistics and a model in memory.
+"""A curator's fit under a budget: check everything, pay, release, sign.
 
-    records = read_records(frame, schema)
-    found = fit(records, FitTerms("sums", 1_000_000), seed)
-    found.model.accuracy(test)
+    with BudgetFile.open("ward.hsb") as budget:
+        terms = FitTerms("sums", 500_000, adjacency=budget.adjacency)
+        made = fit_records("work", read_table("patients.csv"), load_schema("ward.toml").schema, terms, budget)
+    made.signed.save("ward.hsm")
 
-The caller records the cost before it calls :func:`fit` (``cost_of_fit`` looks at no record), draws a fresh seed from
-the operating system for every fit, and never keeps it.
+What leaves is the signed model. :attr:`FittedModel.doubts` is about the exact records: it is for the curator's eyes.
+:func:`fit` alone neither pays nor signs. Its caller records the cost before (:func:`cost_of_fit` looks at no record),
+draws a fresh seed from the operating system for every fit, and never keeps it.
+
+Family and post-processing may be left to :func:`settled`. A Gaussian model releases two numbers per class and feature,
+and needs little of shape; a discrete one releases a table of bins, and has the smaller noise per parameter where the
+classes are many or the records few. Which is more accurate depends on n·ε, the classes and the features above all, and
+all of these are public. So both families are fitted to invented records (:func:`aggregator.models.population.assumed`),
+with the noise of the terms, and classify other invented records. No record of the curator takes part, so the choice
+costs nothing (docs/decisions/0098).
 """
 
 from __future__ import annotations
@@ -56,13 +65,7 @@ TAG = b"hearsay/1/central"
 
 
 class CentralFit(NamedTuple):
-    """Everything that leaves the curator after one fit.
-
-    Attributes:
-        statistics: noisy statistics.
-        cost: what the fit cost.
-        terms: the terms of the fit.
-    """
+    """Everything that leaves the curator after one fit: noisy statistics, what they cost, and the terms."""
 
     statistics: Statistics
     cost: Cost
@@ -72,6 +75,27 @@ class CentralFit(NamedTuple):
     def model(self) -> Model:
         """The model in memory, made by the post-processing of the terms."""
         return model_of(self.statistics, self.terms.postprocess)
+
+
+class FittedModel(NamedTuple):
+    """A model that was fitted to a curator's records.
+
+    Attributes:
+        signed: the signed model; all of it may be published.
+        cost: what was paid.
+        left: what is left of the budget.
+        query: running number of the payment in the budget file.
+        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
+            with hardly a record, constant features. For the curator alone: no noise hides them.
+        chosen: how the family was chosen, if that was left to ``auto``; public.
+    """
+
+    signed: SignedModel
+    cost: Cost
+    left: Remainder
+    query: int
+    doubts: tuple[str, ...]
+    chosen: str = ""
 
 
 def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
@@ -116,43 +140,37 @@ CLEARLY = 0.01
 _LARGEST_MICRO = MICRO * MICRO - 1
 
 
-class Settled(NamedTuple):
-    """Terms without ``auto``.
-
-    Attributes:
-        terms: the terms.
-        why: how the family was chosen, as a sentence with public numbers only; empty if it was named.
-    """
+class SettledTerms(NamedTuple):
+    """Terms without ``auto``, and how the family was chosen: a sentence with public numbers only; empty if named."""
 
     terms: FitTerms
     why: str
 
 
-def settled(terms: FitTerms, schema: Schema, records: int | None) -> Settled:
+def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerms:
     """Choose what the terms leave to ``auto``. Run before a curator's records are read or paid for.
 
     The post-processing is ``floored`` for the sums of the default method, ``posterior`` for others. The family is
     chosen by invented records for the default method; other methods are for normal numbers.
 
     Args:
-        terms: the terms; their family and post-processing may be ``auto``.
-        schema: label and features.
+        terms, schema: the terms, whose family and post-processing may be ``auto``; label and features.
         records: n, about how many records there are, if that is public; None if it is not.
     """
     if terms.postprocess == AUTO:
         terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)
     if terms.family != AUTO:
-        return Settled(terms, "")
+        return SettledTerms(terms, "")
     if not schema.numeric:
-        return Settled(terms._replace(family=DISCRETE), "")
+        return SettledTerms(terms._replace(family=DISCRETE), "")
     if terms.method != DEFAULT:
-        return Settled(terms._replace(family=GAUSSIAN), "")
+        return SettledTerms(terms._replace(family=GAUSSIAN), "")
     if records is None:
         why = (
             "family gaussian, since nothing was said of the number of records: where they are few, or the classes "
             "many, discrete may be better by ten points; say --about N, if that is public"
         )
-        return Settled(terms._replace(family=GAUSSIAN), why)
+        return SettledTerms(terms._replace(family=GAUSSIAN), why)
     gaussian = _accuracies(terms._replace(family=GAUSSIAN), schema, records)
     discrete = _accuracies(terms._replace(family=DISCRETE), schema, records)
     ahead, error = float(np.mean(gaussian - discrete)), float(np.std(gaussian - discrete, ddof=1)) / sqrt(FITS)
@@ -161,7 +179,7 @@ def settled(terms: FitTerms, schema: Schema, records: int | None) -> Settled:
         f"family auto: {family}; on invented records with this noise gaussian is right about {gaussian.mean():.1%} and "
         f"discrete about {discrete.mean():.1%}; no record of yours was looked at"
     )
-    return Settled(terms._replace(family=family), why)
+    return SettledTerms(terms._replace(family=family), why)
 
 
 def _accuracies(terms: FitTerms, schema: Schema, records: int) -> Floats:
@@ -186,27 +204,6 @@ REHEARSED = 100
 """Least number of made-up records by which a fit is rehearsed."""
 FEWEST = 2
 """Fewest records of a class of which something can be said. Made-up records have as many of every class, or more."""
-
-
-class FittedModel(NamedTuple):
-    """A model that was fitted to a curator's records.
-
-    Attributes:
-        signed: the signed model; all of it may be published.
-        cost: what was paid.
-        left: what is left of the budget.
-        query: running number of the payment in the budget file.
-        chosen: how the family was chosen, if that was left to ``auto``; public.
-        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
-            with hardly a record, constant features. For the curator alone: no noise hides them.
-    """
-
-    signed: SignedModel
-    cost: Cost
-    left: Remainder
-    query: int
-    doubts: tuple[str, ...]
-    chosen: str = ""
 
 
 def fit_records(
@@ -266,26 +263,21 @@ def fit_records(
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
     rehearse_signing(
-        signer, with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
+        signer, _with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
     )
     records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
-    digest = budget.digest(record_bytes(table))
-    query = budget.spend(digest, query_of(terms, name), cost)
-    released = with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
+    method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
+    spent = f"ε = {format_micro(terms.epsilon_micro)} divided {terms.division}"
+    asked = f"fit {name!r}: {method}, {terms.family}, {spent}"
+    query = budget.spend(budget.digest(record_bytes(table)), asked, cost)
+    released = _with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
     raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
     return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)), chosen)
 
 
-def query_of(terms: FitTerms, name: str) -> str:
-    """What is asked, in words, for the budget file."""
-    method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
-    spent = f"ε = {format_micro(terms.epsilon_micro)} divided {terms.division}"
-    return f"fit {name!r}: {method}, {terms.family}, {spent}"
-
-
-def with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
+def _with_payments(statistics: Statistics, budget: BudgetFile, pilots: Sequence[PilotCost]) -> Statistics:
     """The statistics with the budget's name, and what private pilots cost, in the entries of the model's card."""
     paid: dict[str, Any] = {"budget": budget.state().name}
     if pilots:

@@ -1,7 +1,11 @@
-"""From a privacy budget to the constants of a noise: which (k, β) gives ε, (ε, δ) or ρ, with a proven cost.
+"""Kinds of real-valued noise for smooth sensitivity, by name: which constants (k, β) give ε, (ε, δ) or ρ, with proof.
 
 The constants are guessed in floating point and then proven with rational bounds. docs/smooth.md compares all noises in
-one table and derives the bounds.
+one table and derives the bounds. ``protocol.noise`` has the exact arithmetic and Student's t, which nodes use too.
+
+Sources: Nissim, Raskhodnikova, Smith, "Smooth Sensitivity and Sampling in Private Data Analysis", STOC 2007 (laws of
+power tails, Laplace and Gaussian, and their published constants); Bun and Steinke, "Average-Case Averages: Private
+Algorithms for Smooth Sensitivity and Mean Estimation", NeurIPS 2019 (Laplace-log-normal).
 """
 
 from __future__ import annotations
@@ -25,17 +29,13 @@ LARGEST = 64
 
 
 class Admissible(PureLaw):
-    """Density ∝ 1/(1 + |z|^γ) for a fraction γ.
+    """Density ∝ 1/(1 + |z|^γ), γ > 1 a fraction, for pure ε. γ = 2 is the Cauchy law; only γ > 3 has a variance.
 
     A shift by Δ costs at most (γ−1)^(1−1/γ)·Δ, a stretch by e^λ at most max(1, γ−1)·|λ|.
     """
 
     def __init__(self, gamma: Fraction) -> None:
-        """A law with the given γ.
-
-        Raises:
-            InputError: ``noise_unknown``: γ is not above 1, or its numerator is above 64.
-        """
+        """A law with the given γ; ``noise_unknown`` (``InputError``): it is not above 1, or its numerator above 64."""
         if not (gamma > 1 and gamma.numerator <= LARGEST):
             raise InputError("noise_unknown", "gamma is a fraction above 1 with a numerator of at most 64")
         self.gamma = gamma
@@ -102,7 +102,7 @@ class Cauchy(Admissible):
 
 
 class RealLaplace(Law):
-    """Density e^−|z|/2."""
+    """Density e^−|z|/2, for (ε, δ): its tails are too light for a changing scale at δ = 0."""
 
     name = "laplace"
     variance = 2.0
@@ -112,22 +112,14 @@ class RealLaplace(Law):
         return Signed(stream, exponential(stream))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """1/k + max(β, (e^β − 1)·ln((1 − e^−β)/δ) − β).
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """1/k + max(β, (e^β − 1)·ln((1 − e^−β)/δ) − β)."""
         if delta == 0:
             raise needs_delta(self.name)
         tail = log_above((1 - exp_below(-beta)) / delta)
         return 1 / multiplier + max(beta, (exp_above(beta) - 1) * tail - beta)
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given; the equation for β is solved by bisection.
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """Half of ε for β, unless β is given; the equation for β is solved by bisection."""
         if delta == 0:
             raise needs_delta(self.name)
 
@@ -148,7 +140,7 @@ class RealLaplace(Law):
 
 
 class Gaussian(Law):
-    """The standard normal law. τ = √(2 ln(1/δ)) is exceeded by |Z| with probability at most δ."""
+    """The standard normal law, for (ε, δ). τ = √(2 ln(1/δ)) is exceeded by |Z| with probability at most δ."""
 
     name = "gaussian"
     variance = 1.0
@@ -158,11 +150,7 @@ class Gaussian(Law):
         return Signed(stream, normal_magnitude(stream))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """1/(2k²) + max(τ/k + β, e^β·τ/k + (e^(2β) − 1)·τ²/2).
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """1/(2k²) + max(τ/k + β, e^β·τ/k + (e^(2β) − 1)·τ²/2)."""
         if delta == 0:
             raise needs_delta(self.name)
         square = 2 * log_above(1 / delta)
@@ -171,11 +159,7 @@ class Gaussian(Law):
         return 1 / (2 * multiplier**2) + max(slope + beta, larger)
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given.
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """Half of ε for β, unless β is given."""
         if delta == 0:
             raise needs_delta(self.name)
         square = 2 * log(1 / delta)
@@ -192,10 +176,9 @@ class Gaussian(Law):
 
 
 class LaplaceLogNormal(Law):
-    """The law of X·e^(σY). A release costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zCDP.
+    """The law of X·e^(σY), X Laplace, Y normal, σ a fraction: all moments are finite.
 
-    Attributes:
-        sigma: σ, a fraction.
+    A release costs ρ = ½·(β/σ + e^(3σ²/2)/k)² of zero-concentrated differential privacy (zCDP).
     """
 
     name = "laplace-log-normal"
@@ -215,22 +198,14 @@ class LaplaceLogNormal(Law):
         return (beta / self.sigma + exp_above(self.sigma**2 * 3 / 2) / multiplier) ** 2 / 2
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """ρ + 2√(ρ·ln(1/δ)) (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 1.3).
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """ρ + 2√(ρ·ln(1/δ)) (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 1.3)."""
         if delta == 0:
             raise needs_delta(self.name)
         rho = self.rho_above(multiplier, beta)
         return rho + 2 * root_above(rho * log_above(1 / delta))
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """The law with the σ of the least noise variance for this β; the default of β is √(2ρ)/6.
-
-        Raises:
-            InputError: ``noise_unfit``: δ is 0.
-        """
+        """The law with the σ of the least noise variance for this β; the default of β is √(2ρ)/6."""
         if delta == 0:
             raise needs_delta(self.name)
         tail = log(1 / delta)

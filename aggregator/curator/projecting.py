@@ -1,10 +1,29 @@
 """``hearsay projection --private``: a projection of a curator's records that may be published.
 
-The directions of PCA or DCA come from noisy moments (:func:`release`). The bounds of the
-outputs follow from these moments or from the bounds of the inputs. The bins are of equal width; or, for half of ε, of
-about equal frequency (:mod:`aggregator.curator.binning`), where each of K components gets a K-th of that half. The
-shares of clipped records, the largest rounding error on the records and counts of numbers outside the bounds are
-exact, so none of these is computed.
+The directions of PCA or DCA come from noisy moments. The bounds of the outputs follow from these moments or from the
+bounds of the inputs. The bins are of equal width; or, for half of ε, of about equal frequency
+(:mod:`aggregator.curator.binning`), where each of K components gets a K-th of that half. The shares of clipped records,
+the largest rounding error on the records and counts of numbers outside the bounds are exact, so none is computed.
+
+Three integer vectors are released, each with noise for its own sensitivity: the counts of the classes, the sums of u
+by class, and for i ≤ j the sums of ⌊u_i u_j/S⌋ over all records. PCA takes all records as one class, and so looks at no
+label. Records with a missing number take no part. All else follows from these vectors:
+
+    S_B = Σ_c p_c (m_c − m)(m_c − m)ᵀ − its expected noise,   S̄ = M/n − m mᵀ
+
+S_B is made positive semidefinite. Eigenvalues of the within-class scatter S̄ − S_B below 2σ√d are raised to that: a
+symmetric matrix of nothing but noise of standard deviation σ has a largest eigenvalue near 2σ√d (Wigner), and a
+direction of too little variance would look as if it told the classes apart. S̄ is the sum of both.
+
+Largest difference of neighbours, for d numbers in units of S (s = 1 + 1/S for the rounding down; docs/math.md, 7):
+
+    vector                  add-remove        change                change-features
+                            L1       L2²      L1         L2²        L1         L2²
+    counts of the classes   1        1        2          2          0, or 1 if a number may be missing
+    sums of u by class      d        d        2d         4d         2d         4d
+    sums of ⌊u_i u_j/S⌋     d(d+1)/2 d(d+1)/2 s·d(d+1)/2 s²(d²+d/2) as change
+
+Noise: discrete Laplace for δ = 0. With δ > 0 discrete Gaussian noise, if the sums of products have less noise by it.
 """
 
 from __future__ import annotations
@@ -23,8 +42,8 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.common.files import write_output
 from aggregator.common.tables import MISSING_TOKENS
 from aggregator.curator.accounting import Cost, checked, cost_of, decimal_text
-from aggregator.curator.binning import check_edges, edges_cost, private_edges
-from aggregator.curator.budget import BudgetFile, record_bytes
+from aggregator.curator.binning import check_edges, private_edges
+from aggregator.curator.budget import BudgetFile
 from aggregator.curator.fitting import SEED_BYTES, made_up_records
 from aggregator.curator.records import Records, read_records
 from aggregator.curator.sampling import discrete_gaussian
@@ -103,9 +122,9 @@ class PrivateProjection(NamedTuple):
 
     Attributes:
         schema: the schema with the projection.
-        directions: directions with their noisy qualities.
+        directions: with their noisy qualities.
         facts: how it was made, what it cost and how good it seems; every number is public or has noise.
-        paid: what was paid; None if nobody paid.
+        paid: None if nobody paid.
     """
 
     schema: Schema
@@ -114,14 +133,7 @@ class PrivateProjection(NamedTuple):
     paid: PilotCost | None = None
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the projection file, for the argument ``projection`` of ``aggregator.make_campaign``.
-
-        ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``, ``output_invalid``.
-            StorageError: ``disk_full``, ``io_failed``.
-        """
+        """Write the projection file, for ``projection`` of ``aggregator.make_campaign``; ``force`` replaces a file."""
         pilots = () if self.paid is None else (self.paid,)
         write_output(Path(path), projection_text(self.schema, self.facts, pilots).encode(), force=force)
 
@@ -143,20 +155,15 @@ def cost_of_projection(schema: Schema, terms: ProjectionTerms) -> Cost:
     if terms.equal_frequency:
         check_edges(terms.bins, terms.edges_micro)
     cost = noise_of(_moment_terms(schema, terms)).cost
-    for _ in range(terms.components if terms.equal_frequency else 0):
-        edges = edges_cost(terms.edges_micro)
-        rho = None if cost.rho is None or edges.rho is None else cost.rho + edges.rho
-        cost = Cost(cost.epsilon_micro + edges.epsilon_micro, cost.delta, rho)
-    return checked(cost)
+    edges = cost_of([terms.edges_micro] * (terms.components if terms.equal_frequency else 0))
+    rho = None if cost.rho is None or edges.rho is None else cost.rho + edges.rho
+    return checked(Cost(cost.epsilon_micro + edges.epsilon_micro, cost.delta, rho))
 
 
 def project(records: Records, terms: ProjectionTerms, seed: bytes) -> PrivateProjection:
     """Fit a projection to records with noise. Run by the curator, after the cost was recorded.
 
-    Args:
-        records: the records, of a schema without a projection.
-        terms: the public terms.
-        seed: 32 secret bytes from the operating system, used for this projection alone.
+    ``seed`` is 32 secret bytes from the operating system, used for this projection alone.
 
     Raises:
         InputError: the reasons of :func:`cost_of_projection`; ``projection_overflow``, ``schema_invalid``: no integer
@@ -197,7 +204,7 @@ def project_records(
     Args:
         table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
         schema: label and features with public bounds, decided without these records.
-        terms: the terms, with the budget's adjacency.
+        terms: with the budget's adjacency.
         budget: the open budget file, to which the records are assigned.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
@@ -205,8 +212,7 @@ def project_records(
     Raises:
         InputError: ``adjacency_differs``; the reasons of :func:`cost_of_projection`, :func:`project`,
             :func:`aggregator.models.population.read_pilot` and :func:`aggregator.curator.records.read_records`.
-        PolicyError: ``data_unknown``, ``budget_exceeded``.
-        StorageError: the budget file can not be used.
+        PolicyError, StorageError: as :meth:`aggregator.curator.budget.BudgetFile.spend`.
     """
     budget.check_adjacency(terms.adjacency)
     cost = cost_of_projection(schema, terms)
@@ -215,9 +221,8 @@ def project_records(
     bins = ", bins of equal frequency" if terms.equal_frequency else ""
     number = "1 component" if terms.components == 1 else f"{terms.components} components"
     query = f"projection: {terms.method}, {number}{bins}"
-    budget.spend(budget.digest(record_bytes(table)), query, cost)
+    paid = budget.pay(table, query, cost)
     made = project(records, terms, random_bytes(SEED_BYTES))
-    paid = budget.receipt(query, cost)
     return made._replace(facts={**made.facts, "budget": paid.budget}, paid=paid)
 
 
@@ -321,13 +326,7 @@ class Noise(NamedTuple):
 
 
 class MomentNoise(NamedTuple):
-    """The noise of all three vectors, and what they cost together.
-
-    Attributes:
-        name: :data:`LAPLACE` or :data:`GAUSSIAN`.
-        counts, sums, products: noise of the counts, the sums of u and the sums of products.
-        cost: the cost of the release.
-    """
+    """The noise of counts, sums of u and sums of products, :data:`LAPLACE` or :data:`GAUSSIAN`, and their cost."""
 
     name: str
     counts: Noise
@@ -367,16 +366,13 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 
 
 def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Stream) -> NoisyMoments:
-    """Moments of records with noise. Run by the curator, after the cost was recorded.
+    """Moments of records with noise. Run by the curator, after the cost was recorded. Errors as of :func:`noise_of`.
 
     Args:
         numbers: shape (n, d) int64, u in [−S, S], of records that lack no number.
         labels: shape (n,) int64, class codes from 0 to below ``terms.classes``; not read for one class.
         terms: the public terms.
         stream: the randomness, from a seed that is used once and kept secret.
-
-    Raises:
-        InputError: the reasons of :func:`noise_of`.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes
@@ -394,13 +390,9 @@ def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Str
 
 
 def _moments(counts: Floats, sums: Floats, second: Floats, variances: tuple[float, float]) -> Moments:
-    """Moments from noisy vectors.
+    """Moments from noisy float64 counts (k,), sums (k, d) and sums of products (d, d) of numbers in [−1, 1].
 
-    Args:
-        counts: shape (k,) float64, records of each class.
-        sums: shape (k, d) float64, sums of the numbers in [−1, 1] of each class.
-        second: shape (d, d) float64, sums of products.
-        variances: variance of the noise of an entry of ``sums`` and of ``second``.
+    ``variances`` are those of the noise of an entry of ``sums`` and of ``second``.
     """
     count = max(float(counts.sum()), 1.0)
     d = len(second)

@@ -1,8 +1,11 @@
-"""Exact samplers of exponential and normal numbers from comparisons of uniform numbers, without exp or log.
+"""Exact draws: exponential and normal numbers, integers below any bound, discrete Gaussian noise, report-noisy-max.
+
+Real numbers come from comparisons of uniform numbers, without exp or log. :class:`protocol.stream.Stream` draws
+integers below 2^64; a curator's noise needs larger bounds: variances of sums of squares.
 
 Sources: von Neumann, "Various techniques used in connection with random digits", 1951 (the exponential number); Karney,
 "Sampling Exactly from the Normal Distribution", 2016, Algorithm N; Canonne, Kamath, Steinke, "The Discrete Gaussian for
-Differential Privacy", 2020, Algorithm 1 (the coin of probability e^−x).
+Differential Privacy", 2020, Algorithms 1 (the coin of probability e^−x) and 3.
 """
 
 from __future__ import annotations
@@ -51,11 +54,7 @@ def normal_magnitude(stream: Stream) -> LazyReal:
 
 
 def exp_coin(share: Callable[[int], bool]) -> bool:
-    """Draw True with probability e^−x, 0 ≤ x ≤ 1.
-
-    Args:
-        share: draws True with probability x/k for k = 1, 2, …, independently at every call.
-    """
+    """Draw True with probability e^−x, 0 ≤ x ≤ 1; ``share(k)`` draws True with probability x/k, independently."""
     k = 1
     while share(k):
         k += 1
@@ -124,10 +123,20 @@ def discrete_gaussian(stream: Stream, variance: int) -> int:
 def noisy_max(counts: Sequence[int], rate: Fraction, stream: Stream) -> int:
     """Draw the index of a count that is probably the largest. Run by the curator, after the cost was recorded.
 
+    Every count gets exponential noise of rate r, and the index of the largest sum is released, nothing else. One record
+    more raises each count by 0 or 1. So it moves the value that an index needs to win by at most 1 either way, and
+    P(index) changes by at most the factor e^r, however many counts there are. A replaced record is one record less and
+    one more: a factor of e^2r.
+
+    The index is drawn without noise on real numbers, by permute-and-flip, which has the same distribution: in random
+    order, an index with q records less than the best count is taken with probability e^−rq.
+
+    Source: Dwork, Roth (2014), section 3.3; McKenna, Sheldon (NeurIPS 2020); Ding, Kifer, Saghaian N. E., Steinke,
+    Wang, Xiao, Zhang (2021) for the equality of both; docs/math.md, section 7.
+
     Args:
         counts: at least one count. A record adds 0 or 1 to each.
         rate: r > 0, the ε of one added or removed record.
-        stream: the randomness.
     """
     best = max(counts)
     left = list(range(len(counts)))

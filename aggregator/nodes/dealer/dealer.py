@@ -91,12 +91,7 @@ def create_folder(
 
 
 def _check_new(path: Path) -> None:
-    """Refuse a path at which no dealer's folder can be made.
-
-    Raises:
-        InputError: ``output_invalid``: the path has a zero byte; ``dealer_in_workspace``.
-        StorageError: ``dealer_exists``: the path is no folder, or a folder with content.
-    """
+    """Refuse a path at which no dealer's folder can be made."""
     if "\0" in str(path):
         raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
@@ -198,8 +193,7 @@ class Dealer:
         Raises:
             InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
                 ``passphrase_missing``: the passphrase is empty; ``output_invalid``: no folder can have this path.
-            StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``disk_full``,
-                ``io_failed``, ``memory_short``.
+            StorageError: ``dealer_exists``: the path is no folder, or a folder with content; ``memory_short``.
         """
         path = Path(path).absolute()
         secret = passphrase.encode() if isinstance(passphrase, str) else passphrase

@@ -328,11 +328,7 @@ def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: 
 
 
 def _row(journal: Journal, asked: Request) -> CampaignRow:
-    """The campaign of a request in the journal.
-
-    Raises:
-        InputError: ``not_set_up``.
-    """
+    """The campaign of a request in the journal."""
     row = journal.campaign(asked.campaign)
     if row is None:
         raise not_set_up()
@@ -340,11 +336,7 @@ def _row(journal: Journal, asked: Request) -> CampaignRow:
 
 
 def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, int]:
-    """Node id → serial number of the keys of the book that a request names.
-
-    Raises:
-        InputError: ``book_unknown``.
-    """
+    """Node id → serial number of the keys of the book that a request names."""
     book = journal.book(row.campaign, asked.version)
     if book is None:
         raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
@@ -352,11 +344,7 @@ def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, 
 
 
 def _check_period(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
-    """Whether the same set was released before. Refuses another set, and periods in which none is released.
-
-    Raises:
-        PolicyError: ``set_released``, ``period_refused``.
-    """
+    """Whether the same set was released before. Refuses another set, and periods in which none is released."""
     before = journal.release(row.campaign, asked.period)
     if before is not None:
         if (before.version, before.parties) == (asked.version, b"".join(asked.parties)):
@@ -392,11 +380,7 @@ def _signed_release(campaign: Campaign, signer: SigningKey, asked: Request, keys
 
 
 def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:
-    """Refuse a set with strangers, or with too few parties.
-
-    Raises:
-        InputError: ``party_unknown``, ``parties_too_few``.
-    """
+    """Refuse a set with strangers, or with too few parties."""
     for node in asked.parties:
         if node not in serials:
             raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")

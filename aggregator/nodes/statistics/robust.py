@@ -294,11 +294,7 @@ def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
 
 
 def _common_epsilon(summaries: Sequence[Summary]) -> tuple[int, int]:
-    """The ε that most nodes state in a summary, in millionths, and the number of all nodes; zeros without summaries.
-
-    Raises:
-        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes.
-    """
+    """The ε that most nodes state in a summary, in millionths, and the number of all nodes; zeros without summaries."""
     stating: dict[int, set[bytes]] = {}
     for summary in summaries:
         stating.setdefault(summary.epsilon_micro, set()).add(summary.node)

@@ -240,7 +240,7 @@ class MaskedStore(EnvelopeStore):
 
         Raises:
             InputError, PolicyError: there is no such set (:meth:`wanted`); ``period_decrypted``: the sum is known.
-            StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
+            StorageError: ``store_damaged``, ``store_busy``.
         """
         documents = self.documents()
         if f"{_TOTAL} {period}" in documents:
@@ -276,7 +276,7 @@ class MaskedStore(EnvelopeStore):
                 ``mask_mismatch``: a message or the release was changed, or a party encrypted wrongly;
                 ``value_out_of_domain``: a sum is larger than the parties' ranges allow.
             PolicyError: ``parties_too_few``: the release is of fewer parties than the campaign allows.
-            StorageError: ``store_damaged``, ``store_busy``, ``disk_full``, ``io_failed``.
+            StorageError: ``store_damaged``, ``store_busy``.
         """
         release = read_release(raw, self.campaign)
         documents = self.documents()

@@ -83,7 +83,7 @@ def status(store: EnvelopeStore) -> NodeStatus:
 
     Raises:
         InputError: ``nodes_unknown``: the store has no list of nodes.
-        StorageError: ``store_damaged``, ``store_busy``, ``io_failed``.
+        StorageError: ``store_damaged``, ``store_busy``.
     """
     listed = store.node_list()
     found: dict[int, dict[bytes, str | None]] = {}

@@ -233,12 +233,10 @@ def design_records(
     schema = file.schema._replace(groups=())
     cost = cost_of_design(schema, terms)
     population = Population.of_frame(read_pilot(table, schema, missing), schema)
-    records = list(record_bytes(table))
     query = f"features for {terms.devices} devices at ε = {format_micro(terms.answer_micro)}"
-    budget.spend(budget.digest(records), query, cost)
-    parts = np.array(budget.parts(records, PARTS), np.int64)
+    paid = budget.pay(table, query, cost)
+    parts = np.array(budget.parts(record_bytes(table), PARTS), np.int64)
     made = choose(population, parts, file, terms, random_bytes(SEED_BYTES))
-    paid = budget.receipt(query, cost)
     decision = _decision(made, schema, terms)
     return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid), decision=decision))
 
