@@ -8,7 +8,7 @@ A clock that goes back opens no period: until the newest answered period is over
 not confirm the time that it jumps over, since else campaigns that did not answer after the leap could answer every
 period in between. A device without a clock goes on with the earliest time that it can be (:func:`earliest`): it stands
 still while the device is off, and passes while it runs, in every boot. Source: docs/formats.md, section 5 (time floor);
-docs/decisions/0017, 0103.
+decisions 17, 103.
 
 **Limits.** A clock that was behind and is set right seems to say that much time has passed since the last answers. The
 *limit time* does not believe that. It never goes back when the clock does, and it goes on with the uptime. Where the
@@ -19,7 +19,7 @@ Let w be the length of a limit, and let the clock never be ahead of the true tim
 together are then at least w of true time apart, if each correction of the clock sets it right. For the first correction
 after a line comes w or more after the line by the clock, and all of that time has passed; or it is a step over which
 the line keeps its age. Within one boot a line keeps its age over every step, so there the ages are those of the uptime,
-whatever the clock shows. Source: docs/decisions/0055.
+whatever the clock shows. Source: decision 55.
 
 The rules are pure functions of what the clocks show. :class:`Timekeeper` reads the clocks and stores what follows.
 """

@@ -2,7 +2,7 @@
 
 Records hold Python values, values of libraries (numpy, Decimal, enumerations) or the texts of a file; schemas come
 from text files. The functions that read a record's value never raise, so no error text contains such a value.
-Source: docs/formats.md, section 5 (values of a record); docs/decisions/0001.
+Source: docs/formats.md, section 5 (values of a record); decision 1.
 """
 
 from __future__ import annotations

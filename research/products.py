@@ -8,7 +8,7 @@ the number n_i ≥ 0 of party i:
 
 n + 1 gives zero a code. The square keeps all ciphertexts in one subgroup: without it the Legendre symbol of C_i would
 be that of n_i + 1. The set of parties is always all of them, so the aggregator may hold sk_0.
-Source: docs/math.md, section 6; docs/decisions/0085.
+Source: docs/math.md, section 6; decision 85.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ p-values are corrected by Bonferroni's inequality: p is divided by the share of 
 has a fixed share (:data:`SHARES`), most of it the two kinds with few tests. The m tests of a kind get equal parts of
 the kind's share. For set bits, most of it is for one test: how many reports of all questions have exactly one set bit.
 An alarm is a corrected p below :data:`LEVEL`, so at most that share of honest campaigns raises any alarm.
-Source: docs/math.md, section 3; docs/decisions/0058.
+Source: docs/math.md, section 3; decision 58.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Of a masked campaign only the total of a set of parties is decrypted, so no rule
 total is refused if it is beyond n·(M + H), n parties of at most M records each and noise of at most H. One party alone
 can move every count of the total by that much, and nothing shows which party did.
 
-Source: docs/math.md, sections 5 and 6; docs/decisions/0058, 0078, 0079 and 0081.
+Source: docs/math.md, sections 5 and 6; decisions 58, 78, 79 and 81.
 """
 
 from __future__ import annotations

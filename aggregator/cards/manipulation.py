@@ -39,7 +39,7 @@ with R records in all, the published share of one class moves by at most the lar
 
 and by no more than 1.
 
-Source: docs/math.md, sections 3 and 5; docs/decisions/0078.
+Source: docs/math.md, sections 3 and 5; decision 78.
 """
 
 from __future__ import annotations

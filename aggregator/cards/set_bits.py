@@ -5,7 +5,7 @@ An honest answer of a unary encoding has B + B' set bits, B ~ Bernoulli(p), B' ~
 is. A liar who speaks for one value only sets exactly one bit. Let P be the probability of one set bit in an honest
 answer. Where a share λ of the answers are such lies, the likelihood depends on the number of answers with one set bit
 alone. So no test of set bits is more powerful than a test of that number. Its mean rises by nλ(1 − P).
-Source: docs/math.md, section 3; docs/decisions/0058.
+Source: docs/math.md, section 3; decision 58.
 """
 
 from __future__ import annotations

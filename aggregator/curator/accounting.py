@@ -15,7 +15,7 @@ its method states, or ε²/2, if that is less and δ is 0. A query with (ε, δ)
 δ-approximate ε²/2-zCDP. Whoever asks may choose each query after seeing the answers to the earlier ones. All numbers
 are exact.
 
-Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: docs/decisions/0070.
+Source: Bun, Steinke (TCC 2016), proposition 1.4, for ρ = ε²/2; docs/math.md, section 7; proofs: decision 70.
 """
 
 from __future__ import annotations

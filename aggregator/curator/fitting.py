@@ -14,7 +14,7 @@ and needs little of shape; a discrete one releases a table of bins, and has the 
 classes are many or the records few. Which is more accurate depends on n·ε, the classes and the features above all, and
 all of these are public. So both families are fitted to invented records (:func:`aggregator.models.population.assumed`),
 with the noise of the terms, and classify other invented records. No record of the curator takes part, so the choice
-costs nothing (docs/decisions/0098).
+costs nothing (decision 98).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Terms of a curator's fit: everything public about it, decided before the records are seen.
 
-Source: docs/math.md, section 7; docs/decisions/0068.
+Source: docs/math.md, section 7; decision 68.
 """
 
 from __future__ import annotations

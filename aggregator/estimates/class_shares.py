@@ -59,7 +59,7 @@ def class_shares(statistics: Statistics) -> ClassShares:
     source have the same devices, and sources may be declared to share no device (``aggregator.estimates.joining``).
     f is the middle of its 95 % interval, because the variance at the estimate would be 0 if all answers were equal.
 
-    Source: docs/math.md, section 4 ("combine by inverse variance"); docs/decisions/0041.
+    Source: docs/math.md, section 4 ("combine by inverse variance"); decision 41.
     """
     votes = [vote for question in statistics.questions for vote in question.classes]
     found = combined(votes, len(statistics.schema.label.classes))

@@ -11,7 +11,7 @@ An interval is not determined where the law of an estimate's noise is not known,
 The intervals of ratios are Fieller's (``aggregator.estimates.ratios``). All are clipped to the possible range. A
 fitted model's own values come from a post-processing and may lie outside the interval.
 
-Source: docs/math.md, section 1; docs/decisions/0057.
+Source: docs/math.md, section 1; decision 57.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
     value has the mean M − b, every other component has the mean b. The two distributions mirror each other about
     M/2, so both have the variance v, and Var does not depend on the true share. Devices also clip components, but to
     bounds outside [0, M], so the devices' clipping does not change these formulas.
-    Source: docs/math.md, section 1; docs/decisions/0037.
+    Source: docs/math.md, section 1; decision 37.
     """
     if n == 0:
         return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))

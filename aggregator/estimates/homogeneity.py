@@ -24,7 +24,7 @@ The p-value of all M numbers is M times the smallest p-value (Bonferroni), which
 same devices answered in several sources, the sources differ less than assumed, and the test rejects less often than
 stated.
 
-Source: docs/decisions/0053.
+Source: decision 53.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The sources may ask about different features of one schema. Then a feature has t
 about it, and the shares of the classes are those of all sources together. Campaigns of one series need no declaration:
 their devices are drawn by chance from one fleet, and none answers twice.
 
-Source: docs/decisions/0053, 0063.
+Source: decisions 53, 63.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Estimates of one question: unbiased numbers with variances and intervals, the same for every kind of source.
 
-Source: docs/math.md, section 1; docs/decisions/0052.
+Source: docs/math.md, section 1; decision 52.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ significantly from 0 (Fieller's theorem). The set is clipped to the possible rat
 The sets contain the true ratio as often as the test accepts it, also if ŷ is small or negative, because nothing is
 divided by ŷ.
 
-Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; docs/decisions/0057.
+Source: Fieller, J. Roy. Stat. Soc. B 16 (1954), 175-185; docs/math.md, section 1; decision 57.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ each period t gives an upper bound, because the periods s and t share at most mi
 
     ΣT_i² = Σ_{s,t} |devices of both s and t| ≤ Σ_{s,t} min(N_s, N_t) = Σ_k (2k − 1)·N_(k),   N_(1) ≥ N_(2) ≥ …
 
-Source: docs/math.md, section 1; docs/decisions/0040.
+Source: docs/math.md, section 1; decision 40.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ m₂, with weight 1/10. The beta distribution is the one on [−1, 1] with the c
 m₂/p − (m₁/p)². Only the fourth moment is assumed and not estimated. The largest value has a weight because numbers are
 clipped to [−1, 1]: numbers at the ends raise the fourth moment above that of a smooth distribution.
 
-Source: docs/math.md, section 2; docs/decisions/0041.
+Source: docs/math.md, section 2; decision 41.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 :mod:`aggregator.estimates.reports` makes statistics from tallies of reports. Other kinds of counts have a module of
 their own next to it. Models, planning and publishing read only the form.
 
-Source: docs/math.md, section 1; docs/decisions/0052. Estimates may be negative. A second, named step turns estimates
+Source: docs/math.md, section 1; decision 52. Estimates may be negative. A second, named step turns estimates
 into probabilities (``aggregator.models``).
 """
 

@@ -4,7 +4,7 @@ Every record gives its number to every sum, so there is no sampling within the r
 added noise; the population's variances add the chance of which records there are. A sum without noise has the
 variance 0. Noise without a variance (Cauchy) is stated as infinite.
 
-Source: docs/math.md, sections 5 and 7; docs/decisions/0068, 0074.
+Source: docs/math.md, sections 5 and 7; decisions 68, 74.
 """
 
 from __future__ import annotations

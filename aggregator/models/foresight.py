@@ -15,7 +15,7 @@ the label's substitute, and a value with a substitute may be missing. The statis
 printed accuracy includes the assumption :data:`ASSUMES`. An evaluation campaign measures the accuracy
 (``aggregator.publishing.mechanisms.evaluation``).
 
-Source: docs/math.md, section 4; docs/decisions/0042 and 0095.
+Source: docs/math.md, section 4; decisions 42 and 95.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ a flat table. π are the classes' shares, from all questions.
 Draws are made by Hamiltonian steps for b and e, and by two kinds of steps for τ: at the same e, and at the same τ·e
 (Yu, Meng 2011). Several independent chains begin at the published model.
 
-Source: docs/math.md, section 4; docs/decisions/0095.
+Source: docs/math.md, section 4; decision 95.
 """
 
 from __future__ import annotations

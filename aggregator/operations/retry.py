@@ -6,7 +6,7 @@ the content and takes it once. A record's standing stays: records of a damaged b
 trailer, with the same claimed digest.
 
 Too early records of one file are added period by period, since all records of a period become good at once. Other
-records are added one by one. Source: docs/decisions/0027.
+records are added one by one. Source: decision 27.
 """
 
 from __future__ import annotations

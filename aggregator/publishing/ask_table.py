@@ -13,7 +13,7 @@ Without the table a campaign asks about all features, every value by itself. A g
 them; ``(missing)`` and ``(other)`` name these codes, unless a listed value has that text. Bins must add up to the
 number of bins; a code for missing numbers stays by itself.
 
-Source: docs/decisions/0062.
+Source: decision 62.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Campaigns of a series: the share that the publisher states, the begin of the series, and campaigns that overlap.
 
-Run by the analyst. Source: docs/formats.md, section 2 (series); docs/decisions/0060.
+Run by the analyst. Source: docs/formats.md, section 2 (series); decision 60.
 """
 
 from __future__ import annotations

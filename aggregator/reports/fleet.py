@@ -8,7 +8,7 @@ the same: the operator keeps the list under a passphrase.
 
 With a file of marks an ingest refuses the reports of all other devices, and needs no secret. A mark is a digest of an
 id. The file does not link reports to devices, and nobody can make a report with it, since it does not hold the ids
-(docs/decisions/0046). Source: docs/formats.md, section 2 (ids) and 8 (the files).
+(decision 46). Source: docs/formats.md, section 2 (ids) and 8 (the files).
 """
 
 from __future__ import annotations

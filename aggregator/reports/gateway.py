@@ -13,7 +13,7 @@ output as from the inputs, byte for byte. The exception is an unproven record th
     - Each campaign has its own batches. The campaign's document is not needed. With it (``campaign``) batches with a
       damaged header are read too, and records of other campaigns are left out.
 
-Source: docs/decisions/0026.
+Source: decision 26.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 A device answers the same question about one of k values by ``direct`` with ε per period, until its lifetime ε E is
 spent. The attacker knows everything except the value and the noise. success = (1/k) Σ_y max_x P(y | x), summed over
-the counts y of the answers; the bound is e^E/(e^E + k − 1) (docs/decisions/0022).
+the counts y of the answers; the bound is e^E/(e^E + k − 1) (decision 22).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Result(NamedTuple):
         """Whether the difference is within the limit. For ``she`` only a lower accuracy is a disagreement.
 
         The reference adds the components of ``she`` without clipping. The aggregator clips them and removes the bias
-        (docs/decisions/0037), which halves the variance.
+        (decision 37), which halves the variance.
         """
         if self.case.mechanism == "she":
             return self.difference >= -self.allowed

@@ -7,7 +7,7 @@ under one key would reveal the difference of what they encrypt. So no message ex
 and a message whose transaction fails is dropped: it was never stored or sent. :class:`PartyKeys` keeps the party's own
 entries of key books: which version was accepted last, and the sealed key in it.
 
-Sources: docs/math.md, section 6; docs/formats.md, section 6; docs/decisions/0082.
+Sources: docs/math.md, section 6; docs/formats.md, section 6; decision 82.
 """
 
 from __future__ import annotations

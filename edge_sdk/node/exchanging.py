@@ -6,7 +6,7 @@ determined by the set: nodes that exchange in any order end with equal files, an
 from any of them.
 
 What a lying peer can do: withhold summaries. It can add none that a listed node has not signed, and the limits of the
-campaign hold for all. Source: docs/formats.md, section 6; docs/decisions/0076.
+campaign hold for all. Source: docs/formats.md, section 6; decision 76.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ counts as u = 0. Values are rounded to a public grid of 4097 points, and counted
 variance is taken. Two data sets are neighbours if they have the same number n of values, and one value differs.
 docs/smooth.md derives the formulas; the same statistic of a curator is ``aggregator.curator.smooth_sensitivity``.
 
-Source: Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); docs/decisions/0077.
+Source: Nissim, Raskhodnikova, Smith (2007); Bun, Steinke (2019); decision 77.
 """
 
 from __future__ import annotations

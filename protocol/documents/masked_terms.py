@@ -3,7 +3,7 @@
 A masked campaign is a campaign for nodes. Its terms name the dealer of the keys, the modulus, the kind of noise, and
 who is assumed to be honest. The checks here recompute what the publisher states.
 
-Source: docs/formats.md, section 5 (map ``masked``); docs/math.md, section 6; docs/decisions/0086.
+Source: docs/formats.md, section 5 (map ``masked``); docs/math.md, section 6; decision 86.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A node holds the records of many people and sends one summary of noisy sums per period. The campaign asks no questions.
 
-Source: docs/formats.md, section 5 (map ``nodes``); docs/decisions/0072.
+Source: docs/formats.md, section 5 (map ``nodes``); decision 72.
 """
 
 from __future__ import annotations

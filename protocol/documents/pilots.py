@@ -3,7 +3,7 @@
 A projection, bins or a choice of features may come from records that a curator holds. Their cost was paid by the
 people in these records, not by the devices that answer. The entries are statements for readers; no device checks them.
 
-Source: docs/formats.md, section 5 (map `pilots`); docs/decisions/0071.
+Source: docs/formats.md, section 5 (map `pilots`); decision 71.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The series of a campaign: a name under which a device answers at most once, and the share of devices that take part.
 
-Source: docs/formats.md, section 2 (series) and 5 (map `series`); docs/decisions/0060.
+Source: docs/formats.md, section 2 (series) and 5 (map `series`); decision 60.
 """
 
 from __future__ import annotations

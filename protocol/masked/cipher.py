@@ -9,7 +9,7 @@ plaintext and sk_i the key of node i:
 
 V_j ≡ 1 modulo N, or something does not belong together: ``mask_mismatch``. Nodes run :func:`mask`, the dealer
 :func:`new_secret` and :func:`release_elements`, the aggregator :class:`Unmasking`.
-Source: docs/math.md, section 6; docs/decisions/0085.
+Source: docs/math.md, section 6; decision 85.
 """
 
 from __future__ import annotations

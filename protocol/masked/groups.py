@@ -6,7 +6,7 @@ campaign, period and the running number of the ciphertext, so it is new for each
 
 Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's
 power takes constant time: whoever can measure the processor while a node encrypts may learn about the exponent.
-Source: docs/math.md, section 6; docs/decisions/0085.
+Source: docs/math.md, section 6; decision 85.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The dealer's key book: every party's key of a masked campaign, sealed so that only the party can open it.
 
 The book is public. A version of it holds all parties; later versions have fresh keys for parties that joined or whose
-number u changed. Source: docs/formats.md, section 6; docs/decisions/0086.
+number u changed. Source: docs/formats.md, section 6; decision 86.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The aggregator's request for a sum, and the dealer's release, which decrypts the sum of exactly one set of parties.
 
-Source: docs/formats.md, section 6; docs/decisions/0086.
+Source: docs/formats.md, section 6; decision 86.
 """
 
 from __future__ import annotations

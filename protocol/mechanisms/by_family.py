@@ -4,7 +4,7 @@ The aggregator's estimators, intervals and draws need numpy, which a device does
 functions that are registered for a class and hold for its subclasses. The package of another mechanism registers its
 own in a module of its own, which the mechanism's class names (``Mechanism.estimators``). That module is imported at
 the first call for the class, in every process, also where the mechanism came out of a pickle. No device calls these
-functions. Source: docs/decisions/0109.
+functions. Source: decision 109.
 """
 
 from __future__ import annotations

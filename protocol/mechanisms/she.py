@@ -23,7 +23,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     v is the value. Another value changes two components by M each, so the loss is exactly ε. The probabilities are
     irrational; :meth:`exponent` compares them by integers. This is no pure protocol: an answer supports no set of
-    values. The aggregator clips the components to [0, M], adds them and removes the bias (docs/decisions/0037).
+    values. The aggregator clips the components to [0, M], adds them and removes the bias (decision 37).
     Source: Wang et al., USENIX Security 2017, section 4.2; docs/math.md, section 1.
     """
 

@@ -1,7 +1,7 @@
 """The signed list of the nodes whose summaries count.
 
 The role ``campaign`` of the trust root signs the list. Versions rise, as those of campaigns.
-Source: docs/formats.md, section 5 (node list); docs/decisions/0072.
+Source: docs/formats.md, section 5 (node list); decision 72.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The sums of squares Q = Σu²/S of one number are released per class:
 - any other class: the variance v of its u, ṽ = v + k·S*·Z, S* the smooth sensitivity of v and Z Student's t with 3
   degrees of freedom; from it and the noisy sum T̃ of u, whose noise has the variance V, Q̃ = (n_c·ṽ + (T̃² − V)/n_c)/S.
 
-Q̃ has no bias. k and β follow from ε' with a proven cost (``protocol.noise``). Source: docs/decisions/0077.
+Q̃ has no bias. k and β follow from ε' with a proven cost (``protocol.noise``). Source: decision 77.
 """
 
 from __future__ import annotations

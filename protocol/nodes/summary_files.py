@@ -3,7 +3,7 @@
 A file is a concatenation of envelopes of one role: summaries, or the messages of masked campaigns. The reader finds
 every intact envelope, whatever is damaged around it.
 
-Source: docs/formats.md, section 6; docs/decisions/0072.
+Source: docs/formats.md, section 6; decision 72.
 """
 
 from __future__ import annotations

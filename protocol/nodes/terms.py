@@ -3,7 +3,7 @@
 Q released vectors share ε equally: ε_q = ⌊ε/Q⌋ millionths. Every entry has discrete Laplace noise of rate ε_q/Δ, Δ the
 sensitivity to adding or removing one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a change.
 
-Source: docs/math.md, section 5; docs/decisions/0072.
+Source: docs/math.md, section 5; decision 72.
 """
 
 from __future__ import annotations

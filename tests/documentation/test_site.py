@@ -30,7 +30,7 @@ def generated():
 
 
 def test_the_index_of_decisions_is_that_of_their_files(generated):
-    assert (DOCS / "decisions" / "index.md").read_text("utf-8") == generated.page(), "run make docs"
+    assert (DOCS / "decisions" / "index.md").read_text("utf-8") == generated.index(), "run make docs"
 
 
 def test_decisions_that_amend_another_exist(generated):
@@ -41,12 +41,19 @@ def test_decisions_that_amend_another_exist(generated):
 
 
 @pytest.mark.parametrize(
-    "first", ["# 1. Title\n\n2026-11-22\n", "# 1. Title\n\nText\n", "# 2. Title\n\n2026-11-22 · accepted\n"]
+    "first", ["## 1. Title\n\n2026-11-22\n", "## 1. Title\n\nText\n", "## Title\n\n2026-11-22 · accepted\n"]
 )
 def test_a_decision_without_date_or_status_is_seen(generated, monkeypatch, tmp_path, first):
-    (tmp_path / "0001-title.md").write_text(first, "utf-8")
+    (tmp_path / "subject.md").write_text(f"# Subject\n\n{first}", "utf-8")
     monkeypatch.setattr(generated, "FOLDER", tmp_path)
-    with pytest.raises(ValueError, match=r"0001-title\.md"):
+    with pytest.raises(ValueError, match=r"subject\.md"):
+        generated.decisions()
+
+
+def test_a_number_given_twice_is_seen(generated, monkeypatch, tmp_path):
+    (tmp_path / "subject.md").write_text("# Subject\n" + "\n## 1. Title\n\n2026-11-22 · accepted\n" * 2, "utf-8")
+    monkeypatch.setattr(generated, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="one number"):
         generated.decisions()
 
 
@@ -66,7 +73,9 @@ def test_every_page_is_in_one_part_and_a_folders_pages_in_its_own():
     assert list(listed) == [part for part in PARTS if part in listed]
     pages = [page for part in listed.values() for page in part]
     there = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
-    assert sorted(pages) == sorted(page for page in there if not page.startswith("decisions/0"))
+    assert sorted(pages) == sorted(
+        page for page in there if not page.startswith("decisions/") or page == "decisions/index.md"
+    )
     for part, folder in (("Tutorials", "tutorials"), ("How to", "how-to"), ("Reference", "reference")):
         assert [page for page in pages if page.startswith(f"{folder}/") and page not in listed[part]] == []
 

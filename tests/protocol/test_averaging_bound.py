@@ -1,6 +1,6 @@
 """The best guess from all answers of one device never exceeds the bound of its lifetime ε, by enumeration.
 
-Source: tests/support/attack.py for the bound and its proof; docs/decisions/0022.
+Source: tests/support/attack.py for the bound and its proof; decision 22.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ fit's floor applies to the variance. The two post-processings differ in the smal
 
 A floor keeps a negative cell from ruling out a class, and a small variance that is mostly noise from deciding alone.
 
-Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; docs/decisions/0075, which has the
+Source: Marchioro, Giaretta, Markatos, Girdzijauskas 2022; docs/math.md, section 5; decision 75, which has the
 measurements behind the constants of ``floored``.
 """
 

@@ -39,7 +39,7 @@ their known variances:
 A number whose classes can not be told apart gets one mean and one variance, so it says nothing of the class. Without
 noise the results are the moments.
 
-Source: docs/math.md, section 4; docs/decisions/0056.
+Source: docs/math.md, section 4; decision 56.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from protocol.sums.vectors import summed_subjects
 POSTPROCESS = "floored"
 """Post-processing of a campaign that names no other: it takes the known size of the noise into account."""
 VARIANCE_FLOOR = "0.0001"
-"""Smallest variance of a scaled number, if the publisher names no other (docs/decisions/0075)."""
+"""Smallest variance of a scaled number, if the publisher names no other (decision 75)."""
 PERIOD = "30d"
 """Length of a period, if the publisher names no other: a node sends one summary in it."""
 

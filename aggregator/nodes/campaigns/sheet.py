@@ -5,7 +5,7 @@ millionths, and discrete Laplace noise of rate ε_q/Δ. Of the sensitivity ``glo
 record; the loss of a vector under another adjacency is ε_q·Δ'/Δ, where Δ' is the sensitivity for that adjacency. The
 sensitivity ``smooth`` covers changed features of a record alone, and sums of squares have other noise that loses ε_q.
 
-Source: docs/math.md, section 5; docs/decisions/0077.
+Source: docs/math.md, section 5; decision 77.
 """
 
 from __future__ import annotations

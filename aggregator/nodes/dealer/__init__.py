@@ -2,5 +2,5 @@
 
 In: a signed masked campaign, the signed list of its nodes, and requests of an aggregator. Out: a key book with a sealed
 key for every party, and one release per campaign and period, which decrypts the sum of exactly one set of parties.
-The dealer works on a machine of its own, in a folder of its own. Source: docs/math.md, section 6; docs/decisions/0081.
+The dealer works on a machine of its own, in a folder of its own. Source: docs/math.md, section 6; decision 81.
 """

@@ -12,7 +12,7 @@ leaves. The same request again gets the same bytes.
 
 A request carries no signature. Whoever can hand one to the dealer can choose the period's set within the rules, and so
 spoil a sum, but learn no more than that sum. The dealer's keeper therefore takes requests from the aggregator alone,
-and may ask for a least number of parties (docs/decisions/0081).
+and may ask for a least number of parties (decision 81).
 """
 
 from __future__ import annotations

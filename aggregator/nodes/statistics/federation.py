@@ -7,7 +7,7 @@ whatever ε they state: other weights would count the records of some nodes more
 A node may summarise the same records in every period. With n_t the number of records of period t, the sampling
 variance of n = Σ n_t records is at most c n times that of n different records, c = (Σ √n_t)²/n². This bound is used.
 
-Source: docs/math.md, section 5; docs/decisions/0074.
+Source: docs/math.md, section 5; decision 74.
 """
 
 from __future__ import annotations

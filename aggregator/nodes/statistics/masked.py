@@ -5,7 +5,7 @@ vector q, noise of variance w and fourth cumulant c (:func:`protocol.masked.nois
 and periods has the variance Σw and the excess kurtosis Σc/(Σw)². Parties that leave their noise out make the true
 variance smaller than the stated one.
 
-Source: docs/math.md, section 6; docs/decisions/0083.
+Source: docs/math.md, section 6; decision 83.
 """
 
 from __future__ import annotations

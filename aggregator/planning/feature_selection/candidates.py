@@ -4,7 +4,7 @@ Private answers about one feature at a time show how strongly each feature depen
 which features repeat each other. So the candidates are sets of strong features of several sizes, and private
 evaluations decide between them.
 
-Source: docs/decisions/0065.
+Source: decision 65.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ by the first axis of a correspondence analysis (for two classes: by the share of
 neighbours such that the groups keep as much mutual information with the class as possible. Numbers are cut at quantiles
 of the pilot, or at those quantiles that keep most mutual information.
 
-Source: docs/decisions/0066.
+Source: decision 66.
 """
 
 from __future__ import annotations

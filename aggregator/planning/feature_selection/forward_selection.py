@@ -8,7 +8,7 @@ are the best set of m − 1 features with one added, and then with single featur
 The accuracy of the best of many sets is too good on the records that chose it. So the whole selection is repeated
 without each of the folds in turn, and judged on that fold's records.
 
-Source: docs/decisions/0066.
+Source: decision 66.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The state of the procedure is in the campaigns: each has its share of the devices, and an evaluation names its models.
 The name of a candidate says its features (:func:`candidate_name`), so nothing else has to be kept.
 
-Source: docs/decisions/0065.
+Source: decision 65.
 """
 
 from __future__ import annotations

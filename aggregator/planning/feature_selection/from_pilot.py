@@ -1,6 +1,6 @@
 """``hearsay design``: what a campaign should ask, from a pilot's records, and what the pilot alone is worth.
 
-Source: docs/decisions/0066.
+Source: decision 66.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ One record more or less changes one part, so the whole costs what one part costs
 and enters perhaps another. All adjacencies but ``add-remove`` therefore run with ε/2. Cross-validation has no such
 bound: one record changes the models of all folds.
 
-Source: docs/decisions/0071; docs/math.md, section 7.
+Source: decision 71; docs/math.md, section 7.
 """
 
 from __future__ import annotations

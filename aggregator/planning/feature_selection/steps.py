@@ -8,7 +8,7 @@ about the chosen features.
 A step depends only on what the campaigns so far asked and were answered, so the decisions can be repeated at any time.
 The procedure is for fleets that can afford it (:func:`can_choose`); any other fleet is asked about all features.
 
-Source: docs/decisions/0065.
+Source: decision 65.
 """
 
 from __future__ import annotations

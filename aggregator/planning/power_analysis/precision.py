@@ -9,7 +9,7 @@ where φ is the mechanism's noise variance of one answer and s² the variance of
 share f, s² = f(1 − f), and φ is linear in f. For a number x in [−1, 1], s² = E x² − m², and the noise variance is
 quadratic in x: φ = V(0) + (V(1) − V(0))·E x².
 
-Source: docs/math.md, sections 1 and 2; docs/decisions/0059.
+Source: docs/math.md, sections 1 and 2; decision 59.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Neural Computation 5 (1993), 140-153, for the likelihood). The expected accuracy
 A projection is different. The projection of a real campaign is fitted on the pilot, too, so what it learned from few
 records stays wrong. The accuracy on the fold's records alone then is the expected accuracy.
 
-Source: docs/decisions/0059.
+Source: decision 59.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ device. v is the largest variance of one answer about a number x in [−1, 1], o
 
 Candidates of the discrete family are not in the comparison: variances of cells and of moments do not show which model
 is right more often. :mod:`aggregator.planning.power_analysis.families` ranks both families by their expected accuracy.
-Source: docs/math.md, sections 1 to 3; docs/decisions/0014.
+Source: docs/math.md, sections 1 to 3; decision 14.
 """
 
 from __future__ import annotations

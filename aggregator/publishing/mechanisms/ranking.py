@@ -1,7 +1,7 @@
 """Which of several published models is right most often, from private answers of one bit each. Run by the analyst.
 
 A device answers about one model: 1 if that model predicts the device's class, else 0, perturbed by ``direct``.
-Source: docs/math.md, section 3; docs/decisions/0064.
+Source: docs/math.md, section 3; decision 64.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Report files as names and URLs give them: loaded one after the other, decompressed within bounds.
 
 URLs are those that fsspec can read: ``s3://…``, ``gs://…``, ``file://…`` and others. Paths need no fsspec: it is
-imported for the first URL. A store is never named by a URL (docs/decisions/0028).
+imported for the first URL. A store is never named by a URL (decision 28).
 
 Compressed files are gzip (RFC 1952) and zstd (RFC 8878). Reports hardly shrink, since ids and noise are random: batches
 of every mechanism grow less than fourfold. A file that grows further makes an ingest work for bytes that nobody sent,
