@@ -18,11 +18,12 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import label_codes, observe
-from aggregator.nodes.campaigns.campaigns import NodeParameters, publish_node_campaign
+from aggregator.nodes.campaigns.campaigns import NODE_FIELDS
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.statistics.robust import Rule, parse_rule
 from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
@@ -127,8 +128,9 @@ class FederatedTrust(OfNodes):
         micro = micro_epsilon(settings.epsilon)
         terms = NodeTerms(f"nodes {number}", 2 * -(-records // settings.nodes), micro, settings.sensitivity)
         family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
-        parameters = NodeParameters("simulation", micro, terms, family, postprocess=settings.postprocess)
-        return publish_node_campaign(lab.workspace, schema, parameters, lab.randomness.now)
+        fields = NODE_FIELDS | {"postprocess": settings.postprocess}
+        parameters = CampaignParameters("simulation", micro, family=family, nodes=terms, **fields)
+        return publish_campaign(lab.workspace, schema, parameters, lab.randomness.now)
 
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
         """Statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).

@@ -23,12 +23,13 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import label_codes, observe
-from aggregator.nodes.campaigns.campaigns import Masking, NodeParameters, masked_terms, publish_node_campaign
+from aggregator.nodes.campaigns.campaigns import NODE_FIELDS, Masking, masked_terms
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
+from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
@@ -89,8 +90,9 @@ class DistributedTrust(OfNodes):
         micro, family = micro_epsilon(settings.epsilon), settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
         nodes = NodeTerms(f"nodes {number}", -(-records // masking.most_parties), micro)
         masked = masked_terms(masking, nodes, schema, family, micro)
-        parameters = NodeParameters("simulation", micro, nodes, family, postprocess=settings.postprocess, masked=masked)
-        return publish_node_campaign(lab.workspace, schema, parameters, lab.randomness.now)
+        fields = NODE_FIELDS | {"postprocess": settings.postprocess}
+        parameters = CampaignParameters("simulation", micro, family=family, nodes=nodes, masked=masked, **fields)
+        return publish_campaign(lab.workspace, schema, parameters, lab.randomness.now)
 
     def gather(
         self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Dealer | None

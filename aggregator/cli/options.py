@@ -85,6 +85,17 @@ output_option = click.option("-o", "--output", type=PATH, required=True, help="F
 """``output``: the path of the file to write."""
 
 
+def together(*options: Decorator) -> Decorator:
+    """Make a decorator that adds several options, which the help lists in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
 def shared(*names: str, **options: Any) -> Decorator:
     """Make a decorator that adds an option which the command does not receive: :func:`.output.setting` tells its value.
 
@@ -149,13 +160,32 @@ def joining_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return population(disjoint(checked))
 
 
-contact_option = click.option("--contact", default="not stated", help="Whom the owner of a device can ask.")
-"""``contact``: whom the owner of a device can ask, as text."""
+_PERIODS = {
+    "device": ("1d", "A device answers once per period: seconds, 90m, 12h, 1d."),
+    "node": ("30d", "A node sends one summary per period: seconds, 12h, 7d."),
+}
 
-period_option = click.option(
-    "--period", default="1d", show_default=True, help="A device answers once per period: seconds, 90m, 12h, 1d."
-)
-"""``period``: the text of a duration."""
+
+def time_options(of: str) -> Decorator:
+    """Make a decorator that adds ``contact`` (a text), ``period`` (the text of a duration) and ``days`` of a campaign.
+
+    ``of`` is ``device`` or ``node``, which answers.
+    """
+    default, text = _PERIODS[of]
+    return together(
+        click.option("--contact", default="not stated", help="Whom the owner of a device can ask."),
+        click.option("--period", default=default, show_default=True, help=text),
+        life_option(30, "campaign"),
+    )
+
+
+def term_options(of: str) -> Decorator:
+    """Make a decorator that adds ``name`` (None for the schema's), ``purpose``, and those of :func:`time_options`."""
+    return together(
+        click.option("--name", help="Default: the schema's name. Versions rise per name."),
+        click.option("--purpose", default="", help=f"Purpose, as a sentence for the owner of a {of}."),
+        time_options(of),
+    )
 
 
 def missing_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -213,18 +243,15 @@ no_passphrase_option = shared(
 """For :func:`new_passphrase`."""
 
 
-def min_batch_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option to ``command``. It gives ``min_batch_size``, from 1 to 2^32 − 1.
-
-    Nothing is published from fewer reports than this number.
-    """
+def min_batch_option(of: str) -> Decorator:
+    """Make a decorator that adds ``min_batch_size``: nothing is published from fewer reports, or nodes."""
     return click.option(
         "--min-batch-size",
         type=click.IntRange(1, (1 << 32) - 1),
         default=1,
         show_default=True,
-        help="Publish nothing from fewer reports.",
-    )(command)
+        help=f"Publish nothing from fewer {of}.",
+    )
 
 
 def life_option(default: int, of: str) -> Decorator:

@@ -24,6 +24,7 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.signed_campaign import SignedCampaign
 
 
 RESULT_PRINTED: ContextVar[bool] = ContextVar("RESULT_PRINTED", default=False)
@@ -297,6 +298,13 @@ def warn_of_end(campaign: Campaign) -> None:
     said = expiry_warning(what, header.expires, int(time.time()), then)
     if said and not campaign.ended:
         warn(said)
+
+
+def warn_of_signed(made: SignedCampaign, output: Path) -> None:
+    """Print the warnings about a campaign that was signed and written, and one if it lacks signatures."""
+    for warning in made.warnings:
+        warn(warning)
+    warn_of_draft(made.standing, output)
 
 
 def warn_of_draft(standing: Standing, output: Path) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,15 +27,13 @@ import pandas as pd
 from aggregator.cards.guarantee import GuaranteeSheet
 from aggregator.cards.guarantee import guarantee_sheet as sheet_of
 from aggregator.common.files import read_file
-from aggregator.models.postprocess.methods import DEFAULT
 from aggregator.planning.power_analysis.families import Chosen, choose_family, reason_of
 from aggregator.planning.power_analysis.plan import Plan
 from aggregator.publishing import endings
-from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.campaigns import (
     CampaignParameters,
+    StatedTerms,
     campaign_subjects,
-    gaussian_fields,
     parse_answers,
     parse_duration,
     publish_campaign,
@@ -46,9 +45,8 @@ from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.mechanisms.by_variance import Candidate, candidates, choose
 from aggregator.publishing.naming import Document, document_bytes, opened
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
-from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
 from aggregator.publishing.schemas.schema_doubts import alike_in
-from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import overlap_warning, series_share
 from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, verify_signed
 from aggregator.publishing.signed_campaign import SignedCampaign
@@ -82,122 +80,90 @@ class Planned(NamedTuple):
     decision: Decision = MappingProxyType({})
 
 
-def plan_campaign(
-    schema: SchemaFile | Schema | str | Path,
-    *,
-    epsilon: str | float,
-    mechanism: str,
-    name: str | None = None,
-    answers: str | int = "one",
-    family: str = "discrete",
-    pilot: str | Path | pd.DataFrame | None = None,
-    devices: int | None = None,
-    approach: int | None = None,
-    projection: str | Path | None = None,
-    theta: str | None = None,
-    variance_floor: str | None = None,
-    split: str | None = None,
-    purpose: str = "",
-    contact: str = "not stated",
-    period: str | int = "1d",
-    days: int = 30,
-    min_batch_size: int = 1,
-    postprocess: str = DEFAULT,
-    class_question: bool = True,
-    series: str | None = None,
-    share: str | None = None,
-    ask: str | Sequence[str] | Ask | None = None,
-) -> Planned:
-    """Decide the whole content of a campaign without signing it.
+@dataclass(frozen=True, kw_only=True)
+class CampaignTerms(StatedTerms):
+    """What the publisher of a campaign for devices states. ``hearsay campaign --help`` says more of each.
 
-    ``hearsay campaign --help`` describes the arguments at more length.
-
-    Args:
-        schema: a schema file, its path, or a schema, which then needs a ``name``.
-        epsilon: total ε of a device in one period.
+    Attributes:
+        epsilon, name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: of
+            every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
         mechanism: name of the mechanism, or ``auto``.
-        name: name of the campaign; by default the name in the schema file.
         answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
         family: ``discrete``, ``gaussian``, or ``auto``
             (:func:`aggregator.planning.power_analysis.families.choose_family`).
         pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
             text, or None to assume an effect; the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
-        projection: a file of ``hearsay projection``, to embed.
         theta: threshold of the mechanism ``the``, as decimal text.
-        variance_floor, split: of a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
-        purpose, contact: texts for the owners of devices.
-        period: seconds of a period, or text such as ``12h`` or ``1d``.
-        days: lifetime of the campaign.
-        min_batch_size: number of reports below which nothing is published.
-        postprocess: name of the post-processing of the model.
-        class_question: whether devices are also asked for the class alone (:class:`CampaignParameters`).
+        split: of a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
+        class_question: whether devices are also asked for the class alone (:class:`.CampaignParameters`).
         series: name of the series in which a device answers once, in all its campaigns, versions and periods.
         share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
-        ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
-            table (:mod:`aggregator.publishing.ask_table`). None: as the schema file says, and all if it says nothing.
+    """
+
+    mechanism: str
+    answers: str | int = "one"
+    family: str = "discrete"
+    pilot: str | Path | pd.DataFrame | None = None
+    devices: int | None = None
+    approach: int | None = None
+    theta: str | None = None
+    split: str | None = None
+    class_question: bool = True
+    series: str | None = None
+    share: str | None = None
+
+
+def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Planned:
+    """Decide the whole content of a campaign without signing it.
+
+    Args:
+        schema: a schema file, its path, or a schema, which then needs a ``name``.
+        stated: the fields of :class:`CampaignTerms`; ``epsilon`` and ``mechanism`` are required.
 
     Raises:
-        InputError: the schema or projection file can not be read
-            (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
-            :func:`aggregator.publishing.schemas.projection_file.load_projection`); ``name_invalid``, there is no name;
-            an argument is invalid, which its reason names (docs/reference/reasons.md). Other contents are checked when
-            the campaign is signed.
+        InputError: the schema or projection file can not be read, or there is no name (:meth:`.StatedTerms.subject`);
+            ``epsilon_invalid``; ``mechanism_unknown``; ``family_unknown``; ``approach_invalid``; ``no_numbers``;
+            ``answers_invalid``; ``period_invalid``; ``terms_invalid``; ``floor_invalid``; ``weights_invalid``;
+            ``not_fittable``; ``series_invalid``; ``ask_invalid``; ``plan_invalid`` and the other reasons of
+            :func:`aggregator.planning.power_analysis.families.choose_family`. Other contents are checked when the
+            campaign is signed.
+        TypeError: ``epsilon`` or ``mechanism`` is missing, or a name is unknown.
     """
-    if isinstance(schema, str | Path):
-        schema = load_schema(schema)
-    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
-    named, described = file.name, file.schema
-    if name is None and not named:
-        raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
-    if projection is not None:
-        described = load_projection(Path(projection), described)
-    table = ask_of(ask, file.ask)
-    resolved = resolve(described, table)
-    asked = resolved.schema
-    joint = len(asked.numeric) == len(described.numeric)
-    warning = refusal_warning(asked)
-    micro = micro_epsilon(epsilon)
+    terms = CampaignTerms(**stated)
+    subject = terms.subject(schema)
+    asked = subject.asked.schema
+    joint = len(asked.numeric) == len(subject.schema.numeric)
+    micro = micro_epsilon(terms.epsilon)
     family, mechanism, approach, answers, found = choose_family(
         asked,
-        Chosen(family, mechanism, approach, answers),
-        epsilon=epsilon,
-        devices=devices,
-        pilot=pilot,
-        postprocess=postprocess,
-        fixed=(theta, approach, variance_floor, split),
-        class_question=class_question,
-        ask=table,
+        Chosen(terms.family, terms.mechanism, terms.approach, terms.answers),
+        epsilon=terms.epsilon,
+        devices=terms.devices,
+        pilot=terms.pilot,
+        postprocess=terms.postprocess,
+        fixed=(terms.theta, terms.approach, terms.variance_floor, terms.split),
+        class_question=terms.class_question,
+        ask=subject.ask,
     )
     chosen = choose(asked, family, mechanism, approach, micro, joint=joint)
     why = () if chosen is None else tuple(candidates(asked, micro, joint=joint))
     if chosen is not None:
         family, mechanism, approach = chosen.family, chosen.mechanism, chosen.approach
-    subjects = campaign_subjects(asked, family, mechanism, approach, class_question=class_question)
-    parameters = CampaignParameters(
-        name=named if name is None else name,
-        epsilon_micro=micro,
+    questions = len(campaign_subjects(asked, family, mechanism, approach, class_question=terms.class_question))
+    parameters = terms.parameters(subject, family, terms.split)._replace(
         mechanism=mechanism,
-        answers=parse_answers(str(answers), len(subjects), micro),
-        purpose=purpose,
-        contact=contact,
-        period_seconds=parse_duration(str(period)),
-        lifetime_seconds=seconds_of(days),
-        min_batch_size=min_batch_size,
-        postprocess=postprocess,
-        class_question=class_question,
-        options={} if theta is None else {"theta": theta},
-        family=family,
+        answers=parse_answers(str(answers), questions, micro),
+        class_question=terms.class_question,
+        options={} if terms.theta is None else {"theta": terms.theta},
         approach=approach,
-        series=series_share(series, share),
-        ask=table,
-        pilots=file.pilots + (() if projection is None else load_pilots(projection)),
-        **gaussian_fields(family, variance_floor, split),
+        series=series_share(terms.series, terms.share),
+        ask=subject.ask,
     )
-    pace = _pace(parameters)
     notes = () if found is None else (reason_of(found),)
-    warnings = tuple(filter(None, (parameters.warning, pace, warning, alike_in(asked))))
-    return Planned(described, parameters, why, warnings, notes, found, file.decision if ask is None else {})
+    warnings = (parameters.warning, _pace(parameters), refusal_warning(asked), alike_in(asked))
+    shown = tuple(filter(None, warnings))
+    return Planned(subject.schema, parameters, why, shown, notes, found, terms.decision(subject))
 
 
 def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: int | None = None) -> SignedCampaign:
@@ -220,7 +186,7 @@ def make_campaign(
     schema: SchemaFile | Schema | str | Path,
     *,
     now: int | None = None,
-    **arguments: Any,
+    **stated: Any,
 ) -> SignedCampaign:
     """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
 
@@ -230,7 +196,7 @@ def make_campaign(
         InputError, DocumentError, StorageError: one of :func:`plan_campaign` and :func:`sign_campaign` raises it.
         TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
     """
-    return sign_campaign(workspace, plan_campaign(schema, **arguments), now=now)
+    return sign_campaign(workspace, plan_campaign(schema, **stated), now=now)
 
 
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:

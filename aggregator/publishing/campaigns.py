@@ -3,46 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import lcm
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
-from aggregator.publishing.ask_table import Ask, Asked, resolve
-from aggregator.publishing.lifetimes import MAX_DAYS, header_for
-from aggregator.publishing.mechanisms.choice import form_of, is_numeric, mechanism_for, moment_mechanism
+from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
+from aggregator.publishing.decisions.record import Decision
+from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
+from aggregator.publishing.mechanisms.choice import AUTO, form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.privacy import epsilon_warning
+from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.workspace import Workspace
 from protocol.document import DAY_SECONDS, is_printable
 from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.masked_terms import MaskedTerms
+from protocol.documents.node_terms import MAX_RECORDS, NodeTerms
 from protocol.documents.pilots import PilotCost
-from protocol.epsilon import MICRO, check_answer_micro, millionths
+from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import InputError
 from protocol.features import Categorical
 from protocol.mechanisms import Mechanism
-from protocol.questions import CLASS, MOMENTS, Subject, build_questions, discrete_subjects, gaussian_subjects
+from protocol.questions import CLASS, MOMENTS, Question, Subject, build_questions, discrete_subjects, gaussian_subjects
 from protocol.schema import Schema
 from protocol.shown import is_seen, quoted
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 
 
+@dataclass(frozen=True, kw_only=True)
+class StatedTerms:
+    """What a publisher states of any campaign, for devices or for nodes, as options and arguments give it.
+
+    Attributes:
+        epsilon: total ε of a device in one period; of a node ε of one summary.
+        name: name of the campaign; by default the name in the schema file.
+        projection: a file of ``hearsay projection``, to embed.
+        ask: the features or components to ask about, each value by itself: names, also as one text with commas, or a
+            table (:mod:`aggregator.publishing.ask_table`). None: as the schema file says, and all if it says nothing.
+        variance_floor: of a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
+        purpose, contact: texts for the owners of devices or nodes.
+        period: seconds of a period, or text such as ``12h`` or ``1d``.
+        days: lifetime of the campaign.
+        min_batch_size: number of reports, or of nodes, below which nothing is published.
+        postprocess: name of the post-processing of the model.
+    """
+
+    epsilon: str | float
+    name: str | None = None
+    projection: str | Path | None = None
+    ask: str | Sequence[str] | Ask | None = None
+    variance_floor: str | None = None
+    purpose: str = ""
+    contact: str = "not stated"
+    period: str | int = "1d"
+    days: int = 30
+    min_batch_size: int = 1
+    postprocess: str = DEFAULT
+
+    def subject(self, schema: SchemaFile | Schema | str | Path) -> CampaignSubject:
+        """What the campaign is about: a schema file or its path, or a schema, which needs a name in the terms.
+
+        Raises:
+            InputError: ``name_invalid``: there is no name; ``ask_invalid``; the schema or projection file can not be
+                read (:func:`.schema_file.load_schema`, :func:`.projection_file.load_projection`).
+        """
+        file = load_schema(schema) if isinstance(schema, str | Path) else schema
+        if isinstance(file, Schema):
+            file = SchemaFile("", file)
+        if self.name is None and not file.name:
+            raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
+        described = file.schema if self.projection is None else load_projection(Path(self.projection), file.schema)
+        ask = ask_of(self.ask, file.ask)
+        return CampaignSubject(file, described, ask, resolve(described, ask))
+
+    def parameters(self, subject: CampaignSubject, family: str, split: str | None = None) -> CampaignParameters:
+        """The parameters that all campaigns have. ``split`` is that of :func:`gaussian_fields`.
+
+        Raises:
+            InputError: ``epsilon_invalid``, ``period_invalid``, ``terms_invalid``, ``floor_invalid``,
+                ``weights_invalid``, ``family_unknown``.
+        """
+        pilots = subject.file.pilots + (() if self.projection is None else load_pilots(self.projection))
+        return CampaignParameters(
+            subject.file.name if self.name is None else self.name,
+            micro_epsilon(self.epsilon),
+            purpose=self.purpose,
+            contact=self.contact,
+            period_seconds=parse_duration(str(self.period)),
+            lifetime_seconds=seconds_of(self.days),
+            min_batch_size=self.min_batch_size,
+            postprocess=self.postprocess,
+            family=family,
+            pilots=pilots,
+            **gaussian_fields(family, self.variance_floor, split),
+        )
+
+    def decision(self, subject: CampaignSubject) -> Decision:
+        """What ``hearsay design`` or ``refine`` wrote into the schema file; empty if other features are asked about."""
+        return subject.file.decision if self.ask is None else {}
+
+
+class CampaignSubject(NamedTuple):
+    """What a campaign is about.
+
+    Attributes:
+        file: the schema file, with its name, pilots and decision.
+        schema: all features, with the projection.
+        ask: what is asked about.
+        asked: the features that are asked about.
+    """
+
+    file: SchemaFile
+    schema: Schema
+    ask: Ask
+    asked: Asked
+
+
 class CampaignParameters(NamedTuple):
-    """The parameters of a campaign, apart from its schema.
+    """The parameters of a campaign for devices or nodes, apart from its schema.
 
     Attributes:
         name: name of the campaign. A later campaign of the same name is its next version.
-        epsilon_micro: total ε of a device in one period, in millionths.
-        mechanism: name of the mechanism that perturbs answers, or ``auto``.
+        epsilon_micro: total ε of a device in one period, in millionths; of a node ε of one summary for adding or
+            removing one record.
+        mechanism: name of the mechanism that perturbs answers, or ``auto``; not read in a campaign for nodes.
         answers: r, the number of answers per device and period. Each answer spends ⌊ε/r⌋ millionths, where ε is
             ``epsilon_micro``.
-        purpose, contact: sentences for the owner of a device. An empty purpose becomes a standard sentence.
-        period_seconds: length of a period. A device answers at most once per period.
+        purpose, contact: sentences for the owner of a device or node. An empty purpose becomes a standard sentence.
+        period_seconds: length of a period. A device answers, and a node sends a summary, at most once per period.
         lifetime_seconds: time from signing to expiry.
-        min_batch_size: fewest reports from which estimates or models are published.
-        postprocess: name of the method that makes probabilities from estimates.
+        min_batch_size: fewest reports or nodes from which estimates or models are published.
+        postprocess: name of the method that makes probabilities from estimates or sums.
         options: options of the mechanism, for example ``theta`` of ``the``.
         family: ``discrete`` or ``gaussian``.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
@@ -55,11 +152,14 @@ class CampaignParameters(NamedTuple):
             a campaign of no series.
         ask: what devices are asked about; empty for all features (:mod:`aggregator.publishing.ask_table`).
         pilots: private results of pilots that the schema holds, and what they cost.
+        nodes: of a campaign for nodes its terms: list, most records of a node, least ε, sensitivity. The schema then
+            has exactly the features that are summed.
+        masked: the terms of encrypted sums of nodes; None for sums in the clear.
     """
 
     name: str
     epsilon_micro: int
-    mechanism: str
+    mechanism: str = AUTO
     answers: int = 1
     purpose: str = ""
     contact: str = "not stated"
@@ -76,6 +176,8 @@ class CampaignParameters(NamedTuple):
     series: SeriesShare | None = None
     ask: Ask = MappingProxyType({})
     pilots: tuple[PilotCost, ...] = ()
+    nodes: NodeTerms | None = None
+    masked: MaskedTerms | None = None
 
     @property
     def warning(self) -> str:
@@ -129,26 +231,72 @@ def build_campaign(
         DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
             parse it, and has a value that they would refuse.
     """
+    _check(schema, parameters)
+    if parameters.nodes is None:
+        asked = resolve(schema, parameters.ask)
+        stated, features, questions = asked.stated, asked.schema.features, _questions(parameters, asked)
+    else:
+        _check_for_nodes(schema, parameters, parameters.nodes)
+        stated, features, questions = schema, schema.features, ()
+    series = parameters.series
+    return campaign.build_payload(
+        header_for(parameters.name, version, now, parameters.lifetime_seconds),
+        stated,
+        questions,
+        epsilon_micro=parameters.epsilon_micro,
+        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(features)} features",
+        contact=parameters.contact,
+        time_precision=parameters.period_seconds,
+        min_batch_size=parameters.min_batch_size,
+        fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
+        series=None if series is None else series.since(now if begins is None else begins),
+        pilots=parameters.pilots,
+        nodes=parameters.nodes,
+        masked=parameters.masked,
+    )
+
+
+def _check(schema: Schema, parameters: CampaignParameters) -> None:
+    """Refuse parameters that no campaign can have."""
     check_postprocess(parameters.postprocess)
     check_seen(schema, parameters.name)
     if not 1 <= parameters.lifetime_seconds <= MAX_DAYS * DAY_SECONDS:
         raise InputError("terms_invalid", f"a campaign lives for at most {MAX_DAYS} days")
     if not 1 <= parameters.period_seconds <= campaign.MAX_PERIOD_SECONDS:
         raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
+
+
+def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: NodeTerms) -> None:
+    """Refuse parameters that no campaign for nodes can have."""
+    if parameters.family not in (DISCRETE, GAUSSIAN):
+        raise InputError("family_unknown", "a family is discrete or gaussian")
+    if parameters.family == GAUSSIAN:
+        if not schema.numeric:
+            raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
+        if any(schema.groups and schema.groups[place] is not None for place in schema.numeric):
+            raise InputError("ask_invalid", "a Gaussian campaign sums numbers, not bins; leave bins out")
+    if type(terms.max_records) is not int or not 1 <= terms.max_records <= MAX_RECORDS:
+        raise InputError("terms_invalid", f"the most records of a node are a whole number from 1 to {MAX_RECORDS}")
+    if not 1 <= terms.least_epsilon_micro <= parameters.epsilon_micro:
+        raise InputError("terms_invalid", "the least ε of a summary is above 0 and at most the campaign's ε")
+
+
+def _questions(parameters: CampaignParameters, asked: Asked) -> tuple[Question, ...]:
+    """The questions of a campaign for devices, with their mechanisms and strata."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
     if not parameters.class_question and parameters.postprocess in NEED_CLASS_QUESTION:
         raise InputError("not_fittable", f"'{parameters.postprocess}' needs the question about the class alone")
-    asked = resolve(schema, parameters.ask)
-    effective = asked.schema
-    subjects = campaign_subjects(
-        effective,
-        parameters.family,
-        parameters.mechanism,
-        parameters.approach,
-        class_question=parameters.class_question,
+    subjects = _stated(
+        campaign_subjects(
+            asked.schema,
+            parameters.family,
+            parameters.mechanism,
+            parameters.approach,
+            class_question=parameters.class_question,
+        ),
+        asked,
     )
-    subjects = _stated(subjects, asked)
     if type(parameters.answers) is not int or not 1 <= parameters.answers <= len(subjects):
         raise InputError("answers_invalid", f"a device gives 1 to {len(subjects)} answers, one per question at most")
     if parameters.series is not None and parameters.answers != 1:
@@ -158,23 +306,10 @@ def build_campaign(
 
     def mechanism(subject: Subject) -> Mechanism:
         if parameters.family == GAUSSIAN:
-            return moment_mechanism(parameters.mechanism, per_answer, subject, len(effective.numeric))
+            return moment_mechanism(parameters.mechanism, per_answer, subject, len(asked.schema.numeric))
         return mechanism_for(parameters.mechanism, per_answer, subject.size, **parameters.options)
 
-    questions = build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
-    return campaign.build_payload(
-        header_for(parameters.name, version, now, parameters.lifetime_seconds),
-        asked.stated,
-        questions,
-        epsilon_micro=parameters.epsilon_micro,
-        purpose=parameters.purpose or f"learn to predict '{schema.label.name}' from {len(effective.features)} features",
-        contact=parameters.contact,
-        time_precision=parameters.period_seconds,
-        min_batch_size=parameters.min_batch_size,
-        fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
-        series=None if parameters.series is None else parameters.series.since(now if begins is None else begins),
-        pilots=parameters.pilots,
-    )
+    return build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
 
 
 def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: Asked) -> list[int] | None:

@@ -11,7 +11,7 @@ from aggregator.curator.fitting import model_of
 from aggregator.curator.records import Records
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
-from aggregator.nodes.campaigns.campaigns import NodeParameters
+from aggregator.nodes.campaigns.campaigns import NODE_FIELDS
 from aggregator.nodes.statistics.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
 from protocol.document import Header
@@ -25,7 +25,7 @@ from simulation.drawn import deal, exact_sums, released, statistics_of
 NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")
 LEFT_OUT = {"accelerometer": ("pctid",)}
 """Columns that the reference leaves out: the paper used x, y and z of the accelerometer alone."""
-FLOOR_MICRO: int = NodeParameters._field_defaults["variance_floor_micro"]
+FLOOR_MICRO: int = NODE_FIELDS["variance_floor_micro"]
 """Smallest variance of a scaled number, in millionths: the default of campaigns for nodes."""
 TEST_SHARE = 10
 """A random test part is one of so many parts."""

@@ -15,16 +15,16 @@ from aggregator.cli.nodes.describe import cost_facts, masked_facts
 from aggregator.cli.options import (
     PATH,
     POSTPROCESSINGS,
-    contact_option,
     force_option,
     glossary,
     json_option,
-    life_option,
+    min_batch_option,
     output_option,
     passphrase_option,
+    term_options,
     workspace_option,
 )
-from aggregator.cli.output import check_files, forced, say, signed_facts, warn, warn_of_draft
+from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed
 from aggregator.common.facts import Fact
 from aggregator.nodes.campaigns.campaigns import Masking
 from aggregator.nodes.campaigns.sheet import noise_text
@@ -47,7 +47,6 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
         if dealer is None:
             function(masking=None, **given)
             return
-        from aggregator.nodes.campaigns.campaigns import Masking
 
         function(masking=Masking(dealer, **stated), **given)
 
@@ -123,47 +122,14 @@ _MASKED = {
     "--ask", help="Features or components to sum, like odor,gill-size; default: the table [ask] of SCHEMA.toml, or all."
 )
 @output_option
-@click.option("--name", help="Default: the schema's name. Versions rise per name.")
-@click.option("--purpose", default="", help="Purpose, as a sentence for the owner of a node.")
-@contact_option
-@click.option(
-    "--period", default="30d", show_default=True, help="A node sends one summary per period: seconds, 12h, 7d."
-)
-@life_option(30, "campaign")
-@click.option(
-    "--min-batch-size",
-    type=click.IntRange(1, (1 << 32) - 1),
-    default=1,
-    show_default=True,
-    help="Publish nothing from fewer nodes.",
-)
+@term_options("node")
+@min_batch_option("nodes")
 @click.option("--postprocess", default="floored", show_default=True, help="How sums become probabilities.")
 @_masked_options
 @passphrase_option
 @force_option
 @json_option
-def campaign(
-    schema_file: Path,
-    workspace: Path,
-    nodes: str,
-    epsilon: str,
-    max_records: int,
-    least_epsilon: str | None,
-    sensitivity: str,
-    family: str | None,
-    variance_floor: str | None,
-    projection: Path | None,
-    ask: str | None,
-    output: Path,
-    name: str | None,
-    purpose: str,
-    contact: str,
-    period: str,
-    days: int,
-    min_batch_size: int,
-    postprocess: str,
-    masking: Masking | None,
-) -> None:
+def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> None:
     """Sign a campaign for nodes: what they sum over their records, at what ε, for how long.
 
     ε is what one summary spends on each person with one record in it: readers can hardly tell whether the record is
@@ -187,33 +153,10 @@ def campaign(
     from aggregator.nodes.campaigns.campaigns import make_node_campaign
 
     check_files(output)
-    made = make_node_campaign(
-        signer_of(workspace),
-        schema_file,
-        epsilon=epsilon,
-        nodes=nodes,
-        max_records=max_records,
-        least_epsilon=least_epsilon,
-        sensitivity=sensitivity,
-        family=family,
-        projection=projection,
-        ask=ask,
-        variance_floor=variance_floor,
-        name=name,
-        purpose=purpose,
-        contact=contact,
-        period=period,
-        days=days,
-        min_batch_size=min_batch_size,
-        now=int(time.time()),
-        postprocess=postprocess,
-        masking=masking,
-    )
+    made = make_node_campaign(signer_of(workspace), schema_file, now=int(time.time()), **terms)
     made.save(output, force=forced())
     say(_facts(made.campaign, output))
-    for warning in made.warnings:
-        warn(warning)
-    warn_of_draft(made.standing, output)
+    warn_of_signed(made, output)
 
 
 def _facts(made: Campaign, output: Path) -> list[Fact]:

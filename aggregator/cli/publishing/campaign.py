@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,16 +14,14 @@ from aggregator.cli.options import (
     MECHANISMS,
     PATH,
     POSTPROCESSINGS,
-    contact_option,
     force_option,
     glossary,
     json_option,
-    life_option,
     min_batch_option,
     output_option,
     passphrase_option,
-    period_option,
     series_options,
+    term_options,
     workspace_option,
 )
 from aggregator.cli.output import (
@@ -35,16 +32,16 @@ from aggregator.cli.output import (
     print_table,
     say,
     signed_facts,
-    warn,
-    warn_of_draft,
+    warn_of_signed,
     when,
 )
-from aggregator.publishing.mechanisms.by_variance import Candidate
-from protocol.documents.campaign import Campaign
+from aggregator.common.facts import Fact, stated
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
+    from aggregator.operations.campaigns import Planned
+    from aggregator.publishing.signed_campaign import SignedCampaign
     from aggregator.publishing.workspace import Workspace
 
 
@@ -74,13 +71,9 @@ if TYPE_CHECKING:
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
 @output_option
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
-@click.option("--name", help="Default: the schema's name. Versions rise per name.")
-@click.option("--purpose", default="", help="Purpose, as a sentence for the owner of a device.")
-@contact_option
-@period_option
-@life_option(30, "campaign")
+@term_options("device")
 @series_options
-@min_batch_option
+@min_batch_option("reports")
 @click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
 @click.option(
     "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
@@ -90,34 +83,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_context
 def campaign(
-    context: click.Context,
-    schema_file: Path | None,
-    workspace: Path,
-    epsilon: str | None,
-    mechanism: str | None,
-    ending: str | None,
-    family: str,
-    pilot: Path | None,
-    devices: int | None,
-    approach: int | None,
-    variance_floor: str | None,
-    split: str | None,
-    projection: Path | None,
-    ask: str | None,
-    theta: str | None,
-    output: Path,
-    answers: str,
-    name: str | None,
-    purpose: str,
-    contact: str,
-    period: str,
-    days: int,
-    series: str | None,
-    share: str | None,
-    min_batch_size: int,
-    postprocess: str,
-    *,
-    class_question: bool,
+    context: click.Context, /, schema_file: Path | None, workspace: Path, ending: str | None, output: Path, **terms: Any
 ) -> None:
     """Sign a campaign: what devices are asked, at what ε, for how long.
 
@@ -147,67 +113,30 @@ def campaign(
       hearsay campaign --end mushrooms --workspace work -o end.hsc
     """  # noqa: D301
     from aggregator.operations.campaigns import plan_campaign, sign_campaign
-    from aggregator.planning.power_analysis.plan import COLUMNS
 
     check_files(output)
     if ending is not None:
         _check_only_ending(context)
         _end(signer_of(workspace), ending, output)
         return
-    missing = {"SCHEMA.toml": schema_file, "--epsilon": epsilon, "--mechanism": mechanism}
-    for parameter in (name for name, value in missing.items() if value is None):
+    needed = {"SCHEMA.toml": schema_file, "--epsilon": terms["epsilon"], "--mechanism": terms["mechanism"]}
+    for parameter in (name for name, value in needed.items() if value is None):
         raise click.UsageError(f"Missing '{parameter}'.", context)
     assert schema_file is not None
-    assert epsilon is not None
-    assert mechanism is not None
-    planned = plan_campaign(
-        schema_file,
-        epsilon=epsilon,
-        mechanism=mechanism,
-        name=name,
-        answers=answers,
-        family=family,
-        pilot=pilot,
-        devices=devices,
-        approach=approach,
-        projection=projection,
-        ask=ask,
-        theta=theta,
-        variance_floor=variance_floor,
-        split=split,
-        purpose=purpose,
-        contact=contact,
-        period=period,
-        days=days,
-        min_batch_size=min_batch_size,
-        postprocess=postprocess,
-        class_question=class_question,
-        series=series,
-        share=share,
-    )
-    if devices is not None and not planned.why and planned.forecast is None:
+    planned = plan_campaign(schema_file, **terms)
+    if terms["devices"] is not None and not planned.why and planned.forecast is None:
         raise InputError(
             "devices_unused",
             "--devices is for --mechanism auto with --family auto or gaussian; leave it out",
         )
     made = sign_campaign(signer_of(workspace), planned, now=int(time.time()))
     made.save(output, force=forced())
-    facts = _campaign_facts(made.campaign, output)
-    if made.why and as_json():
-        facts["why"] = [candidate._asdict() for candidate in made.why]
-    if planned.forecast is not None and as_json():
-        facts["designs"] = planned.forecast.to_json()["designs"]
-    say(facts)
-    if made.why and not as_json():
-        _print_why(made.why, devices)
-    if planned.forecast is not None and not as_json():
-        click.echo()
-        print_table(COLUMNS, planned.forecast.rows(), numeric=COLUMNS[1:])
+    say(_facts(made, planned, output))
+    if not as_json():
+        _print_compared(made, planned, terms["devices"])
     for text in planned.notes:
         note(text)
-    for warning in made.warnings:
-        warn(warning)
-    warn_of_draft(made.standing, output)
+    warn_of_signed(made, output)
 
 
 _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_json"}
@@ -222,51 +151,58 @@ def _check_only_ending(context: click.Context) -> None:
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--end takes no {parameter.human_readable_name if name == 'schema_file' else parameter.opts[0]}",
-                context,
-            )
+            named = parameter.human_readable_name if name == "schema_file" else parameter.opts[0]
+            raise click.UsageError(f"--end takes no {named}", context)
 
 
 def _end(signer: Workspace, name: str, output: Path) -> None:
+    """Sign the version that ends a campaign, write it, and print what it ends."""
     from aggregator.operations.campaigns import end_campaign
 
     made = end_campaign(signer, name, now=int(time.time()))
     made.save(output, force=forced())
     header = made.campaign.header
-    facts: dict[str, Any] = {"campaign": str(output), "name": header.name, "version": header.version}
-    facts |= {"id": made.campaign.id.hex(), "ends": f"all versions below {header.version}"}
-    facts["expires"] = header.expires if as_json() else when(header.expires)
-    say(facts)
-    warn_of_draft(made.standing, output)
+    facts = {"campaign": str(output), "name": header.name, "version": header.version, "id": made.campaign.id.hex()}
+    facts["ends"] = f"all versions below {header.version}"
+    say([*map(Fact, facts, facts.values()), Fact("expires", header.expires, when(header.expires))])
+    warn_of_signed(made, output)
 
 
-def _print_why(why: Sequence[Candidate], devices: int | None) -> None:
-    """Print the mechanisms that ``auto`` compared, the chosen one first."""
-    click.echo()
-    columns = ["family", "mechanism", "approach", "questions", "variance per device"]
-    rows = [[c.family, c.mechanism, c.approach or "", c.questions, c.variance] for c in why]
-    if devices is not None:
-        columns.append(f"standard error at {devices}")
-        rows = [[*row, c.standard_error(devices)] for row, c in zip(rows, why, strict=True)]
-    print_table(columns, rows, numeric=columns[2:])
+def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None) -> None:
+    """Print what ``auto`` compared: mechanisms, the chosen one first, and plans of families."""
+    from aggregator.planning.power_analysis.plan import COLUMNS
+
+    if made.why:
+        click.echo()
+        columns = ["family", "mechanism", "approach", "questions", "variance per device"]
+        rows = [[c.family, c.mechanism, c.approach or "", c.questions, c.variance] for c in made.why]
+        if devices is not None:
+            columns.append(f"standard error at {devices}")
+            rows = [[*row, c.standard_error(devices)] for row, c in zip(rows, made.why, strict=True)]
+        print_table(columns, rows, numeric=columns[2:])
+    if planned.forecast is not None:
+        click.echo()
+        print_table(COLUMNS, planned.forecast.rows(), numeric=COLUMNS[1:])
 
 
-def _campaign_facts(made: Campaign, output: Path) -> dict[str, Any]:
+def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]:
     """The facts about a signed campaign that the command prints."""
     from aggregator.publishing.privacy import most_answered, periods
     from aggregator.publishing.series import series_facts
 
-    most = most_answered(made)
-    return {
+    made = signed.campaign
+    facts = {
         **signed_facts(made, output),
         "asked": f"{len(made.schema.observed)} of {len(made.stated.observed)} features",
         "questions": len(made.questions),
         "answers_per_device": made.answers,
         "epsilon_total": format_micro(made.epsilon_micro),
         "epsilon_per_answer": format_micro(made.epsilon_per_answer_micro),
-        "epsilon_over_its_life": format_micro(made.epsilon_micro * most),
+        "epsilon_over_its_life": format_micro(made.epsilon_micro * most_answered(made)),
         "periods": periods(made),
         **series_facts(made.series),
         "report_bytes": made.layout.record_length,
     }
+    why = [stated("why", [candidate._asdict() for candidate in signed.why])] if signed.why else []
+    designs = [] if planned.forecast is None else [stated("designs", planned.forecast.to_json()["designs"])]
+    return [*map(Fact, facts, facts.values()), *why, *designs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,19 +12,17 @@ from aggregator.cli.counting import count_store, print_populations
 from aggregator.cli.inputs import rosters_of, signer_of
 from aggregator.cli.options import (
     PATH,
-    contact_option,
     counted_options,
     force_option,
     joining_options,
     json_option,
-    life_option,
     min_batch_option,
     output_option,
     passphrase_option,
-    period_option,
     roster_options,
     series_options,
     several_stores_option,
+    time_options,
     workspace_option,
 )
 from aggregator.cli.output import (
@@ -36,15 +34,14 @@ from aggregator.cli.output import (
     print_json,
     print_table,
     say,
-    warn,
-    warn_of_draft,
+    signed_facts,
+    warn_of_signed,
 )
 from aggregator.common.periods import Span
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.shown import quoted
-from protocol.words import to_words
 
 if TYPE_CHECKING:
     from aggregator.publishing.mechanisms.ranking import Ranking
@@ -72,28 +69,13 @@ def evaluate() -> None:
 @output_option
 @click.option("--name", help="Default: the model's name with -outcome; of several, the first one's with -comparison.")
 @click.option("--weights", help="Shares of the answers of several models, for example 2,1,1. Default: equal.")
-@contact_option
-@period_option
-@life_option(30, "campaign")
+@time_options("device")
 @series_options
-@min_batch_option
+@min_batch_option("reports")
 @passphrase_option
 @force_option
 @json_option
-def ask(
-    model_files: tuple[Path, ...],
-    workspace: Path,
-    epsilon: str,
-    output: Path,
-    name: str | None,
-    weights: str | None,
-    contact: str,
-    period: str,
-    days: int,
-    series: str | None,
-    share: str | None,
-    min_batch_size: int,
-) -> None:
+def ask(model_files: tuple[Path, ...], workspace: Path, output: Path, weights: str | None, **terms: Any) -> None:
     """Make a campaign that asks devices whether models are right.
 
     Of one MODEL each device tells the perturbed pair (true class, predicted class). Of 2 to 16 it tells one perturbed
@@ -113,37 +95,21 @@ def ask(
     from aggregator.publishing.series import series_facts
 
     check_files(output)
-    made = make_evaluation(
-        signer_of(workspace),
-        model_files,
-        epsilon=epsilon,
-        name=name,
-        contact=contact,
-        period=period,
-        days=days,
-        min_batch_size=min_batch_size,
-        series=series,
-        share=share,
-        weights=None if weights is None else _weights(weights),
-        now=int(time.time()),
-    )
+    shares = None if weights is None else _weights(weights)
+    made = make_evaluation(signer_of(workspace), model_files, weights=shares, now=int(time.time()), **terms)
     made.save(output, force=forced())
-    for warning in made.warnings:
-        warn(warning)
     found = made.campaign
+    facts = signed_facts(found, output)
     say(
         {
-            "campaign": str(output),
-            "name": found.header.name,
-            "version": found.header.version,
-            "id": found.id.hex(),
-            "words": to_words(found.id),
+            **{name: facts[name] for name in ("campaign", "name", "version", "id")},
+            "words": facts["id_in_words"],
             **_named(found),
             "epsilon": format_micro(found.epsilon_micro),
             **series_facts(found.series),
         }
     )
-    warn_of_draft(made.standing, output)
+    warn_of_signed(made, output)
 
 
 def _named(campaign: Campaign) -> dict[str, object]:

@@ -8,28 +8,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, read_dealer
 from aggregator.nodes.campaigns.lists import current_list
 from aggregator.nodes.campaigns.sheet import masked_warnings, node_warnings
-from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
-from aggregator.publishing.campaigns import check_seen, gaussian_fields, parse_duration
+from aggregator.publishing.ask_table import Asked
+from aggregator.publishing.campaigns import StatedTerms, publish_campaign
 from aggregator.publishing.decisions.kept import keep
-from aggregator.publishing.lifetimes import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.naming import opened
 from aggregator.publishing.privacy import refusal_warning
-from aggregator.publishing.schemas.projection_file import load_pilots, load_projection
 from aggregator.publishing.schemas.schema_doubts import alike_in
-from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
+from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.signed_campaign import SignedCampaign
 from aggregator.publishing.workspace import Workspace
 from protocol.document import DAY_SECONDS
-from protocol.documents import campaign
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import (
@@ -43,8 +39,7 @@ from protocol.documents.masked_terms import (
     MaskedTerms,
     least_slot_bits,
 )
-from protocol.documents.node_terms import GLOBAL, MAX_RECORDS, NodeTerms
-from protocol.documents.pilots import PilotCost
+from protocol.documents.node_terms import GLOBAL, NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon, pico_delta
 from protocol.errors import InputError
 from protocol.schema import Schema
@@ -59,87 +54,56 @@ PERIOD = "30d"
 """Length of a period, if the publisher names no other: a node sends one summary in it."""
 
 
-class NodeParameters(NamedTuple):
-    """The parameters of a campaign for nodes, apart from its schema.
+NODE_FIELDS: dict[str, Any] = {
+    "period_seconds": 30 * DAY_SECONDS,
+    "postprocess": POSTPROCESS,
+    "variance_floor_micro": 100,
+}
+"""The same, as fields of :class:`aggregator.publishing.campaigns.CampaignParameters`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCampaignTerms(StatedTerms):
+    """What the publisher of a campaign for nodes states. ``hearsay nodes campaign --help`` says more of each.
 
     Attributes:
-        name: name of the campaign. A later campaign of the same name is its next version.
-        epsilon_micro: ε of one summary for adding or removing one record, in millionths. A changed record costs twice
-            as much.
-        nodes: the terms for nodes: name of the list, most records of a node, least ε, kind of sensitivity.
-        family: ``discrete`` (numbers count by bins) or ``gaussian`` (numbers are summed, and their squares).
-        purpose, contact: sentences for the owner of a node. An empty purpose becomes a standard sentence.
-        period_seconds: length of a period. A node sends at most one summary per period.
-        lifetime_seconds: time from signing to expiry.
-        min_batch_size: fewest nodes from which estimates or models are published.
-        postprocess: name of the method that makes probabilities from sums.
-        variance_floor_micro: smallest variance of a scaled number, in millionths; Gaussian only.
-        pilots: private results of pilots that the schema holds, and what they cost.
-        masked: the terms of encrypted sums; None for sums in the clear.
+        epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
+        name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: of every
+            campaign (:class:`aggregator.publishing.campaigns.StatedTerms`). The campaign states no feature that is not
+            asked for.
+        nodes: name of the node list: only nodes on the newest version of that list count.
+        max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
+        least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
+        sensitivity: ``global``, or ``smooth``.
+        family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
+        masking: nodes encrypt their sums, and only the total of a set of nodes is decrypted (:class:`Masking`); None:
+            summaries in the clear.
     """
 
-    name: str
-    epsilon_micro: int
-    nodes: NodeTerms
-    family: str
-    purpose: str = ""
-    contact: str = "not stated"
-    period_seconds: int = 30 * DAY_SECONDS
-    lifetime_seconds: int = 30 * DAY_SECONDS
-    min_batch_size: int = 1
+    nodes: str
+    max_records: int
+    least_epsilon: str | float | None = None
+    sensitivity: str = GLOBAL
+    family: str | None = None
+    period: str | int = PERIOD
     postprocess: str = POSTPROCESS
-    variance_floor_micro: int = 100
-    pilots: tuple[PilotCost, ...] = ()
-    masked: MaskedTerms | None = None
+    masking: Masking | None = None
 
 
 def make_node_campaign(
     workspace: Workspace | str | Path,
     schema: SchemaFile | Schema | str | Path,
     *,
-    epsilon: str | float,
-    nodes: str,
-    max_records: int,
-    least_epsilon: str | float | None = None,
-    sensitivity: str = GLOBAL,
-    family: str | None = None,
-    projection: str | Path | None = None,
-    ask: str | Sequence[str] | Ask | None = None,
-    variance_floor: str | None = None,
-    name: str | None = None,
-    purpose: str = "",
-    contact: str = "not stated",
-    period: str | int = PERIOD,
-    days: int = 30,
-    min_batch_size: int = 1,
-    postprocess: str = POSTPROCESS,
-    masking: Masking | None = None,
     now: int | None = None,
+    **stated: Any,
 ) -> SignedCampaign:
     """``hearsay nodes campaign``: sign the next version of a campaign for nodes, and record it in the workspace.
 
     Args:
         workspace: the workspace that signs, or its folder.
         schema: a schema file, its path, or a schema, which then needs a ``name``.
-        epsilon: ε of one summary, for adding or removing one record. A changed record costs twice as much.
-        nodes: name of the node list: only nodes on the newest version of that list count.
-        max_records: a public limit on the records of one node, 1 to 2^40. It bounds what one node can claim.
-        least_epsilon: smallest ε of a summary, for nodes whose owners want more noise; None means ``epsilon``.
-        sensitivity: ``global``, or ``smooth``.
-        family: ``discrete`` or ``gaussian``; None means gaussian, or discrete for a schema without numbers.
-        projection: a file of ``hearsay projection``, to embed.
-        ask: the features or components to sum (:func:`aggregator.operations.campaigns.plan_campaign`); the campaign
-        states no others.
-        variance_floor: smallest variance of a number scaled to [−1, 1], as decimal text; Gaussian only; None: 0.0001.
-        name: name of the campaign; by default the name in the schema file.
-        purpose, contact: texts for the owners of nodes.
-        period: seconds of a period, or text such as ``12h`` or ``30d``.
-        days: lifetime of the campaign.
-        min_batch_size: number of nodes below which nothing is published.
-        postprocess: name of the post-processing of the model.
-        masking: nodes encrypt their sums, and only the total of a set of nodes is decrypted
-            (:class:`aggregator.nodes.campaigns.campaigns.Masking`); None: summaries in the clear.
         now: the time of issue in seconds since 1970; None means the present time.
+        stated: the fields of :class:`NodeCampaignTerms`; ``epsilon``, ``nodes`` and ``max_records`` are required.
 
     Raises:
         InputError: the schema or projection file can not be read; ``name_invalid``, there is no name;
@@ -148,83 +112,30 @@ def make_node_campaign(
             of a masked campaign also ``delta_invalid``, and ``dealer_invalid`` or the reasons of an unreadable file.
         DocumentError: ``invalid_campaign``: devices and nodes would refuse a value.
         InputError, DocumentError, StorageError: the campaign can not be signed or recorded (:meth:`Workspace.publish`).
+        TypeError: a required field is missing, or a name is unknown.
     """
-    if isinstance(schema, str | Path):
-        schema = load_schema(schema)
-    file = schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
-    if name is None and not file.name:
-        raise InputError("name_invalid", "a campaign of a schema without a file needs a name")
-    described = file.schema if projection is None else load_projection(Path(projection), file.schema)
-    asked = _asked(resolve(described, ask_of(ask, file.ask)))
-    chosen = family or (GAUSSIAN if asked.numeric else DISCRETE)
-    micro = micro_epsilon(epsilon)
-    terms = NodeTerms(nodes, max_records, micro if least_epsilon is None else micro_epsilon(least_epsilon), sensitivity)
-    parameters = NodeParameters(
-        file.name if name is None else name,
-        micro,
-        terms,
-        chosen,
-        purpose,
-        contact,
-        parse_duration(str(period)),
-        seconds_of(days),
-        min_batch_size,
-        postprocess,
-        pilots=file.pilots + (() if projection is None else load_pilots(projection)),
-        masked=None if masking is None else masked_terms(masking, terms, asked, chosen, micro),
-        **gaussian_fields(
-            chosen, VARIANCE_FLOOR if variance_floor is None and chosen == GAUSSIAN else variance_floor, None
-        ),
+    terms = NodeCampaignTerms(**stated)
+    subject = terms.subject(schema)
+    asked = _asked(subject.asked)
+    family = terms.family or (GAUSSIAN if asked.numeric else DISCRETE)
+    if terms.variance_floor is None and family == GAUSSIAN:
+        terms = replace(terms, variance_floor=VARIANCE_FLOOR)
+    parameters = terms.parameters(subject, family)
+    micro, least = parameters.epsilon_micro, terms.least_epsilon
+    nodes = NodeTerms(
+        terms.nodes, terms.max_records, micro if least is None else micro_epsilon(least), terms.sensitivity
     )
+    masked = None if terms.masking is None else masked_terms(terms.masking, nodes, asked, family, micro)
     signer = opened(workspace)
     moment = int(time.time()) if now is None else now
-    raw = publish_node_campaign(signer, asked, parameters, moment)
+    raw = publish_campaign(signer, asked, parameters._replace(nodes=nodes, masked=masked), moment)
     made = parse_campaign(read_envelope(raw, "campaign").payload)
-    keep(signer.path, made.id, file.decision if ask is None else {})
-    listed = current_list(signer, nodes)
-    masked = masked_warnings(made, None if listed is None else len(listed.nodes))
-    warnings = (*node_warnings(made), *masked, refusal_warning(asked), alike_in(asked), _unlisted(signer, nodes))
-    return SignedCampaign(raw, made, signer.standing("campaign", raw), warnings=tuple(filter(None, warnings)))
-
-
-def publish_node_campaign(workspace: Workspace, schema: Schema, parameters: NodeParameters, now: int) -> bytes:
-    """Build the next version of a campaign for nodes, check it, sign it and record it.
-
-    Args:
-        workspace: the workspace that signs.
-        schema: label and features that are summed, with groups of values.
-        parameters: the other parameters.
-        now: seconds since 1970, the time of issue.
-
-    Returns:
-        The bytes of the ``.hsc`` file. It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
-
-    Raises:
-        InputError: ``postprocess_unknown``, ``schema_invalid``, ``family_unknown``, ``no_numbers``, ``ask_invalid``,
-            ``terms_invalid``.
-        DocumentError: ``invalid_campaign``: the finished payload has a value that nodes would refuse.
-        InputError, DocumentError, StorageError: as :meth:`Workspace.publish`.
-    """
-    _check(schema, parameters)
-
-    def payload_for(version: int, _before: bytes | None) -> bytes:
-        return campaign.build_payload(
-            header_for(parameters.name, version, now, parameters.lifetime_seconds),
-            schema,
-            (),
-            epsilon_micro=parameters.epsilon_micro,
-            purpose=parameters.purpose
-            or f"learn to predict '{schema.label.name}' from {len(schema.features)} features",
-            contact=parameters.contact,
-            time_precision=parameters.period_seconds,
-            min_batch_size=parameters.min_batch_size,
-            fit=campaign.Fit(parameters.family, parameters.postprocess, parameters.variance_floor_micro),
-            pilots=parameters.pilots,
-            nodes=parameters.nodes,
-            masked=parameters.masked,
-        )
-
-    return workspace.publish("campaign", parameters.name, now, payload_for)
+    keep(signer.path, made.id, terms.decision(subject))
+    listed = current_list(signer, terms.nodes)
+    of_masked = masked_warnings(made, None if listed is None else len(listed.nodes))
+    warnings = (*node_warnings(made), *of_masked, refusal_warning(asked), alike_in(asked))
+    shown = tuple(filter(None, (*warnings, _unlisted(signer, terms.nodes))))
+    return SignedCampaign(raw, made, signer.standing("campaign", raw), warnings=shown)
 
 
 def _asked(asked: Asked) -> Schema:
@@ -238,28 +149,6 @@ def _asked(asked: Asked) -> Schema:
             "ask_invalid", "a campaign for nodes sums every feature, so shares make no difference; leave them out"
         )
     return asked.schema
-
-
-def _check(schema: Schema, parameters: NodeParameters) -> None:
-    """Refuse parameters that no campaign for nodes can have, with the reasons of :func:`publish_node_campaign`."""
-    check_postprocess(parameters.postprocess)
-    check_seen(schema, parameters.name)
-    if parameters.family not in (DISCRETE, GAUSSIAN):
-        raise InputError("family_unknown", "a family is discrete or gaussian")
-    if parameters.family == GAUSSIAN:
-        if not schema.numeric:
-            raise InputError("no_numbers", "a Gaussian model needs a numeric feature; this schema has none")
-        if any(schema.groups and schema.groups[place] is not None for place in schema.numeric):
-            raise InputError("ask_invalid", "a Gaussian campaign sums numbers, not bins; leave bins out")
-    if not 1 <= parameters.lifetime_seconds <= MAX_DAYS * DAY_SECONDS:
-        raise InputError("terms_invalid", f"a campaign lives for at most {MAX_DAYS} days")
-    if not 1 <= parameters.period_seconds <= campaign.MAX_PERIOD_SECONDS:
-        raise InputError("terms_invalid", f"a period has 1 to {campaign.MAX_PERIOD_SECONDS} seconds")
-    terms = parameters.nodes
-    if type(terms.max_records) is not int or not 1 <= terms.max_records <= MAX_RECORDS:
-        raise InputError("terms_invalid", f"the most records of a node are a whole number from 1 to {MAX_RECORDS}")
-    if not 1 <= terms.least_epsilon_micro <= parameters.epsilon_micro:
-        raise InputError("terms_invalid", "the least ε of a summary is above 0 and at most the campaign's ε")
 
 
 def _unlisted(workspace: Workspace, name: str) -> str:

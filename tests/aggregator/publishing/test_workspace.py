@@ -10,7 +10,6 @@ from support.publisher import NOW, Publisher, key, small_schema
 
 from aggregator.estimates.reports import estimate
 from aggregator.models.fitting import fit
-from aggregator.publishing import campaigns
 from aggregator.publishing import workspace as rooms
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, parse_duration, publish_campaign
 from aggregator.publishing.signatures import signed_campaign
@@ -24,10 +23,6 @@ from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
 
 TERMS = CampaignParameters("mushrooms", MICRO, "direct")
-
-
-def test_the_earlier_name_of_the_parameters_is_still_there():
-    assert campaigns.Terms is CampaignParameters
 
 
 def entropy(size):
