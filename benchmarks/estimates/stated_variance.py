@@ -13,26 +13,103 @@ from __future__ import annotations
 import json
 import sys
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.common.arrays import Floats
-from aggregator.estimates.debias import sign_size
+from aggregator.estimates.debias import lower_mean, sign_size
 from aggregator.estimates.reports import estimate
+from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.reports.tally.tally import Tally
-from benchmarks.estimates.coverage import FREQUENCY, NUMERIC, shares_of
-from benchmarks.estimates.drawn_campaigns import CLASSES, NUMBERS, Setting, clipped_laws, setting
 from benchmarks.shared.harness import arguments, machine
 from protocol import SCALE
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.features import Categorical, Numeric
 from protocol.mechanisms import SINGLE, Mechanism
 from protocol.mechanisms.noise import GRID
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
-from protocol.questions import CELL, CLASS, SQUARE, Question
+from protocol.questions import CELL, CLASS, SQUARE, Question, Subject
+from protocol.schema import Label, build_schema
 
 N = 10**8
 _MOST_BITS = 8
 """All answers of a unary encoding of at most so many bits are enumerated; longer encodings use the bits' chances."""
+
+
+FREQUENCY = ("direct", "oue", "sue", "the", "she")
+NUMERIC = ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
+START = 1_790_000_000
+CLASSES = np.array([0.7, 0.22, 0.04, 0.04])
+NUMBERS = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+"""Values of a numeric feature. Multiples of 1/2 lie on the grid of ``laplace``, so it rounds none."""
+PER_QUESTION, LEAST = 240, 200
+"""Expected answers per question and period. Fleets with fewer than ``LEAST`` for a question are drawn again."""
+_SHAPES = {2: [0.8, 0.2], 3: [0.65, 0.3, 0.05], 4: [0.55, 0.3, 0.1, 0.05], 5: [0.1, 0.15, 0.25, 0.3, 0.2]}
+
+
+class Setting(NamedTuple):
+    """A campaign to be drawn many times.
+
+    Attributes:
+        campaign: the campaign.
+        tables: P(value | class) of every feature, shape (values, 4) float64.
+        devices: number of devices in the fleet.
+        periods: number of periods in which every device answers.
+    """
+
+    campaign: Campaign
+    tables: tuple[Floats, ...]
+    devices: int
+    periods: int
+
+
+def setting(mechanism: str, epsilon: float, answers: int, periods: int) -> Setting:
+    """A campaign of three questions for one answer per device, or of two questions per stratum for several answers.
+
+    Numeric mechanisms ask for one number and one category with two values.
+    """
+    numeric = mechanism in ("bit", "bits", "piecewise", "hybrid", "laplace", "duchi")
+    if numeric:
+        sizes = [5, 2]
+        features = [Numeric("u", "-1", "1", [0], substitute=0), _category("f", 2)]
+    else:
+        sizes = [2, 4] if answers == 1 else [2, 4, 3, 2, 2]
+        features = [_category(f"f{place}", size) for place, size in enumerate(sizes)]
+    schema = build_schema(Label("y", list("abcd")), features)
+    family = "gaussian" if numeric else "discrete"
+    terms = CampaignParameters("x", round(epsilon * 1e6), mechanism, answers=answers, family=family)
+    campaign = parse_campaign(build_campaign(schema, terms, 1, START))
+    per_stratum = np.bincount([question.stratum for question in campaign.questions])
+    tables = tuple(np.array([np.roll(_SHAPES[size], place) for place in range(4)]).T for size in sizes)
+    return Setting(campaign, tables, PER_QUESTION * int(per_stratum.max()), periods)
+
+
+def _category(name: str, size: int) -> Categorical:
+    return Categorical(name, [str(value) for value in range(size)], substitute=0)
+
+
+def clipped_laws(mechanism: SummedHistogram) -> tuple[Floats, Floats]:
+    """Distributions on 0 … M of a component that is held and of one that is not, clipped to [0, M]."""
+    q = np.exp(-mechanism.s / mechanism.t)
+    other = (1 - q) / (1 + q) * q ** np.arange(GRID + 1)
+    other[0] = 1 / (1 + q)
+    other[GRID] = q**GRID / (1 + q)
+    assert abs(other @ np.arange(GRID + 1) - float(lower_mean(mechanism.s, mechanism.t))) < 1e-6 * GRID
+    other /= other.sum()
+    return other[::-1].copy(), other
+
+
+def shares_of(subject: Subject, found: list[tuple[Floats, Floats]]) -> Floats:
+    """True shares or means of a question, in the order of its cells: shape (K,) float64."""
+    classes, table = found[subject.feature or 0]
+    if subject.kind == CLASS:
+        return classes
+    if subject.kind == CELL:
+        return table.ravel()
+    moments = (NUMBERS**subject.power) @ table
+    return moments if subject.of_class is None else moments[subject.of_class : subject.of_class + 1]
 
 
 def supports(mechanism: Mechanism, value: int) -> Floats:

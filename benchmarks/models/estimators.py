@@ -34,6 +34,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from aggregator.common.arrays import Floats, Integers
+from aggregator.common.tables import read_table, typed
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
@@ -46,8 +47,9 @@ from aggregator.models.scoring import model_of
 from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import counts_of
+from aggregator.publishing.schemas.schema_draft import draft_schema
+from aggregator.publishing.schemas.schema_file import parse_schema_text
 from aggregator.reports.tally.tally import Tally
-from benchmarks.asking.planning import load as draft
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
 from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
@@ -213,11 +215,12 @@ def gaussian_trial(people: Population, campaign: Campaign, devices: int, rng: np
 
 def measure_gaussian(name: str, epsilon: str, devices: int, options: argparse.Namespace) -> Row:
     """One cell of the table of Gaussian campaigns, with a random generator of its own."""
-    drafted = draft(name)
-    frame = drafted.frame.sample(min(len(drafted.frame), MOST_NUMBERS), random_state=options.seed)
-    people = Population.of_frame(frame, drafted.schema)
+    table = read_table(FOLDER / "datasets" / f"{'adult.train' if name == 'adult' else name}.csv.gz")
+    schema = parse_schema_text(draft_schema(table, LABEL, name="plan")).schema
+    frame = typed(table, schema)
+    people = Population.of_frame(frame.sample(min(len(frame), MOST_NUMBERS), random_state=options.seed), schema)
     parameters = CampaignParameters("estimators", micro_epsilon(epsilon), options.mechanism, family=GAUSSIAN)
-    campaign = parse_campaign(build_campaign(drafted.schema, parameters, 1, NOW))
+    campaign = parse_campaign(build_campaign(schema, parameters, 1, NOW))
     rng = np.random.default_rng([options.seed, *name.encode(), micro_epsilon(epsilon), devices])
     trials = [gaussian_trial(people, campaign, devices, rng) for _ in range(options.repeats)]
     return Row(name, epsilon, devices, {key: np.array([one[key] for one in trials]) for key in trials[0]})

@@ -16,7 +16,7 @@ from aggregator.estimates.spread import spreads
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.choice import forms
 from aggregator.reports.tally.tally import Tally
-from benchmarks.estimates import drawn_campaigns, stated_variance
+from benchmarks.estimates import stated_variance
 from protocol import SCALE, mechanisms
 from protocol.documents.campaign import parse_campaign
 from protocol.features import Numeric
@@ -140,7 +140,7 @@ def test_variances_are_those_of_theory_for_every_mechanism_question_and_position
 @pytest.mark.parametrize("answers", [1, 3])
 def test_numbers_with_five_values_have_variances_of_theory(answers):
     """At ε = 4 the square in the largest class had a stated variance of 0.948 times the exact one."""
-    for found in stated_variance.ratios(drawn_campaigns.setting("laplace", 4.0, answers, 1)).values():
+    for found in stated_variance.ratios(stated_variance.setting("laplace", 4.0, answers, 1)).values():
         assert (np.abs(found - 1) < 0.05).all()
 
 

@@ -249,7 +249,7 @@ def skewed_truth(statistics):
 
 
 def test_rare_and_impossible_values_do_not_make_a_model_seem_worse_than_it_is():
-    """Of 100 such fleets 95 intervals hold (``benchmarks.models.expected``); noise was once added to every zero.
+    """Of 100 such fleets 95 intervals hold (decision 95); noise was once added to every zero.
 
     The seeds are fixed. An interval that holds 95 % misses more than two of six with probability 2e-3.
     """

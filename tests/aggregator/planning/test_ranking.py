@@ -189,7 +189,7 @@ def coverage(truth, people, micro, trials, seed):
     [([0.8] * 5, 5_000, 1_000_000), ([0.9, 0.88, 0.8, 0.7, 0.5], 5_000, 1_000_000), ([0.95, 0.9], 200, 4_000_000)],
 )
 def test_the_intervals_hold_together(truth, people, micro):
-    """250 seeded rankings (benchmarks/asking/ranking.py: 2,000). Below 0.895 at a true coverage of 0.95:
+    """250 seeded rankings (benchmarks/results/ranking.txt: 2,000). Below 0.895 at a true coverage of 0.95:
     chance 3e-4 each."""
     accuracies, differences, best = coverage(truth, people, micro, 250, seed=3)
     assert min(accuracies, differences, best) >= 0.895
