@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.policy import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, os_errors, remove
-from edge_sdk.storage.database import State
+from edge_sdk.storage.database import STATE_FILE, State
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest
 from edge_sdk.storage.ledger import Ledger, Lines
@@ -43,7 +43,6 @@ from edge_sdk.storage.secret import (
     used_here,
 )
 from edge_sdk.storage.spool import Spool
-from edge_sdk.storage.state_file import STATE_FILE
 from edge_sdk.timekeeping import carry_track, stored_track
 from protocol.documents import trust
 from protocol.errors import InputError, StorageError

@@ -21,12 +21,11 @@ from collections import Counter
 import pytest
 from hypothesis import settings
 
-import edge_sdk.storage.database
-from aggregator.curator import budget_store
 from aggregator.curator.binning import bin_records
 from aggregator.curator.fitting import fit_records
 from aggregator.curator.projecting import project_records
 from aggregator.planning.feature_selection.from_private_pilot import design_records
+from protocol import database
 
 settings.register_profile("steady", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("half", deadline=None, derandomize=True, max_examples=50)
@@ -36,13 +35,7 @@ settings.load_profile("steady")
 
 
 def _without_flushes() -> None:
-    plain = edge_sdk.storage.database._execute
-
-    def execute(connection, statement, values=()):
-        return plain(connection, statement.replace("= EXTRA", "= OFF"), values)
-
-    edge_sdk.storage.database._execute = execute
-    budget_store.SYNCHRONOUS = "OFF"
+    database.SYNCHRONOUS = "OFF"
     os.fsync = lambda _descriptor: None
 
 

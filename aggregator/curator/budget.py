@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from aggregator.curator.accounting import Cost, Remainder, Spending, Total, checked, decimal_text, read_decimal, total
-from aggregator.curator.budget_store import BudgetStore, create_file, damaged
+from aggregator.curator.budget_store import SCHEMA, BudgetStore, create_file
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
@@ -320,7 +320,7 @@ def _state(rows: Any) -> tuple[BudgetState, bytes]:
     except (HearsayError, ValueError, TypeError):
         state = None
     if state is None or not _plausible(state, key):
-        raise damaged()
+        raise SCHEMA.damaged()
     return state, key
 
 

@@ -14,7 +14,7 @@ from contextlib import closing
 from typing import IO, TYPE_CHECKING, Any
 
 from edge_sdk.arguments import path_of
-from edge_sdk.storage.state_file import address_of
+from protocol.database import address_of
 from protocol.errors import InputError
 from protocol.shown import quoted
 
@@ -171,7 +171,7 @@ def sqlite_records(
 
 def _connect(place: str) -> sqlite3.Connection:
     """Open a database that exists, for statements that only read."""
-    connection = sqlite3.connect(address_of(place, read_only=True), uri=True)
+    connection = sqlite3.connect(address_of(place, "ro"), uri=True)
 
     def allow(action: int, first: str | None, second: str | None, *_: object) -> int:
         del first

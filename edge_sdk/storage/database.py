@@ -11,30 +11,21 @@ import os
 import sqlite3
 from _thread import RLock  # the same class as threading.RLock; importing threading takes a millisecond
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from edge_sdk.storage.atomic_files import write_new
 from edge_sdk.storage.forks import quiet_at_fork
 from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest, write_highest
-from edge_sdk.storage.rows import META, TABLES, Rows, damaged
-from edge_sdk.storage.state_file import (
-    APPLICATION_ID,
-    OLDEST_VERSION,
-    STATE_VERSION,
-    address_of,
-    bring_up_to_date,
-    check_tables,
-    empty_state,
-    ensure_file,
-    place_of,
-    storage_errors,
-    translated,
-)
+from edge_sdk.storage.rows import COUNTED, META, SCHEMA, Rows, seal
+from protocol.database import JOURNAL, execute, flush_journal, place_of
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import IO
 
-_BUSY_SECONDS = 30.0
+STATE_FILE = "state.db"
 _LACKS = "lacks"
 """Key of the newest line (number and seal) that was missing when this file was found to be an older copy."""
 
@@ -80,45 +71,16 @@ class State:
         quiet_at_fork(self, self._lock)
 
     def _connect(self) -> sqlite3.Connection:
-        with storage_errors():
-            if self._path is not None:
-                ensure_file(self._path)
-            connection = sqlite3.connect(
-                ":memory:" if self._path is None else address_of(self._path, read_only=self.read_only),
-                timeout=_BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-                uri=self._path is not None,
-            )
-            try:
-                self._prepare(connection)
-            except BaseException:
-                connection.close()
-                raise
+        with SCHEMA.errors():
+            if self._path is None:
+                connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                connection.deserialize(_empty_state())
+                return connection
+            _ensure_file(self._path)
+            connection = SCHEMA.connect(self._path, mode="ro" if self.read_only else "rw", one_thread=False)
+            execute(connection, "PRAGMA secure_delete = ON")  # overwrite deleted rows, which may hold secrets
+            self._place = place_of(self._path)
         return connection
-
-    def _prepare(self, connection: sqlite3.Connection) -> None:
-        if self._path is None:
-            connection.deserialize(empty_state())
-            return
-        if not self.read_only:
-            _execute(connection, "PRAGMA journal_mode = TRUNCATE")
-        _execute(connection, "PRAGMA synchronous = EXTRA")
-        ((application,),) = _execute(connection, "PRAGMA application_id")
-        ((version,),) = _execute(connection, "PRAGMA user_version")
-        if application != APPLICATION_ID or version < 1:
-            raise damaged()
-        if version > STATE_VERSION:
-            raise StorageError("state_newer", "the state was written by newer software; update this one")
-        if version < OLDEST_VERSION:
-            raise StorageError("state_older", "the state was written before the first release; reset this device")
-        if version < STATE_VERSION and self.read_only:
-            raise StorageError("state_older", "the state is of older software, and its disk can only be read")
-        if version < STATE_VERSION:
-            bring_up_to_date(connection)
-        check_tables(connection, TABLES)
-        _execute(connection, "PRAGMA secure_delete = ON")  # overwrite deleted rows, which may hold secrets
-        self._place = place_of(self._path)
 
     @property
     def folder(self) -> str | None:
@@ -151,8 +113,8 @@ class State:
             raise StorageError("io_failed", "the state can only be read: nothing can be answered or changed")
         with self._lock:
             connection = self._live()
-            with storage_errors():
-                _execute(connection, "BEGIN IMMEDIATE")
+            with SCHEMA.errors():
+                execute(connection, "BEGIN IMMEDIATE")
                 self._inside = True
                 self._turns += 1
                 before = connection.total_changes
@@ -168,7 +130,7 @@ class State:
                 except BaseException:
                     self.era += connection.total_changes != before
                     if self._owner == os.getpid() and connection.in_transaction:
-                        _execute(connection, "ROLLBACK")
+                        execute(connection, "ROLLBACK")
                     raise
                 finally:
                     self._inside = False
@@ -186,13 +148,13 @@ class State:
             StorageError: the reasons of :meth:`transaction`.
         """
         with self._lock:
-            with storage_errors():
-                _execute(self._live(), "PRAGMA journal_mode = MEMORY")
+            with SCHEMA.errors():
+                execute(self._live(), "PRAGMA journal_mode = MEMORY")
             try:
                 yield
             finally:
-                with storage_errors():
-                    _execute(self._live(), "PRAGMA journal_mode = TRUNCATE")
+                with SCHEMA.errors():
+                    execute(self._live(), f"PRAGMA journal_mode = {JOURNAL}")
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -202,42 +164,34 @@ class State:
             if self._path is None or connection.in_transaction:
                 yield
                 return
-            with storage_errors():
-                _execute(connection, "BEGIN")
+            with SCHEMA.errors():
+                execute(connection, "BEGIN")
             try:
                 yield
             finally:
                 if self._owner == os.getpid() and connection.in_transaction:
-                    with storage_errors():
-                        _execute(connection, "COMMIT")
+                    with SCHEMA.errors():
+                        execute(connection, "COMMIT")
 
     def _commit(self, connection: sqlite3.Connection) -> None:
         """Commit. After a failed commit, readers may see the change although it is not on the disk."""
         self._commit_failed = True
-        _execute(connection, "COMMIT")
+        execute(connection, "COMMIT")
         self._commit_failed = False
 
     def _flush_journal(self, connection: sqlite3.Connection) -> None:
         """Make earlier commits durable, before the result of a transaction without changes relies on them.
 
-        A commit ends with emptying the journal and flushing it. If a process is killed between the two, every reader
-        sees the commit, but a power cut undoes it. So the journal is flushed here. After a failed commit a second
-        flush proves nothing, so a value is written instead.
+        After a failed commit a second flush proves nothing, so a value is written instead.
         """
         if self._path is None:
             return
         if self._commit_failed:
             # Only a write that succeeds shows that the disk works again. SQLite writes the number, although it is
             # the same.
-            _execute(connection, f"PRAGMA user_version = {STATE_VERSION}")
+            execute(connection, f"PRAGMA user_version = {SCHEMA.version}")
             return
-        with suppress(FileNotFoundError):
-            # Closing a file drops this process's locks on it. SQLite has no lock on the journal that could be lost.
-            descriptor = os.open(self._path + "-journal", os.O_RDWR)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        flush_journal(self._path)
 
     def _check_place(self) -> None:
         """Refuse a state file that was removed or replaced: the ε that is noted in it would be forgotten."""
@@ -254,7 +208,7 @@ class State:
         """
         if self._path is not None:
             self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)
-            with self._lock, storage_errors():
+            with self._lock, SCHEMA.errors():
                 lacks = self.meta(_LACKS)
                 if lacks is not None:
                     self._highest = Highest(int.from_bytes(lacks[:8], "big"), lacks[8:])
@@ -278,13 +232,13 @@ class State:
         missing = lines[-1]
         connection = self._live()
         with suppress(StorageError, sqlite3.Error, OSError):
-            _execute(connection, "BEGIN IMMEDIATE")
+            execute(connection, "BEGIN IMMEDIATE")
             try:
                 self.write_meta(_LACKS, missing.line.to_bytes(8, "big") + missing.seal)
-                _execute(connection, "COMMIT")
+                execute(connection, "COMMIT")
             finally:
                 if connection.in_transaction:
-                    _execute(connection, "ROLLBACK")
+                    execute(connection, "ROLLBACK")
 
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
         """Refuse a state that was replaced by an older copy: later payments are missing from it.
@@ -298,7 +252,7 @@ class State:
         statement = "SELECT number, seal FROM ledger WHERE number = ?"
         found: tuple[Highest, ...] = ()
         for lines in {noted, () if self._highest is None else (self._highest,)} - {()}:
-            present = tuple(line for line in lines if _execute(connection, statement, line[:1]) == [line])
+            present = tuple(line for line in lines if execute(connection, statement, line[:1]) == [line])
             if lines == noted:
                 found = present
             if not present:
@@ -370,13 +324,13 @@ class State:
             statement: the SQL text, with a ``?`` for each value.
             values: the values for the ``?``, in order.
         """
-        problem: sqlite3.Error | OSError
+        problem: Exception
         with self._lock:
             try:
-                return _execute(self._live(), statement, values)
-            except (sqlite3.Error, OSError) as error:
+                return execute(self._live(), statement, values)
+            except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
                 problem = error
-        raise translated(problem)
+        raise SCHEMA.translated(problem)
 
     @property
     def _meta(self) -> Rows:
@@ -416,11 +370,24 @@ class State:
             self._metas = None
 
 
-def _execute(connection: sqlite3.Connection, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-    """Run a statement and fetch all rows at once, since SQLite may find damage at any row.
+def _ensure_file(path: str) -> None:
+    """Make a new state file with empty tables at ``path``, unless there is a file.
 
-    A UnicodeDecodeError means damage: SQLite's message on a damaged schema quotes bytes of it.
+    The new file is written under another name and appears complete, readable by its owner only. So an empty file is
+    never a new state, but what is left of a damaged one: it is refused, since it would count as having spent nothing.
     """
-    with suppress(UnicodeDecodeError):
-        return connection.execute(statement, values).fetchall()
-    raise damaged()
+    if not os.path.lexists(path):
+        with suppress(FileExistsError):  # another process has just made the file
+            write_new(path, _write_tables)
+    if os.stat(path).st_size == 0:
+        raise StorageError("state_damaged", "the state file is empty: what this device has spent is not known any more")
+
+
+def _write_tables(file: IO[bytes]) -> None:
+    file.write(_empty_state())
+
+
+@lru_cache(maxsize=1)
+def _empty_state() -> bytes:
+    """The bytes of a database with empty tables. A state in memory begins as a copy, which is faster than SQL."""
+    return SCHEMA.new_file(("counts", (table.name, 0, seal("counts", (table.name, 0)))) for table in COUNTED)

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
+from protocol.database import NO_MACHINE_ID, machine_ids
 from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
 
@@ -32,9 +33,6 @@ _MARKER_TAG = b"hearsay/2/installed"
 _USED_TAG = b"hearsay/1/used"
 _MACHINE_TAG = b"hearsay/1/machine"
 _MAX_ID = 4096
-_NO_ID = b"uninitialized"
-"""What systemd writes into ``/etc/machine-id`` before the first start has chosen an id."""
-_MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 
 
 def system_machine() -> bytes | None:
@@ -42,20 +40,14 @@ def system_machine() -> bytes | None:
 
     The bytes are a digest of the system's machine id and the board's serial number, so the state reveals neither.
     """
-    found = []
-    for path in _MACHINE_FILES:
-        try:
-            with open(path, "rb") as file:
-                found.append(file.read(256).strip(b"\0\n ").removeprefix(_NO_ID))
-        except OSError:
-            found.append(b"")
-    return sha256(_MACHINE_TAG + b"\0".join(found)).digest() if any(found) else None
+    ids = machine_ids()
+    return sha256(_MACHINE_TAG + ids).digest() if ids.strip(b"\0") else None
 
 
 def machine_in_file(path: str) -> bytes | None:
     """A digest, 32 bytes, of the machine's id in the file at ``path``; None if it can not be read or has none."""
     with suppress(OSError):
-        found = read_regular(path, _MAX_ID).strip(b"\0\n ").removeprefix(_NO_ID)
+        found = read_regular(path, _MAX_ID).strip(b"\0\n ").removeprefix(NO_MACHINE_ID)
         return sha256(_MACHINE_TAG + b"file\0" + found).digest() if found else None
     return None
 

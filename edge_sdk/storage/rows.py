@@ -1,9 +1,8 @@
-"""Rows that reveal damage: each has a digest of its values, and each table's number of rows is stored.
+"""The tables of a device's state, and rows that reveal damage (:mod:`protocol.database`).
 
-SQLite has no checksums. A changed bit on a memory card alters a row or hides it, and either could make a device answer
-a period twice. So a row has a *seal*, a digest of the table's name and of every value. A row counts as absent only if
-the table's number of rows agrees. Seals detect accidents, not forgery: a program that can write the file can compute
-seals. Tables have no second index, since an index could be damaged while its rows are not.
+A changed bit on a memory card alters a row or hides it, and either could make a device answer a period twice. So each
+row has a seal, and each table's number of rows is stored: a row counts as absent only if this number agrees. Tables
+have no second index, since an index could be damaged while its rows are not.
 """
 
 from __future__ import annotations
@@ -12,15 +11,16 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgpack
-
+from protocol import database
+from protocol.database import Schema
 from protocol.digest import sha256
-from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from typing import Protocol
+
+    from protocol.errors import StorageError
 
     class Database(Protocol):
         """The part of :class:`edge_sdk.storage.database.State` that rows use."""
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
             """Run one SQL ``statement`` with ``values`` for its ``?``, and return all its rows."""
 
 
-_SEAL_BYTES = 8
 _SHORT = 64
 """Longest byte string that a seal covers directly. Of a longer one the seal covers its digest, to avoid a copy."""
 _MAX_DIGITS = 20
@@ -81,15 +80,26 @@ COUNTED = (META, FLOORS, DOCUMENTS, EVIDENCE, CAMPAIGNS, SERIES, DELTAS, PARTY_K
 TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 
 
+SCHEMA = Schema(
+    what="the state",
+    reasons="state",
+    application_id=0x48737931,  # Hsy1
+    version=6,
+    tables={table.name: table.create() for table in TABLES},
+    damage="the state file is damaged or not one of this software",
+    older="the state was written before the first release; reset this device",
+)
+
+
 def seal(table: str, values: Sequence[object]) -> bytes:
-    """The seal of a row: SHA-256(msgpack of [table, *values])[:8]. A long byte string is replaced by its SHA-256."""
+    """The seal of a row, in which a long byte string is replaced by its SHA-256."""
     parts = [sha256(value).digest() if type(value) is bytes and len(value) > _SHORT else value for value in values]
-    return sha256(msgpack.packb([table, *parts], use_bin_type=True)).digest()[:_SEAL_BYTES]
+    return database.seal(table, parts)
 
 
 def damaged() -> StorageError:
     """The error ``state_damaged``: the state's contents are not what this software has written."""
-    return StorageError("state_damaged", "the state file is damaged or not one of this software")
+    return SCHEMA.damaged()
 
 
 def number_in(text: bytes) -> int:

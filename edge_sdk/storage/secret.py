@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 from edge_sdk.storage.atomic_files import remove
+from edge_sdk.storage.database import STATE_FILE
 from edge_sdk.storage.marker import (
     MARKER_FILE,
     Marker,
@@ -16,7 +17,6 @@ from edge_sdk.storage.marker import (
     used_mark,
 )
 from edge_sdk.storage.outbox import clear_outboxes
-from edge_sdk.storage.state_file import STATE_FILE
 from protocol.errors import InputError, StorageError
 from protocol.stream import SEED_BYTES
 

@@ -24,7 +24,7 @@ import random
 import pytest
 from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
 
-from aggregator.common import marks as mark
+from aggregator.common import databases
 from aggregator.curator import budget, budget_store
 from aggregator.nodes.dealer import dealer, issuing, journal
 from aggregator.nodes.dealer import dealer as folder
@@ -41,10 +41,9 @@ EACH = 5
 
 @pytest.fixture(autouse=True)
 def _own_world(monkeypatch):
-    """Lives have machine ids of their own, quick powers, and no flushes; all is as before afterwards."""
+    """Lives have machine ids of their own, and quick powers; all is as before afterwards."""
     for module, name in ((dealer, "machine_mark"), (folder, "machine_mark"), (releasing, "release_elements")):
         monkeypatch.setattr(module, name, getattr(module, name))
-    monkeypatch.setattr(journal, "SYNCHRONOUS", "OFF")
 
 
 def lived(kind, root, seed, steps=STEPS):
@@ -77,12 +76,13 @@ def test_150_lives_of_250_steps_have_no_difference(tmp_path, kind, first):
 
 def one_step_of_tolerance(patch):
     """What was before: a journal that is one change old passes, as after a kill."""
-    patch.setattr(journal, "remove_marks", lambda ledger, marks: mark.remove_marks(ledger, marks[1:]))
-    patch.setattr(journal, "superfluous_marks", lambda *_: [])
+    plain = databases.remove_marks
+    patch.setattr(databases, "remove_marks", lambda ledger, marks: plain(ledger, marks[1:]))
+    patch.setattr(journal.Journal, "_superfluous_marks", lambda _: [])
 
 
 def no_time_of_the_mark(patch):
-    patch.setattr(journal, "is_there", lambda ledger, named: mark.path_of(ledger, named.nonce).exists())
+    patch.setattr(databases, "is_there", lambda ledger, named: databases.path_of(ledger, named.nonce).exists())
 
 
 def no_check_of_the_original(patch):
@@ -114,11 +114,11 @@ def released_before_recorded(patch):
 
 
 def budget_without_a_mark(patch):
-    patch.setattr(budget_store.BudgetStore, "_check_original", lambda *_: None)
+    patch.setattr(budget_store.BudgetStore, "check_original", lambda *_: None)
 
 
 def budget_with_a_step_of_tolerance(patch):
-    patch.setattr(budget_store, "remove_marks", lambda *_: None)
+    patch.setattr(databases, "remove_marks", lambda *_: None)
 
 
 def adoption_counts_nothing(patch):

@@ -143,7 +143,7 @@ def test_provisioning_with_a_file_of_the_machines_id_may_be_repeated(files):
 
 
 def test_a_machine_without_an_id_is_told_to_name_one(files, monkeypatch):
-    monkeypatch.setattr("edge_sdk.storage.marker._MACHINE_FILES", ())
+    monkeypatch.setattr("protocol.database._MACHINE_FILES", ())
     assert "--machine-id FILE" in edge(files, "provision", "root.hst").stderr
     assert json.loads(edge(files, "status", "--json").stdout)["machine"] == "none"
     monkeypatch.undo()

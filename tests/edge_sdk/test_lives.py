@@ -294,7 +294,7 @@ def refused(act, *arguments, **options):
 
 def die_at(number):
     """Let this process die before its ``number``-th statement of SQL or change of the file system."""
-    left, plain = [number], edge_sdk.storage.database._execute
+    left, plain = [number], edge_sdk.storage.database.execute
 
     def count(*_):
         left[0] -= 1
@@ -311,7 +311,7 @@ def die_at(number):
         count()
         return found
 
-    edge_sdk.storage.database._execute = execute
+    edge_sdk.storage.database.execute = execute
     sys.addaudithook(watch)
 
 

@@ -22,6 +22,7 @@ from edge_sdk.carriers import open_transport
 from edge_sdk.status import disk_may_forget
 from edge_sdk.storage.database import State
 from edge_sdk.storage.marker import Marker, note_in_marker, read_marker, system_machine, used_mark, write_marker
+from edge_sdk.storage.rows import SCHEMA
 from edge_sdk.sync import sync
 from protocol.batches.report import report_id
 from protocol.documents.provisioning import Provisioning, build_provisioning
@@ -549,7 +550,7 @@ def test_a_state_of_older_software_without_a_machine_is_bound_to_the_first_with_
 def test_the_word_of_a_first_start_is_no_id(tmp_path, monkeypatch):
     for name, content in (("id", b"uninitialized\n"), ("serial", b"")):
         (tmp_path / name).write_bytes(content)
-    monkeypatch.setattr(edge_sdk.storage.marker, "_MACHINE_FILES", (tmp_path / "id", tmp_path / "serial"))
+    monkeypatch.setattr("protocol.database._MACHINE_FILES", (tmp_path / "id", tmp_path / "serial"))
     assert system_machine() is None
     (tmp_path / "id").write_bytes(b"0123456789abcdef\n")
     assert system_machine() is not None
@@ -741,7 +742,7 @@ def test_a_reset_waits_for_no_program_that_holds_the_state(lived, publisher, clo
     before = (lived / "state.db").read_bytes()
     holder = sqlite3.connect(lived / "state.db", isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    monkeypatch.setattr("edge_sdk.storage.database._BUSY_SECONDS", 0.01)
+    monkeypatch.setattr("edge_sdk.storage.database.SCHEMA", SCHEMA._replace(busy_seconds=0.01))
     assert reason(Device.reset, lived, publisher.root(), clock=clock) == "state_busy"
     holder.close()
     assert (lived / "state.db").read_bytes() == before

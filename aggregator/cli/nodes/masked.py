@@ -360,7 +360,7 @@ def show(folder: Path) -> None:
 
 def _own_files(folder: Path) -> list[Path]:
     """The files of a dealer's folder, which no output replaces."""
-    from aggregator.common.marks import marks_beside
+    from aggregator.common.databases import marks_beside
     from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
 
     journal = folder / JOURNAL_FILE

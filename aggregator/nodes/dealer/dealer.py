@@ -3,7 +3,7 @@
     dealer.key    0600: the secret, 32 bytes, as a key file under a passphrase; also the Ed25519 key that signs
     dealer.pub    public: key and modulus, for the publisher
     journal.sqlite   0600: campaigns, parties, released sets (:mod:`aggregator.nodes.dealer.journal`); no secret
-    journal.sqlite.*.mark   0600: empty; each change of the journal makes another one (:mod:`aggregator.common.marks`)
+    journal.sqlite.*.mark   0600: empty; each change of the journal makes another (:mod:`aggregator.common.databases`)
 
 The dealer is trusted for confidentiality: with the parties' ciphertexts, which it never gets, it could decrypt every
 party's numbers. What it refuses protects parties against the aggregator: a set that is too small, and a second set for

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aggregator.common.extras import missing_extra
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.numbering import renumbered
-from aggregator.nodes.dealer.journal import Journal, damaged
+from aggregator.nodes.dealer.journal import SCHEMA, Journal
 from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from aggregator.publishing.signatures import signed_campaign, signed_list
 from protocol import canonical
@@ -190,7 +190,7 @@ def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: C
         return IssuedBook(raw, documents.campaign, row.version, len(documents.listed.nodes))
     book = journal.book(row.campaign, row.version)
     if book is None:
-        raise damaged()
+        raise SCHEMA.damaged()
     return _issue(journal, signer, documents, row, {party.node: party for party in journal.parties(book)}, now)
 
 
@@ -249,11 +249,11 @@ def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes
     """
     book = journal.book(row.campaign, row.version)
     if book is None:
-        raise damaged()
+        raise SCHEMA.damaged()
     campaign = parse_campaign(read_envelope(row.document, "campaign").payload)
     raw, digest = _build(campaign, signer, row.version, row.list_version, journal.parties(book))
     if digest != book.digest:
-        raise damaged()
+        raise SCHEMA.damaged()
     return raw
 
 

@@ -8,28 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from aggregator.reports.storage.manifest import FILE_NAME as STORE_FILE
 from aggregator.reports.storage.manifest import SUMMARIES_FILE
+from protocol.database import machine_ids
 from protocol.errors import InputError
 
-_MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 _MACHINE_TAG = b"hearsay/1/dealer-machine"
 _MOST_FOLDERS = 10_000
 
 
 def machine_mark() -> bytes:
     """32 bytes that differ between machines and do not reveal the machine's ids; equal on all machines without ids."""
-    found = []
-    for path in _MACHINE_FILES:
-        raw = b""
-        with suppress(OSError):
-            raw = Path(path).read_bytes()[:256].strip(b"\0\n ")
-        found.append(raw)
-    return sha256(_MACHINE_TAG + b"\0".join(found)).digest()
+    return sha256(_MACHINE_TAG + machine_ids()).digest()
 
 
 def check_place(folder: Path) -> None:

@@ -6,41 +6,42 @@
     quarantine   place and reason of refused pieces; their bytes stay in the input file
     row_sums     of each table above the number of rows and the sum of their digests
 
-Every change is one transaction with full synchronisation: a crash or power cut leaves the file before or after it.
-Several processes may write; each waits for the others. Every read compares the rows of its table with their sum, so
-damage to the file is noticed (:mod:`aggregator.nodes.summaries.row_sums`).
+Several processes may write; each waits for the others. Every read compares the rows of its table with their sum
+(:class:`RowSum`), so damage to the file is noticed. The sum does not depend on the order of the rows, and adding or
+removing a row changes it without reading other rows.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from hashlib import sha256
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from aggregator.common.sqlite_errors import Failures, sqlite_errors
-from aggregator.nodes.summaries.row_sums import RowSum, changed, row_digest
+from aggregator.common import databases
 from aggregator.reports.storage.manifest import SUMMARIES_FILE, damaged
+from protocol.database import Schema, execute, row_digest
 from protocol.errors import StorageError
 from protocol.nodes.summary_files import Entry, kept
 
-APPLICATION_ID = 0x4873796E
-"""``application_id`` of the file, "Hsyn"."""
-VERSION = 2
-SYNCHRONOUS = "EXTRA"
-JOURNAL = "TRUNCATE"
-BUSY_SECONDS = 60.0
 ACCEPTED = "accepted"
 REPLAYED_REASON = "summary_replayed"
 CONFLICT_REASON = "summary_conflict"
 MOST_QUARANTINED = 100_000
 """Most places of refused pieces that are kept; all are counted."""
+_COLUMNS = {
+    "documents": "name, raw",
+    "summaries": "period, node, identity, digest",
+    "rejected": "file, reason, name, number",
+    "quarantine": "file, place, length, reason",
+}
+"""Table → the columns that its sum covers. ``digest`` is the SHA-256 of ``envelope`` and covers it."""
+_WITH_ENVELOPE = f"{_COLUMNS['summaries']}, envelope"
 _TABLES = (
     "CREATE TABLE documents (name TEXT PRIMARY KEY, raw BLOB NOT NULL) WITHOUT ROWID",
     """CREATE TABLE summaries (period INTEGER NOT NULL, node BLOB NOT NULL, identity BLOB NOT NULL,
@@ -51,14 +52,17 @@ _TABLES = (
     reason TEXT NOT NULL, PRIMARY KEY (file, place)) WITHOUT ROWID""",
     "CREATE TABLE row_sums (name TEXT PRIMARY KEY, number INTEGER NOT NULL, digests BLOB NOT NULL) WITHOUT ROWID",
 )
-_COLUMNS = {
-    "documents": "name, raw",
-    "summaries": "period, node, identity, digest",
-    "rejected": "file, reason, name, number",
-    "quarantine": "file, place, length, reason",
-}
-"""Table → the columns that its sum covers. ``digest`` is the SHA-256 of ``envelope`` and covers it."""
-_WITH_ENVELOPE = f"{_COLUMNS['summaries']}, envelope"
+SCHEMA = Schema(
+    what="the store of summaries",
+    reasons="store",
+    application_id=0x4873796E,  # Hsyn
+    version=2,
+    tables={statement.split()[2]: statement for statement in _TABLES},
+    damage=damaged("its file of summaries is damaged or not one of this software").detail,
+    older="older software made this store; ingest its files into a new one",
+    busy_seconds=60.0,
+)
+_BITS = 256
 
 
 class Row(NamedTuple):
@@ -89,8 +93,54 @@ class Refused(NamedTuple):
         return content[self.offset : self.offset + self.length]
 
 
-class Database:
-    """An open file of summaries. All methods may raise ``store_busy``, ``store_damaged``, ``disk_full``, ``io_failed``.
+class RowSum(NamedTuple):
+    """The rows of a table as two numbers.
+
+    Attributes:
+        rows: number of rows.
+        digests: sum of the rows' digests (:func:`protocol.database.row_digest`) modulo 2^256, most significant byte
+            first.
+    """
+
+    rows: int = 0
+    digests: int = 0
+
+    def with_row(self, table: str, row: Sequence[object]) -> RowSum:
+        """The sum after ``row`` is added to ``table``."""
+        return RowSum(self.rows + 1, (self.digests + _digest(table, row)) % (1 << _BITS))
+
+    def without_row(self, table: str, row: Sequence[object]) -> RowSum:
+        """The sum after ``row`` is removed from ``table``."""
+        return RowSum(self.rows - 1, (self.digests - _digest(table, row)) % (1 << _BITS))
+
+    def check(self, number: int, digests: int) -> None:
+        """Compare this stored sum with the rows that were read.
+
+        Args:
+            number: number of rows that were read.
+            digests: sum of their digests, not reduced.
+
+        Raises:
+            StorageError: ``store_damaged``: one of the two differs.
+        """
+        if self != (number, digests % (1 << _BITS)):
+            raise _changed()
+
+    def to_bytes(self) -> bytes:
+        """The sum of the digests as 32 bytes, big-endian."""
+        return self.digests.to_bytes(_BITS // 8, "big")
+
+
+def _digest(table: str, row: Sequence[object]) -> int:
+    return int.from_bytes(row_digest(table, row), "big")
+
+
+def _changed() -> StorageError:
+    return damaged("its file of summaries was changed")
+
+
+class Database(databases.Database):
+    """An open file of summaries. All methods may raise ``store_busy`` and ``store_damaged``.
 
     Args:
         folder: the store's folder.
@@ -101,54 +151,11 @@ class Database:
     """
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
-        self.path = folder / SUMMARIES_FILE
         self._sums: dict[str, RowSum] = {}  # of the tables that the present transaction has changed
-        if not make and not self.path.is_file():
+        path = folder / SUMMARIES_FILE
+        if not make and not path.is_file():
             raise StorageError("not_a_store", f"'{folder}' is no store of summaries; hearsay ingest makes one")
-        with self._errors():
-            quoted = os.fspath(self.path.absolute()).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-            address = f"file://{quoted}?mode={'rwc' if make else 'rw'}"
-            self._connection = sqlite3.connect(address, timeout=BUSY_SECONDS, isolation_level=None, uri=True)
-            try:
-                self._prepare(make=make)
-            except BaseException:
-                self._connection.close()
-                raise
-
-    def _prepare(self, *, make: bool) -> None:
-        self._run("PRAGMA trusted_schema = OFF")
-        self._run(f"PRAGMA journal_mode = {JOURNAL}")
-        self._run(f"PRAGMA synchronous = {SYNCHRONOUS}")
-        if make:
-            with self.transaction():
-                if not self._run("SELECT 1 FROM sqlite_master"):
-                    for statement in _TABLES:
-                        self._run(statement)
-                    self._sums = dict.fromkeys(_COLUMNS, RowSum())
-                    self._run(f"PRAGMA application_id = {APPLICATION_ID}")
-        ((application,),) = self._run("PRAGMA application_id")
-        ((version,),) = self._run("PRAGMA user_version")
-        if application == APPLICATION_ID and version > VERSION:
-            raise StorageError("store_newer", "newer software wrote this store; update this software")
-        if application == APPLICATION_ID and 0 < version < VERSION:
-            raise StorageError("store_older", "older software made this store; ingest its files into a new one")
-        found = {sql for (sql,) in self._run("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL")}
-        if application != APPLICATION_ID or found != set(_TABLES):
-            raise damaged("its file of summaries is not one of this software")
-
-    def close(self) -> None:
-        """Close the file. A second call does nothing."""
-        self._connection.close()
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return sqlite_errors(
-            Failures(
-                "the store of summaries",
-                StorageError("store_busy", "another process is writing to this store; try again later"),
-                StorageError("disk_full", "there is no space left for the store of summaries"),
-                damaged("its file of summaries can not be read"),
-            )
-        )
+        super().__init__(SCHEMA, path, make=_make if make else None)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -158,62 +165,42 @@ class Database:
         durable: a process that was killed in a commit may have left rows that every reader sees and that a power cut
         would undo.
         """
-        with self._errors():
-            self._run("BEGIN IMMEDIATE")
+        with self._changes():
             self._sums = {}
             try:
                 yield
                 for table, found in self._sums.items():
-                    self._run("INSERT OR REPLACE INTO row_sums VALUES (?, ?, ?)", table, found.rows, found.to_bytes())
-                self._run(f"PRAGMA user_version = {VERSION}")
-                self._run("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._run("ROLLBACK")
-                raise
+                    self._write("row_sums", (table, found.rows, found.to_bytes()), "REPLACE")
+                self._run(f"PRAGMA user_version = {SCHEMA.version}")
             finally:
                 self._sums = {}
-
-    @contextmanager
-    def _snapshot(self) -> Iterator[None]:
-        """Let all statements in the body of ``with`` see the file as one moment left it."""
-        with self._errors():
-            own = not self._connection.in_transaction
-            if own:
-                self._run("BEGIN")
-            try:
-                yield
-            finally:
-                if own:
-                    self._run("ROLLBACK")
 
     def _sum_of(self, table: str) -> RowSum:
         """The sum of a table's rows, with the changes of the present transaction."""
         if table not in self._sums:
-            found = self._run("SELECT number, digests FROM row_sums WHERE name = ?", table)
+            found = self._run("SELECT number, digests FROM row_sums WHERE name = ?", (table,))
             if len(found) != 1 or not isinstance(found[0][1], bytes):
-                raise changed()
+                raise _changed()
             return RowSum(found[0][0], int.from_bytes(found[0][1], "big"))
         return self._sums[table]
 
     def _all(self, table: str) -> list[tuple[Any, ...]]:
         """All rows of a table, sorted and compared with their sum."""
-        with self._snapshot():
+        with self._reading():
             found = self._run(f"SELECT {_COLUMNS[table]} FROM {table}")  # noqa: S608
-            self._sum_of(table).check(len(found), sum(row_digest(table, row) for row in found))
+            self._sum_of(table).check(len(found), sum(_digest(table, row) for row in found))
         return sorted(found)
 
     def _insert(self, table: str, *row: object, envelope: bytes | None = None) -> None:
         """Add a row, ``row`` being the columns that the sum covers."""
-        values = row if envelope is None else (*row, envelope)
-        self._run(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))})", *values)  # noqa: S608
+        self._write(table, row if envelope is None else (*row, envelope))
         self._sums[table] = self._sum_of(table).with_row(table, row)
 
     def _delete(self, table: str, condition: str, *values: object) -> None:
         """Remove the rows that match an SQL condition, which has a ``?`` for each value."""
-        for row in self._run(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {condition}", *values):  # noqa: S608
+        for row in self._run(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {condition}", values):  # noqa: S608
             self._sums[table] = self._sum_of(table).without_row(table, row)
-        self._run(f"DELETE FROM {table} WHERE {condition}", *values)  # noqa: S608
+        self._run(f"DELETE FROM {table} WHERE {condition}", values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
         """The bytes of a document, for example ``campaign`` or ``list``; None if there is none."""
@@ -240,7 +227,7 @@ class Database:
             payload of that node and period was.
         """
         place = (row.period, row.node)
-        found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", *place)  # noqa: S608
+        found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", place)  # noqa: S608
         before = [Entry(kept_row.identity, kept_row.envelope) for kept_row in map(_row_in, found)]
         after = kept((*before, Entry(row.identity, row.envelope)))
         if set(after) != set(before):
@@ -254,7 +241,7 @@ class Database:
     def holds(self, key: tuple[int, bytes, bytes]) -> bool:
         """Whether the envelope of a period, node and identity is kept."""
         with self._errors():
-            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", *key))
+            return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", key))
 
     def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[Refused]) -> None:
         """Replace what was refused of an input file. Called inside a transaction.
@@ -282,7 +269,7 @@ class Database:
 
     def quarantined(self) -> list[tuple[str, bytes, Refused]]:
         """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
-        with self._snapshot():
+        with self._reading():
             names = {(file, reason): name for file, reason, name, _ in self._all("rejected")}
             places = self._all("quarantine")
         return sorted(
@@ -310,22 +297,27 @@ class Database:
             columns: the columns that the sum covers, and perhaps others after them.
         """
         number, digests, last = 0, 0, (-1,)
-        with self._snapshot():
+        with self._reading():
             expected = self._sum_of("summaries")
             for row in self._connection.execute(f"SELECT {columns} FROM summaries ORDER BY 1, 2, 3"):  # noqa: S608
                 if tuple(map(type, row[:4])) != (int, bytes, bytes, bytes) or row[:3] <= last:
-                    raise changed()
-                number, digests, last = number + 1, digests + row_digest("summaries", row[:4]), row[:3]
+                    raise _changed()
+                number, digests, last = number + 1, digests + _digest("summaries", row[:4]), row[:3]
                 yield row
             expected.check(number, digests)
 
-    def _run(self, statement: str, *values: object) -> list[Any]:
-        return self._connection.execute(statement, values).fetchall()
+
+def _make(connection: sqlite3.Connection) -> None:
+    """Make the tables of a new file, unless another process has just done it."""
+    execute(connection, "BEGIN IMMEDIATE")
+    if not execute(connection, "SELECT 1 FROM sqlite_master"):
+        SCHEMA.make_tables(connection, [("row_sums", (name, 0, RowSum().to_bytes())) for name in _COLUMNS])
+    execute(connection, "COMMIT")
 
 
 def _row_in(found: tuple[Any, ...]) -> Row:
     """The summary of a row of the table; its envelope is compared with its digest."""
     period, node, identity, digest, envelope = found
     if not isinstance(envelope, bytes) or sha256(envelope).digest() != digest:
-        raise changed()
+        raise _changed()
     return Row(period, node, identity, envelope)

@@ -20,7 +20,7 @@ from support.failures import failure, reason
 from aggregator.curator import budget_store
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
-from protocol.errors import PolicyError, StorageError
+from protocol.errors import PolicyError
 
 NOW = 1_800_000_000
 HALF = Cost(500_000, Fraction(0), None)
@@ -160,7 +160,7 @@ def test_two_processes_never_exceed_the_total_together(tmp_path):
 
 
 def test_a_process_that_holds_the_file_is_waited_for_and_then_said(tmp_path, budget, digest, monkeypatch):
-    monkeypatch.setattr(budget_store, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(budget_store, "SCHEMA", budget_store.SCHEMA._replace(busy_seconds=0.05))
     with BudgetFile.open(tmp_path / "a.budget") as second:
         with closing(sqlite3.connect(tmp_path / "a.budget", isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
@@ -251,12 +251,12 @@ SEALED = {
 def _sealed_file(path, changes):
     """A budget file of the rows of SEALED; ``changes`` has other rows for some tables. All seals are right."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in budget_store._CREATED.values():
+        for statement in budget_store.SCHEMA.tables.values():
             connection.execute(statement)
         for name, values in {**SEALED, **changes}.items():
             _insert_sealed(connection, name, values)
-        connection.execute(f"PRAGMA application_id = {budget_store.APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {budget_store.VERSION}")
+        connection.execute(f"PRAGMA application_id = {budget_store.SCHEMA.application_id}")
+        connection.execute(f"PRAGMA user_version = {budget_store.SCHEMA.version}")
         path.write_bytes(connection.serialize())
     return path
 
@@ -291,12 +291,8 @@ def test_a_cell_that_the_writer_refuses_is_damage_in_a_file(tmp_path, table, col
 
 
 def _insert_sealed(connection, table, values):
-    """Insert a row as this software would, with a value of any type, and a wrong seal where no seal is possible."""
-    try:
-        seal = budget_store._seal(table, 1, values, b"")
-    except StorageError:
-        seal = b""
-    row = (1, *values, seal)
+    """Insert a row with a right seal and a value of any type."""
+    row = budget_store._sealed(table, 1, values, b"")
     connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 

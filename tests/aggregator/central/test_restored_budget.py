@@ -13,7 +13,7 @@ import pytest
 from support.failures import reason
 from support.killed import every_death
 
-from aggregator.common.marks import marks_beside
+from aggregator.common.databases import marks_beside
 from aggregator.curator import budget_store
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
@@ -141,26 +141,11 @@ def test_whatever_a_kill_leaves_was_paid_or_not_and_an_older_file_is_refused(pat
     assert len(seen) >= 2
 
 
-def made_older(path) -> None:
-    """Make a budget file of version 1, which had no mark."""
+def test_a_file_of_before_the_first_release_is_refused(path):
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DROP TABLE mark")
         connection.execute("PRAGMA user_version = 1")
-    for mark in marks_beside(path):
-        mark.unlink()
-
-
-def test_a_file_of_version_1_gets_its_mark_with_the_next_change(path, tmp_path):
-    made_older(path)
-    shutil.copy(path, tmp_path / "old.hsb")
-    assert left(path) == 900_000
-    assert marks_beside(path) == []
-    assert spend(path) == 2
-    over(tmp_path / "old.hsb", path)
-    assert left(path) == 900_000
-    assert reason(spend, path) == "budget_copied"
-    with BudgetFile.adopt(path, clock=lambda: NOW) as adopted:
-        assert adopted.state().closed_at == NOW
+    assert reason(spend, path) == "budget_damaged"
 
 
 def test_a_file_that_could_not_be_made_leaves_no_mark(path, monkeypatch):

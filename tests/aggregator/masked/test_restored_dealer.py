@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
+from contextlib import closing
 
 import pytest
 from support.failures import failing, reason
@@ -13,7 +14,8 @@ from support.killed import every_death
 from support.nodes import NODE_KEYS, PERIOD, signed_list
 from support.publisher import DAY, NOW
 
-from aggregator.common.marks import marks_beside
+from aggregator.common import databases
+from aggregator.common.databases import marks_beside
 from aggregator.nodes.dealer import journal
 from aggregator.nodes.dealer.dealer import JOURNAL_FILE, Dealer
 from protocol.documents.campaign import parse_campaign
@@ -195,7 +197,7 @@ def test_nothing_leaves_while_an_older_journal_would_fit(world, tmp_path, monkey
     folder, old = tmp_path / "dealer", tmp_path / "old"
     shutil.copy(folder / JOURNAL_FILE, old)
     with monkeypatch.context() as patch:
-        patch.setattr(journal, "remove_marks", lambda *_: os._exit(9))
+        patch.setattr(databases, "remove_marks", lambda *_: os._exit(9))
         killed(lambda: CHANGES["rekey"](opened(folder), world))
     assert len(marks_beside(folder / JOURNAL_FILE)) == 2
     world.dealer.book(world.id)  # This process had the folder open all the time.
@@ -273,64 +275,12 @@ def test_a_killed_adoption_leaves_a_copy(world, tmp_path):
     Dealer.adopt(folder, clock=lambda: NOW).close()
 
 
-def made_older(folder, version) -> None:
-    """Make a journal and its mark as version 1 or 2 of the journal had them."""
-    (mark,) = marks_beside(folder / JOURNAL_FILE)
-    mark.unlink()
-    with sqlite3.connect(folder / JOURNAL_FILE, isolation_level=None) as connection:
-        if version == 1:
-            connection.execute("DROP TABLE mark")
-        else:
-            (folder / "dealer.mark").write_bytes(b"canonical msgpack")
-            found = (folder / "dealer.mark").stat()
-            row = (1, bytes(16), found.st_ino, found.st_ctime_ns)
-            connection.execute("REPLACE INTO mark VALUES (?, ?, ?, ?, ?)", (*row, journal._seal("mark", row)))
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_journal_of_before_the_first_release_is_refused(world, tmp_path, version):
+    world.dealer.close()
+    with closing(sqlite3.connect(tmp_path / "dealer" / JOURNAL_FILE, isolation_level=None)) as connection:
         connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_older_journals_are_brought_up_to_date_once(world, tmp_path, version):
-    folder, backup = tmp_path / "dealer", tmp_path / "backup"
-    world.dealer.close()
-    made_older(folder, version)
-    shutil.copytree(folder, backup)
-    with opened(folder) as dealer:
-        dealer.release(world.request(IDS[:4]))
-    assert not (folder / "dealer.mark").exists()
-    assert len(marks_beside(folder / JOURNAL_FILE)) == 1
-    (folder / JOURNAL_FILE).write_bytes((backup / JOURNAL_FILE).read_bytes())
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-    subprocess.run(["cp", "-a", f"{backup}/.", str(folder)], check=True)
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-    with Dealer.adopt(folder, clock=lambda: NOW) as adopted:
-        refused(PolicyError, "period_refused", adopted.release, world.request(IDS[:3]))
-    assert len(marks_beside(folder / JOURNAL_FILE)) == 1
-
-
-def test_a_journal_of_version_2_that_lacks_the_last_change_is_refused(world, tmp_path):
-    """Version 2 recorded no pending change: a killed one looks like an old journal that was restored alone."""
-    folder = tmp_path / "dealer"
-    world.dealer.close()
-    made_older(folder, 2)
-    (folder / "dealer.mark").write_bytes(b"another one")
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-    (folder / "dealer.mark").unlink()
-    refused(StorageError, "dealer_copied", Dealer.open, folder)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_upgrade_that_was_killed_before_its_commit(world, tmp_path, version):
-    """The mark is made, and the journal does not name it. Of version 1 this one moment needs an adoption."""
-    folder = tmp_path / "dealer"
-    world.dealer.close()
-    made_older(folder, version)
-    journal.new_mark(folder / JOURNAL_FILE)
-    if version == 1:
-        refused(StorageError, "dealer_copied", Dealer.open, folder)
-    else:
-        opened(folder).close()
-        assert len(marks_beside(folder / JOURNAL_FILE)) == 1
+    refused(StorageError, "dealer_damaged", Dealer.open, tmp_path / "dealer")
 
 
 def test_a_mark_that_is_moved_linked_or_changed_is_no_mark(world, tmp_path):

@@ -17,6 +17,7 @@ from aggregator.nodes.statistics.totals import Totals
 from aggregator.nodes.store.opening import is_node_store, make_envelope_store, new_or_open, open_envelope_store
 from aggregator.nodes.store.status import status
 from aggregator.nodes.store.summaries import NodeStore
+from aggregator.nodes.summaries import database
 from aggregator.nodes.summaries.database import Database
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.tally.scope import scope_of
@@ -289,7 +290,7 @@ def test_a_file_whose_name_is_no_utf_8_is_taken_in(tmp_path):
 
 
 def test_a_writer_waits_for_another_and_then_gives_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("aggregator.nodes.summaries.database.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(database, "SCHEMA", database.SCHEMA._replace(busy_seconds=0.05))
     store = made(tmp_path / "store")
     holder = Database(store.path)
     with holder.transaction(), pytest.raises(StorageError, match="store_busy"):

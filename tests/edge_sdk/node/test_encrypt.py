@@ -262,26 +262,6 @@ def test_a_missing_or_changed_delta_is_damage(open_node, publisher, clock, tmp_p
     assert reason(open_node, "one") == "state_lost"
 
 
-def test_a_state_of_the_version_before_is_brought_up_to_date(open_node, publisher, clock, tmp_path):
-    """Older software knew neither δ nor key books. What it has answered stays answered."""
-    node = open_node("one")
-    plain = node.enrol(publisher.node_campaign())
-    said = node.summarise(plain.id, RECORDS)
-    node.close()
-    with sqlite3.connect(tmp_path / "one" / "state.db", isolation_level=None) as connection:
-        for table in ("deltas", "party_keys"):
-            connection.execute(f"DROP TABLE {table}")
-            connection.execute("DELETE FROM counts WHERE name = ?", (table,))
-        connection.execute("PRAGMA user_version = 5")
-    connection.close()
-    node = open_node("one")
-    assert node.summarise(plain.id, UNREAD).raw == said.raw
-    assert (node.status().spent_micro, node.status().delta_spent_pico) == (2_000_000, 0)
-    campaign = enrolled(node, publisher)
-    node.encrypt(campaign.id, RECORDS)
-    assert node.status().spent_micro == 4_000_000
-
-
 def test_another_kind_of_campaign_is_refused_both_ways(open_node, publisher):
     node = open_node()
     masked, plain = enrolled(node, publisher), node.enrol(publisher.node_campaign())

@@ -10,9 +10,11 @@ import os
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from aggregator.common import databases
 from aggregator.curator import budget_store
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
+from protocol import database
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario
@@ -118,7 +120,7 @@ class CuratorHarness(Harness):
     @staticmethod
     def _warm_up() -> None:
         """No device is needed. Files that the harness wrote anew have another time."""
-        budget_store.is_there = lambda *_: True
+        databases.is_there = lambda *_: True
 
     def _is_open(self) -> bool:
         return self.life.budget is not None
@@ -168,15 +170,15 @@ class CuratorHarness(Harness):
 
 
 def _without_synchronisation() -> None:
-    budget_store.SYNCHRONOUS = "OFF"
+    database.SYNCHRONOUS = "OFF"
 
 
 def _with_less_synchronisation() -> None:
-    budget_store.SYNCHRONOUS = "NORMAL"
+    database.SYNCHRONOUS = "NORMAL"
 
 
 def _without_journal() -> None:
-    budget_store.JOURNAL = "OFF"
+    database.JOURNAL = "OFF"
 
 
 def _released_before_paid() -> None:

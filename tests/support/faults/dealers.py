@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from aggregator.nodes.dealer import issuing, journal
 from aggregator.nodes.dealer import issuing as releasing
 from aggregator.nodes.dealer.dealer import Dealer
+from protocol import database
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import HearsayError, PolicyError
@@ -156,15 +157,15 @@ class DealerHarness(Harness):
 
 
 def _without_synchronisation() -> None:
-    journal.SYNCHRONOUS = "OFF"
+    database.SYNCHRONOUS = "OFF"
 
 
 def _with_less_synchronisation() -> None:
-    journal.SYNCHRONOUS = "NORMAL"
+    database.SYNCHRONOUS = "NORMAL"
 
 
 def _without_journal() -> None:
-    journal.JOURNAL = "OFF"
+    database.JOURNAL = "OFF"
 
 
 def _released_before_recorded() -> None:

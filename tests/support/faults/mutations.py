@@ -14,27 +14,19 @@ import edge_sdk.storage.database
 import edge_sdk.storage.ledger
 import edge_sdk.transport.folder
 from edge_sdk import Device
-
-
-def _pragma(wrong: str, right: str) -> None:
-    plain = edge_sdk.storage.database._execute
-
-    def execute(connection, statement, values=()):
-        return plain(connection, statement.replace(right, wrong), values)
-
-    edge_sdk.storage.database._execute = execute
+from protocol import database
 
 
 def _no_synchronisation() -> None:
-    _pragma("synchronous = OFF", "synchronous = EXTRA")
+    database.SYNCHRONOUS = "OFF"
 
 
 def _less_synchronisation() -> None:
-    _pragma("synchronous = NORMAL", "synchronous = EXTRA")
+    database.SYNCHRONOUS = "NORMAL"
 
 
 def _no_journal() -> None:
-    _pragma("journal_mode = OFF", "journal_mode = TRUNCATE")
+    database.JOURNAL = "OFF"
 
 
 def _two_transactions() -> None:

@@ -1,0 +1,250 @@
+"""SQLite files of curators, dealers and stores; and ledgers, whose old copies are found by a mark beside them.
+
+:class:`Database` is an open file of one :class:`protocol.database.Schema`. A :class:`Ledger` is a file that pays for
+what leaves: a dealer's journal, or a curator's budget. If a copy of it were used, or an older one that was restored,
+the same budget would be spent twice. So it has a mark: an empty file beside it.
+
+Each change of the ledger makes a mark of its own, with a random number in its name. The ledger names the number, the
+mark's inode, and the time at which that inode changed last. The time is the kernel's, and no program can set it: a mark
+that was written again, copied or restored has another one.
+
+The order of a change is: make the new mark, commit the ledger that names it, remove the old mark; then something may
+leave. So at every moment the ledger fits a mark that is there, and nothing has to be tolerated:
+
+- An old ledger that is restored alone names a mark that was removed.
+- An old mark that is restored alone is one mark too many, and is removed.
+- Ledger and mark that are restored together do not fit: the mark has another time.
+- A process that was killed leaves one mark too many. Before anything leaves, the next one removes all but the named.
+
+A mark never moves: a rename, a link or a change of its mode or owner would change its time. The folder that holds it
+may be renamed. Layout: docs/formats.md, section 11.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aggregator.common.files import PRIVATE, sync_folder
+from protocol.database import Schema, execute, flush_journal, seal, write_row
+from protocol.errors import StorageError
+
+NONCE_BYTES = 16
+_LARGEST = (1 << 63) - 1
+"""An inode number of 64 bits is cut to what an SQLite integer holds."""
+_NAME = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}\\.mark")
+
+
+class Database:
+    """An open SQLite file. All methods may raise ``NAME_busy`` and ``NAME_damaged`` of its schema."""
+
+    def __init__(
+        self, schema: Schema, path: Path, *, mode: str = "rw", make: Callable[[sqlite3.Connection], None] | None = None
+    ) -> None:
+        """Open the file at ``path``; ``mode`` and ``make`` as in :meth:`protocol.database.Schema.connect`."""
+        self._schema, self._path = schema, path
+        with self._errors():
+            self._connection = schema.connect(os.fspath(path.absolute()), mode=mode, make=make)
+
+    def close(self) -> None:
+        """Close the file. A second call does nothing."""
+        self._connection.close()
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return self._schema.errors()
+
+    @contextmanager
+    def _changes(self) -> Iterator[None]:
+        """Run the body of ``with`` between BEGIN and COMMIT; undo its changes after an error. Other processes wait.
+
+        If the commit itself fails, the changes may stay although an error is raised.
+        """
+        with self._errors():
+            self._run("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._run("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._run("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Let all statements in the body of ``with`` see the file as one moment left it."""
+        with self._errors():
+            own = not self._connection.in_transaction
+            if own:
+                self._run("BEGIN")
+            try:
+                yield
+            finally:
+                if own:
+                    self._run("ROLLBACK")
+
+    def _run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return execute(self._connection, statement, values)
+
+    def _write(self, table: str, row: Sequence[object], verb: str = "INSERT") -> None:
+        with self._errors():
+            write_row(self._connection, table, row, verb)
+
+    def _seal(self, table: str, values: Sequence[object]) -> bytes:
+        """The seal of a row. This software writes no floats, so a row with one is damaged."""
+        if float in map(type, values):
+            raise self._schema.damaged()
+        return seal(table, values)
+
+
+class Mark(NamedTuple):
+    """A mark, as the ledger names it.
+
+    Attributes:
+        nonce: its random number, 16 bytes.
+        inode: of the file.
+        changed: when the inode changed last, in nanoseconds since 1970, by the clock of the kernel.
+    """
+
+    nonce: bytes
+    inode: int
+    changed: int
+
+
+def as_mark(values: Sequence[object]) -> Mark | None:
+    """A mark of the values that a ledger holds; None if no mark has such values."""
+    match values:
+        case bytes(nonce), int(inode), int(changed) if len(nonce) == NONCE_BYTES:
+            return Mark(nonce, inode, changed)
+    return None
+
+
+def no_mark() -> Mark:
+    """A mark that no file is: a ledger that names it fits no place, and has to be adopted."""
+    return Mark(secrets.token_bytes(NONCE_BYTES), 0, 0)
+
+
+def new_mark(ledger: Path) -> Mark:
+    """Make a mark beside a ledger. It is on the disk when this returns.
+
+    Raises:
+        OSError: the file can not be made or flushed.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    descriptor = os.open(path_of(ledger, nonce), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
+    try:
+        os.fsync(descriptor)
+        found = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    sync_folder(ledger.parent)
+    return Mark(nonce, found.st_ino & _LARGEST, found.st_ctime_ns)
+
+
+def is_there(ledger: Path, named: Mark) -> bool:
+    """Whether the mark that a ledger names is beside it, unchanged since it was made.
+
+    Raises:
+        OSError: the file can not be examined.
+    """
+    try:
+        found = os.lstat(path_of(ledger, named.nonce))
+    except FileNotFoundError:
+        return False
+    return (found.st_ino & _LARGEST, found.st_ctime_ns) == named[1:]
+
+
+def marks_beside(ledger: Path) -> list[Path]:
+    """All marks of a ledger, also those that it does not name.
+
+    Raises:
+        OSError: the folder can not be read.
+    """
+    before = f"{ledger.name}."
+    names = [each.name for each in os.scandir(ledger.parent)]
+    return [
+        ledger.with_name(name) for name in names if name.startswith(before) and _NAME.fullmatch(name[len(before) :])
+    ]
+
+
+def remove_marks(ledger: Path, marks: list[Path]) -> None:
+    """Remove marks, so that no older ledger fits. They are gone from the disk when this returns.
+
+    Raises:
+        OSError: a mark can not be removed, or the folder not be flushed.
+    """
+    for each in marks:
+        each.unlink(missing_ok=True)
+    sync_folder(ledger.parent)
+
+
+def path_of(ledger: Path, nonce: bytes) -> Path:
+    """Where the mark with this random number is."""
+    return ledger.with_name(f"{ledger.name}.{nonce.hex()}.mark")
+
+
+class Ledger(Database):
+    """A database with a mark beside it, which every change replaces."""
+
+    def _named(self) -> Mark:
+        """The mark that the ledger names."""
+        raise NotImplementedError
+
+    def _name(self, mark: Mark) -> None:
+        """Let the ledger name a mark. Called inside a transaction."""
+        raise NotImplementedError
+
+    def _copied(self) -> StorageError:
+        """The error for a ledger that is not the original."""
+        raise NotImplementedError
+
+    def check_original(self) -> None:
+        """Refuse a copy, and an older ledger that was restored. Called inside a transaction or snapshot.
+
+        Raises:
+            StorageError: ``NAME_copied``.
+        """
+        if not is_there(self._path, self._named()):
+            raise self._copied()
+
+    @contextmanager
+    def transaction(self, *, adopting: bool = False) -> Iterator[None]:
+        """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
+
+        A process that is killed in here leaves the ledger before or after the change, and one mark too many. If the
+        last flush of the commit fails, or the old mark can not be removed, the changes may stay although an error is
+        raised. Every transaction writes to the file, so it makes earlier commits durable, too.
+
+        Args:
+            adopting: this file is the only one from now on, whatever mark it names.
+
+        Raises:
+            StorageError: ``NAME_copied``: this is a copy, or an older file that was restored.
+        """
+        with self._changes():
+            if not adopting:
+                self.check_original()
+                self._finish_killed_change()
+            yield
+            before = self._named()
+            self._name(new_mark(self._path))
+        with self._errors():
+            remove_marks(self._path, [path_of(self._path, before.nonce)])
+
+    def _finish_killed_change(self) -> None:
+        """Let this ledger alone fit: first its own commit is made durable, then all other marks go."""
+        superfluous = self._superfluous_marks()
+        if superfluous:
+            flush_journal(os.fspath(self._path))
+            sync_folder(self._path.parent)
+            remove_marks(self._path, superfluous)
+
+    def _superfluous_marks(self) -> list[Path]:
+        """The marks that the ledger does not name: of killed changes, or restored."""
+        own = path_of(self._path, self._named().nonce)
+        return [each for each in marks_beside(self._path) if each != own]
