@@ -1,7 +1,7 @@
 """What both kinds of stores of nodes' envelopes share: a folder with one campaign's envelopes in one SQLite file.
 
     nodes.sqlite    campaign, newest list of nodes, envelopes, refused pieces
-    (:mod:`aggregator.nodes.summaries.database`)
+    (:mod:`aggregator.nodes.store.database`)
 
 Taking in files is a union of sets: in any order, twice, or damaged, the store ends with the same envelopes. Of each
 node and period at most two different ones are kept. Two of them contradict each other, and none of them counts.
@@ -24,8 +24,8 @@ from aggregator.common.files import open_output
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.statistics.federation import Federation
 from aggregator.nodes.statistics.robust import Rule
+from aggregator.nodes.store.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused, Row
 from aggregator.nodes.store.node_list import needed, newer_list, read_list
-from aggregator.nodes.summaries.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused, Row
 from aggregator.reports.intake.sources import Unreadable, expand, read_source
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.documents.campaign import Campaign
@@ -311,7 +311,7 @@ class _Writer:
     """Judges the pieces of files and writes them into a store, many in one transaction.
 
     Attributes:
-        outcomes: number of envelopes by what became of them (:meth:`aggregator.nodes.summaries.database.Database.put`).
+        outcomes: number of envelopes by what became of them (:meth:`aggregator.nodes.store.database.Database.put`).
         rejected: number of refused pieces by reason.
     """
 

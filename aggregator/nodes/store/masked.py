@@ -23,9 +23,9 @@ import msgpack
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.statistics.masked import PeriodTotal, check_numbers, masked_statistics
 from aggregator.nodes.statistics.robust import Rule
+from aggregator.nodes.store.database import Database, Row
 from aggregator.nodes.store.envelope_store import Arrival, EnvelopeStore
 from aggregator.nodes.store.node_list import needed, read_list
-from aggregator.nodes.summaries.database import Database, Row
 from protocol import canonical
 from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError

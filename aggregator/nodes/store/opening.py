@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from aggregator.common.files import storage_errors, sync_folder
+from aggregator.nodes.store.database import Database
 from aggregator.nodes.store.envelope_store import EnvelopeStore
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.node_list import needed, newer_list
 from aggregator.nodes.store.summaries import NodeStore
-from aggregator.nodes.summaries.database import Database
 from aggregator.reports.intake.remote import all_unreadable
 from aggregator.reports.intake.sources import check_folder, expand
 from aggregator.reports.storage.manifest import SUMMARIES_FILE, read_campaign

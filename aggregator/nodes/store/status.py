@@ -6,8 +6,8 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from aggregator.nodes.statistics.federation import adjacency_of
+from aggregator.nodes.store.database import CONFLICT_REASON
 from aggregator.nodes.store.envelope_store import NOT_LISTED_REASON, EnvelopeStore
-from aggregator.nodes.summaries.database import CONFLICT_REASON
 from protocol.epsilon import format_micro
 
 

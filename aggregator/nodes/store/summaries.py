@@ -11,9 +11,9 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.statistics.federation import federated
 from aggregator.nodes.statistics.robust import Rule, robust_statistics
 from aggregator.nodes.statistics.totals import Totals
+from aggregator.nodes.store.database import Row
 from aggregator.nodes.store.envelope_store import Arrival, EnvelopeStore
 from aggregator.nodes.store.node_list import needed, read_list
-from aggregator.nodes.summaries.database import Row
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.nodes.summary import ROLE, Summary, judge_summary, read_summary

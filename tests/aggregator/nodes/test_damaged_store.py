@@ -13,10 +13,10 @@ from support.node_fleets import keys, list_of, summaries_of
 from support.nodes import PERIOD, node_payload
 from support.publisher import DAY, NOW, Publisher
 
+from aggregator.nodes.store.database import Database
 from aggregator.nodes.store.opening import make_envelope_store, open_envelope_store
 from aggregator.nodes.store.status import status
 from aggregator.nodes.store.summaries import NodeStore
-from aggregator.nodes.summaries.database import Database
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import StorageError

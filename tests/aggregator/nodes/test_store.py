@@ -14,11 +14,11 @@ from support.nodes import PERIOD, node_campaign, node_payload
 from support.publisher import DAY, NOW, Publisher, key
 
 from aggregator.nodes.statistics.totals import Totals
+from aggregator.nodes.store import database
+from aggregator.nodes.store.database import Database
 from aggregator.nodes.store.opening import is_node_store, make_envelope_store, new_or_open, open_envelope_store
 from aggregator.nodes.store.status import status
 from aggregator.nodes.store.summaries import NodeStore
-from aggregator.nodes.summaries import database
-from aggregator.nodes.summaries.database import Database
 from aggregator.operations.report_store import create_store, open_store
 from aggregator.reports.tally.scope import scope_of
 from protocol import canonical
