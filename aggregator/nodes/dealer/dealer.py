@@ -43,9 +43,8 @@ from aggregator.nodes.dealer.issuing import (
     serial_after_adoption,
     signed_book,
 )
-from aggregator.nodes.dealer.journal import Journal, create_journal
+from aggregator.nodes.dealer.journal import BookRow, CampaignRow, Journal, ReleaseRow, create_journal
 from aggregator.nodes.dealer.place import check_place, machine_mark
-from aggregator.nodes.dealer.rows import BookRow, CampaignRow, ReleaseRow
 from aggregator.publishing.keys import key_file, read_key, write_key
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import KEY_BYTES, SIZE_LIMITS, SigningKey

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from aggregator.common.extras import missing_extra
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.numbering import renumbered
-from aggregator.nodes.dealer.journal import SCHEMA, Journal
-from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
+from aggregator.nodes.dealer.journal import SCHEMA, BookRow, CampaignRow, Journal, PartyRow, ReleaseRow
 from aggregator.publishing.signatures import signed_campaign, signed_list
 from protocol import canonical
 from protocol.documents.campaign import Campaign, parse_campaign

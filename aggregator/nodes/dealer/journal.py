@@ -17,13 +17,80 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from aggregator.common.databases import Ledger, Mark, as_mark, no_mark
 from aggregator.common.files import DEALER_MARK, PRIVATE, write_output
-from aggregator.nodes.dealer.rows import BookRow, CampaignRow, PartyRow, ReleaseRow
 from protocol.database import Schema, seal
 from protocol.errors import StorageError
+
+
+class CampaignRow(NamedTuple):
+    """A campaign that was set up.
+
+    Attributes:
+        campaign: id, 32 bytes.
+        document: the signed campaign.
+        version: of the newest key book.
+        list_version, list_digest: of the list of nodes from which the newest book was made.
+        next_serial: serial number of the next key.
+        releases: number of rows of releases of the campaign.
+        first_period: no period before it is released, unless it is in the journal; 0 if this was never limited.
+    """
+
+    campaign: bytes
+    document: bytes
+    version: int
+    list_version: int
+    list_digest: bytes
+    next_serial: int
+    releases: int
+    first_period: int
+
+
+class BookRow(NamedTuple):
+    """A version of a key book: its campaign, list version, number of parties, payload's SHA-256 and time."""
+
+    campaign: bytes
+    version: int
+    list_version: int
+    parties: int
+    digest: bytes
+    made_at: int
+
+
+class PartyRow(NamedTuple):
+    """One key of one party, and the versions of the book that hold it.
+
+    Attributes:
+        campaign: id, 32 bytes.
+        serial: serial number of the key.
+        node: node id, 8 bytes.
+        public: the node's Ed25519 key, 32 bytes.
+        u: the party's number.
+        first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
+        box: the key, sealed to the node; empty once the newest book has it no more.
+    """
+
+    campaign: bytes
+    serial: int
+    node: bytes
+    public: bytes
+    u: int
+    first: int
+    last: int | None
+    box: bytes
+
+
+class ReleaseRow(NamedTuple):
+    """The one set of a campaign's period that was released: node ids of 8 bytes, sorted and joined."""
+
+    campaign: bytes
+    period: int
+    version: int
+    parties: bytes
+    released_at: int
+
 
 _TABLES = {
     "books": ("campaign", "version", "list_version", "parties", "digest", "made_at"),
