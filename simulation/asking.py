@@ -20,9 +20,9 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, in_groups, label_codes, observe, recognise
 from aggregator.models.scoring import Model
 from aggregator.operations.models import together
-from aggregator.planning.feature_selection.from_answers import Refined, first_step, refine, sign_candidates
+from aggregator.planning.feature_selection.from_answers import Refinement, first_step, refine, sign_candidates
 from aggregator.planning.feature_selection.from_pilot import design
-from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, Fleet
+from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet
 from aggregator.publishing.ask_table import Ask
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.evaluations import EvaluationParameters
@@ -193,7 +193,7 @@ def _refined(
     config: SimulationConfig, schema: Schema, crowd: Crowd, series: str
 ) -> tuple[list[Counted], list[str], list[dict[str, Any]]]:
     """Follow ``refine`` to its end. Returns the stores about features, the model's features, and the steps."""
-    fleet = Fleet(len(crowd.holders), config.parameters.epsilon_micro)
+    fleet = SeriesFleet(len(crowd.holders), config.parameters.epsilon_micro)
     stores: list[Counted] = []
     evaluations: list[Statistics] = []
     steps: list[dict[str, Any]] = []
@@ -221,7 +221,7 @@ def _refined(
     raise AssertionError("a series does not end")
 
 
-def _step(found: Refined) -> dict[str, Any]:
+def _step(found: Refinement) -> dict[str, Any]:
     """A step for the simulation's output."""
     said = found.to_json()
     return {

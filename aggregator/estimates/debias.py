@@ -42,7 +42,7 @@ Z95 = 1.959963984540054
 """Half the width of a 95 % interval in standard deviations: the 0.975 quantile of the normal distribution."""
 
 
-class Debiased(NamedTuple):
+class Estimates(NamedTuple):
     """Estimated number of the asked devices that hold each value, or estimated sum of each number.
 
     Attributes:
@@ -108,7 +108,7 @@ def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
 
 
 @ByFamily
-def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
+def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Unbiased estimates from one question's counts. Run by the aggregator.
 
     Args:
@@ -127,7 +127,7 @@ def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Debiased:
 
 
 @debias.register(FrequencyMechanism)
-def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Debiased:
+def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) -> Estimates:
     """:func:`debias` for pure protocols (``direct``, unary encodings): count c_i is the number of answers supporting i.
 
         Ê_i = (c_i − m q)/(p − q)      Var = m [ q(1−q) + f (p(1−p) − q(1−q)) ] / (p − q)²
@@ -138,16 +138,16 @@ def debias_pure(mechanism: FrequencyMechanism, n: int, counts: Sequence[int]) ->
     return _supports(mechanism.p, mechanism.q, n, counts)
 
 
-def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Debiased:
+def _supports(p: Fraction, q: Fraction, n: int, counts: Sequence[int]) -> Estimates:
     """Estimator and variance of :func:`debias_pure` for any two probabilities p > q."""
     if n == 0:
-        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
+        return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
     scale = p.denominator * q.denominator
     per_other = q.numerator * p.denominator
     gain = p.numerator * q.denominator - per_other
     # One division of integers gives the nearest float to the exact rational estimate.
     estimate = np.array([(count * scale - n * per_other) / gain for count in counts])
-    return Debiased(estimate, n * Law.pure(p, q).at(np.clip(estimate / n, 0, 1)))
+    return Estimates(estimate, n * Law.pure(p, q).at(np.clip(estimate / n, 0, 1)))
 
 
 class Law(NamedTuple):
@@ -202,7 +202,7 @@ def noise_law_histogram(mechanism: SummedHistogram) -> Law:
 
 
 @debias.register(SummedHistogram)
-def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Debiased:
+def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) -> Estimates:
     """:func:`debias` for ``she``: count i is Σ, the sum over all answers of component i clipped to [0, M].
 
         Ê_i = (Σ − m b)/(M − 2b),   Var = m v/(M − 2b)²,   q = e^{−s/t}
@@ -215,9 +215,9 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
     Source: docs/math.md, section 1; decision 37.
     """
     if n == 0:
-        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
+        return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
     estimate = np.array(_holders(mechanism, n, counts))
-    return Debiased(estimate, np.full(len(counts), n * noise_variance(mechanism)))
+    return Estimates(estimate, np.full(len(counts), n * noise_variance(mechanism)))
 
 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
@@ -379,7 +379,7 @@ def marginal_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]
 
 @debias.register(SingleNumberMechanism)
 @debias.register(Bit)  # Bit is a CoinMechanism, but its counts are the numbers of answers 0 and 1, not sums of bits.
-def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Debiased:
+def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Sequence[int]) -> Estimates:
     """:func:`debias` for ``bit``, ``piecewise`` and ``hybrid``: one estimate, the sum of the devices' numbers.
 
     A device's number is an integer from −S to S. The estimate, in units of S, is
@@ -390,7 +390,7 @@ def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Seque
     answer i. The variance holds noise and sampling together.
     """
     if n == 0:
-        return Debiased(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
+        return Estimates(np.zeros(1), np.full(1, np.inf), holds_sampling=True)
     weights, unit = _integer_estimates(mechanism)
     answered = [(count, weight) for count, weight in zip(counts, weights, strict=True) if count]
     total = sum(count * weight for count, weight in answered)
@@ -398,7 +398,7 @@ def debias_single_number(mechanism: SingleNumberMechanism, n: int, counts: Seque
     # One division of integers each gives the nearest floats to the exact rational numbers.
     estimate = np.array([total / unit])
     variance = _answers_variance(mechanism, n, estimate, np.array([squares / (unit * unit)]))
-    return Debiased(estimate, variance, holds_sampling=True)
+    return Estimates(estimate, variance, holds_sampling=True)
 
 
 def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, squares: Floats) -> Floats:
@@ -461,7 +461,7 @@ def _exact_size(mechanism: CoinMechanism) -> Fraction:
 
 
 @debias.register(CoinMechanism)
-def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Debiased:
+def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Estimates:
     """:func:`debias` for ``bits`` and ``duchi``: each estimate is the sum of one number over all devices.
 
     A device's numbers are integers from −S to S. The estimates, in units of S, are
@@ -472,15 +472,15 @@ def debias_signs(mechanism: CoinMechanism, n: int, counts: Sequence[int]) -> Deb
     a coordinate, in units of S.
     """
     if n == 0:
-        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
+        return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf), holds_sampling=True)
     size = _exact_size(mechanism)
     estimate = np.array([float(size * (2 * count - n)) for count in counts])
     variance = _answers_variance(mechanism, n, estimate, np.full(len(counts), float(n * size**2)))
-    return Debiased(estimate, variance, holds_sampling=True)
+    return Estimates(estimate, variance, holds_sampling=True)
 
 
 @debias.register(Laplace)
-def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiased:
+def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Estimates:
     """:func:`debias` for ``laplace``: count i is Σ, the sum of coordinate i over all n answers; the estimate is Σ/M.
 
         Var = n·[2q/((1 − q)²M²) + 1/(4M²)],   q = e^{−s/t}
@@ -490,8 +490,8 @@ def debias_laplace(mechanism: Laplace, n: int, counts: Sequence[int]) -> Debiase
     the devices' numbers differ (``aggregator.estimates.spread`` estimates that difference).
     """
     if n == 0:
-        return Debiased(np.zeros(len(counts)), np.full(len(counts), np.inf))
+        return Estimates(np.zeros(len(counts)), np.full(len(counts), np.inf))
     totals = np.array([count / GRID for count in counts])
     leave = -np.expm1(-mechanism.s / mechanism.t)
     noise = 2 * (1 - leave) / (leave * GRID) ** 2 + 0.25 / GRID**2
-    return Debiased(totals, np.full(len(counts), n * noise))
+    return Estimates(totals, np.full(len(counts), n * noise))

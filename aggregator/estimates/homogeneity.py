@@ -53,7 +53,7 @@ LEAST_DEVICES = 30
 _SHOWN = 5
 
 
-class Compared(NamedTuple):
+class Comparison(NamedTuple):
     """Comparison of one number between sources.
 
     Attributes:
@@ -78,7 +78,7 @@ class Homogeneity(NamedTuple):
     """
 
     sources: int
-    compared: tuple[Compared, ...]
+    compared: tuple[Comparison, ...]
 
     @property
     def chance(self) -> float | None:
@@ -109,7 +109,7 @@ class Homogeneity(NamedTuple):
     def _repr_html_(self) -> str:
         about: dict[str, object] = {"sources": self.sources, "numbers compared": len(self.compared)}
         about["p"] = "not tested" if self.chance is None else self.chance
-        return facts("Homogeneity", about) + table(Compared._fields, self.compared)
+        return facts("Homogeneity", about) + table(Comparison._fields, self.compared)
 
 
 def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sources: int) -> Homogeneity:
@@ -132,7 +132,7 @@ def _is_enough(estimate: QuestionEstimate) -> bool:
     return estimate.has_interval and estimate.n >= LEAST_DEVICES * max(estimate.scatter, 1.0)
 
 
-def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Compared]:
+def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator[Comparison]:
     """Comparisons of all numbers of one subject; none for fewer than two estimates, or if a variance is 0."""
     if len(estimates) < 2:
         return
@@ -145,7 +145,7 @@ def _compared(estimates: Sequence[QuestionEstimate], schema: Schema) -> Iterator
     tails = _tails(estimates)
     for name, row, size, tail in zip(names, values.tolist(), statistic.tolist(), tails.tolist(), strict=True):
         chance = _chance(size, len(estimates) - 1, tail)
-        yield Compared(question_name(subject, schema), name, tuple(row), chance)
+        yield Comparison(question_name(subject, schema), name, tuple(row), chance)
 
 
 def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:

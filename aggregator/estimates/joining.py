@@ -24,7 +24,7 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.homogeneity import Homogeneity, homogeneity
 from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
-from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, Weighted, relative_spread
+from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight, relative_spread
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.asked import restricted
@@ -35,7 +35,7 @@ from protocol.schema import Schema
 from protocol.shown import quoted
 
 
-class Joined(NamedTuple):
+class Join(NamedTuple):
     """Result of a join.
 
     Attributes:
@@ -54,7 +54,7 @@ def join(
     disjoint: bool = False,
     fit: Fit | None = None,
     postprocess: str | None = None,
-) -> Joined:
+) -> Join:
     """Combine the statistics of several sources into one estimate per subject, and test homogeneity. For analysts.
 
         share = Σ_j w_j s_j      w_j ∝ 1/v_j, Σ_j w_j = 1
@@ -113,7 +113,7 @@ def join(
     found = tuple(joined_question(each, disjoint=disjoint) for each in asked.values())
     sources = tuple(source for part in parts for source in part.sources)
     statistics = Statistics(schema, fits[0] if fit is None else fit, found, sources)
-    return Joined(statistics, homogeneity(list(asked.values()), schema, len(parts)))
+    return Join(statistics, homogeneity(list(asked.values()), schema, len(parts)))
 
 
 def of_one_series(parts: Sequence[Statistics]) -> bool:
@@ -403,10 +403,12 @@ def _pairs(found: Sequence[Pairs | None], factors: Sequence[float]) -> Pairs | N
     return Pairs(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
 
 
-def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) -> tuple[Weighted, ...]:
+def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) -> tuple[SampleWeight, ...]:
     """The samples of all sources, each with its share of the source's weight."""
     return tuple(
-        Weighted(sample, w * weight) for w, part in zip(weights, parts, strict=True) for sample, weight in part.samples
+        SampleWeight(sample, w * weight)
+        for w, part in zip(weights, parts, strict=True)
+        for sample, weight in part.samples
     )
 
 

@@ -36,7 +36,7 @@ class Sample(NamedTuple):
     concentration: float
 
 
-class Weighted(NamedTuple):
+class SampleWeight(NamedTuple):
     """A sample, and the weight of the estimates from its answers in a combined estimate."""
 
     sample: Sample
@@ -135,7 +135,7 @@ class QuestionEstimate:
     pairs: Pairs | None = None
     is_binomial: bool = False
     adds_up: bool = False
-    samples: tuple[Weighted, ...] = ()
+    samples: tuple[SampleWeight, ...] = ()
     classes: tuple[Vote, ...] = ()
     right: Right | None = None
     kurtosis: float = 0.0

@@ -17,7 +17,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import (
-    Debiased,
+    Estimates,
     Law,
     debias,
     marginal,
@@ -32,15 +32,15 @@ from aggregator.estimates.question_estimate import (
     QuestionEstimate,
     Right,
     Sample,
+    SampleWeight,
     Vote,
-    Weighted,
     is_share,
     is_stretched,
     relative_spread,
 )
 from aggregator.estimates.recurrence import Recurrence, once
 from aggregator.estimates.source import Source
-from aggregator.estimates.spread import Estimated, Spreads, spreads
+from aggregator.estimates.spread import Spreads, SubjectEstimate, spreads
 from aggregator.estimates.statistics import Statistics
 from aggregator.reports.tally.tally import Tally
 from protocol import SCALE
@@ -218,7 +218,7 @@ def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int
         votes = [parts[place].classes if place in parts else one.classes for place, one in enumerate(found)]
         shares = combined([vote for own in votes for vote in own], classes).share
         known = [
-            parts[place].estimated() if place in parts else Estimated(one.subject, one.n, one.estimate)
+            parts[place].estimated() if place in parts else SubjectEstimate(one.subject, one.n, one.estimate)
             for place, one in enumerate(found)
         ]
         table = spreads(known, campaign.schema, shares)
@@ -233,17 +233,17 @@ class _Part(NamedTuple):
 
     question: Question
     n: int
-    result: Debiased
+    result: Estimates
     sample: Sample
     classes: tuple[Vote, ...]
     right: Right | None
 
-    def estimated(self) -> Estimated:
+    def estimated(self) -> SubjectEstimate:
         """The estimate of the number v that the question is about, also if devices perturbed 2v − S."""
         estimates = self.result.estimate
         if is_stretched(self.question.subject):
             estimates = (estimates + self.n) / 2
-        return Estimated(self.question.subject, self.n, estimates)
+        return SubjectEstimate(self.question.subject, self.n, estimates)
 
 
 def _part(question: Question, n: int, counts: Sequence[int], recurrence: Recurrence, classes: int) -> _Part:
@@ -318,7 +318,7 @@ def _completed(part: _Part, table: Spreads | None, schema: Schema, *, with_inter
         adds_up=isinstance(mechanism, FrequencyMechanism)
         and mechanism.layout == SINGLE
         and not supports_by_set(mechanism),
-        samples=(Weighted(sample, 1.0),),
+        samples=(SampleWeight(sample, 1.0),),
         classes=part.classes,
         right=part.right,
     )

@@ -32,7 +32,7 @@ _AT_ENDS = 0.1
 """Weight of the largest possible fourth moment against that of the beta distribution."""
 
 
-class Estimated(NamedTuple):
+class SubjectEstimate(NamedTuple):
     """One question's unbiased estimate: n answers give K numbers, shape (K,) float64, each n times a share or mean."""
 
     subject: Subject
@@ -40,7 +40,7 @@ class Estimated(NamedTuple):
     estimate: Floats
 
 
-def moments(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> Floats:
+def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> Floats:
     """Estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y is the record's class.
 
     Args:
@@ -61,7 +61,7 @@ def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: i
 
     Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
     """
-    totals, asked = _totals((Estimated(one.subject, one.n, one.variance) for one in found), schema, power)
+    totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.variance) for one in found), schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 
@@ -71,12 +71,12 @@ def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) 
 
     Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
     """
-    totals, asked = _totals((Estimated(one.subject, one.n, one.noise_variance) for one in found), schema, power)
+    totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.noise_variance) for one in found), schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 
 
-def _totals(found: Iterable[Estimated | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
+def _totals(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> tuple[Floats, Floats]:
     """Sums of the estimates about moments of this power, and numbers of answers: shape (numbers, k) float64 each."""
     classes = len(schema.label.classes)
     totals = np.zeros((len(schema.numeric), classes))
@@ -122,7 +122,7 @@ class Spreads(NamedTuple):
         return np.asarray(row if of_class is None else row[of_class : of_class + 1])
 
 
-def spreads(found: Iterable[Estimated], schema: Schema, class_share: Floats) -> Spreads:
+def spreads(found: Iterable[SubjectEstimate], schema: Schema, class_share: Floats) -> Spreads:
     """The variance s² between devices of all moments of a campaign, computed from all its estimates.
 
     Args:

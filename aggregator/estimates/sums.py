@@ -22,9 +22,9 @@ from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
-from aggregator.estimates.question_estimate import QuestionEstimate, Sample, Vote, Weighted, is_share
+from aggregator.estimates.question_estimate import QuestionEstimate, Sample, SampleWeight, Vote, is_share
 from aggregator.estimates.source import Origin, Source
-from aggregator.estimates.spread import Estimated, spreads
+from aggregator.estimates.spread import SubjectEstimate, spreads
 from aggregator.estimates.statistics import Statistics
 from protocol import canonical
 from protocol.documents.campaign import Fit
@@ -239,7 +239,7 @@ def of_sums(
     samples = [Sample(0, place, n, concentration) for place in range(len(sums))]
     votes = [_votes(one, sample, n, classes, is_counted) for one, sample in zip(sums, samples, strict=True)]
     shares = combined([vote for group in votes for vote in group], classes).share
-    table = spreads([Estimated(one.subject, n, one.estimate) for one in sums], schema, shares)
+    table = spreads([SubjectEstimate(one.subject, n, one.estimate) for one in sums], schema, shares)
     found = []
     for one, sample, group in zip(sums, samples, votes, strict=True):
         share = np.clip(one.estimate / n, 0, 1)
@@ -277,7 +277,7 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
         _planned(one, n, classes),
         law,
         None if law is None else Pairs(0.0, 0.0),
-        samples=(Weighted(sample, 1.0),),
+        samples=(SampleWeight(sample, 1.0),),
         classes=votes,
         kurtosis=one.kurtosis,
     )

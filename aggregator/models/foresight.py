@@ -33,7 +33,7 @@ from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.postprocess.methods import simplex_prior
-from aggregator.models.simulated_fleets import Fleet, cells_of_tables, fleets
+from aggregator.models.simulated_fleets import SimulatedFleet, cells_of_tables, fleets
 from protocol.documents.model import TRUNCATED_GAUSSIAN, log_mass
 from protocol.shown import quoted
 
@@ -381,7 +381,7 @@ def _without_error(found: Floats, error: float) -> Floats:
 
 
 def _answers(
-    fleet: Fleet,
+    fleet: SimulatedFleet,
     label: NDArray[np.int64],
     log_prior: Floats,
     terms: Sequence[Term],

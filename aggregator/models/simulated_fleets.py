@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.arrays import Floats, Integers
 from aggregator.estimates.class_shares import class_shares
-from aggregator.estimates.spread import Estimated, moments
+from aggregator.estimates.spread import SubjectEstimate, moments
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters
 from aggregator.models.postprocess.joint_tables import joint_table, project_to_simplex
@@ -81,7 +81,7 @@ class Feature(NamedTuple):
     left_out: int | None
 
 
-class Fleet(NamedTuple):
+class SimulatedFleet(NamedTuple):
     """One simulated fleet: shares of the classes, shape (k,) float64, and features, independent within each class."""
 
     prior: Floats
@@ -250,7 +250,7 @@ class _State(NamedTuple):
         return np.asarray(self.common[..., None] + self.size * self.apart)
 
 
-def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[Fleet]:
+def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -> Iterator[SimulatedFleet]:
     """Random fleets from the posterior given the statistics.
 
     Args:
@@ -279,7 +279,7 @@ def fleets(statistics: Statistics, generator: np.random.Generator, draws: int) -
         for walk in walks:
             found |= walk()
         for chain in range(min(left, chains)):
-            yield Fleet(priors[chain], tuple(found[index][chain] for index in range(len(schema.observed))))
+            yield SimulatedFleet(priors[chain], tuple(found[index][chain] for index in range(len(schema.observed))))
 
 
 def cells_of_tables(statistics: Statistics) -> int:
@@ -502,7 +502,7 @@ def _adds_up(statistics: Statistics, feature: int) -> bool:
 def _numbers(statistics: Statistics, there: Floats, priors: Floats) -> _Numbers:
     """The estimates of all numbers' moments. ``there``: shape (F, k); ``priors``: shape (chains, k) float64."""
     schema, found = statistics.schema, statistics.questions
-    noise = [Estimated(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
+    noise = [SubjectEstimate(one.subject, one.n, one.variance / max(one.n, 1)) for one in found]
     first, second = (np.nan_to_num(moments(found, schema, power)) for power in (1, SQUARE))
     one, two = (
         1 / np.maximum(np.nan_to_num(moments(noise, schema, power), nan=np.inf, posinf=np.inf), _LEAST**2)

@@ -27,7 +27,7 @@ import pandas as pd
 from aggregator.cards.guarantee import GuaranteeSheet
 from aggregator.cards.guarantee import guarantee_sheet as sheet_of
 from aggregator.common.files import read_file
-from aggregator.planning.power_analysis.families import Chosen, choose_family, reason_of
+from aggregator.planning.power_analysis.families import FamilyChoice, choose_family, reason_of
 from aggregator.planning.power_analysis.plan import Plan
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
@@ -137,7 +137,7 @@ def plan_campaign(schema: SchemaFile | Schema | str | Path, **stated: Any) -> Pl
     micro = micro_epsilon(terms.epsilon)
     family, mechanism, approach, answers, found = choose_family(
         asked,
-        Chosen(terms.family, terms.mechanism, terms.approach, terms.answers),
+        FamilyChoice(terms.family, terms.mechanism, terms.approach, terms.answers),
         epsilon=terms.epsilon,
         devices=terms.devices,
         pilot=terms.pilot,

@@ -21,11 +21,9 @@ from aggregator.models.population import check_pilot
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, open_store
 from aggregator.planning.feature_selection import from_answers, from_pilot
-from aggregator.planning.feature_selection import from_answers as signed_candidates
-from aggregator.planning.feature_selection.decided import of_design, of_refine
-from aggregator.planning.feature_selection.from_answers import Refined
-from aggregator.planning.feature_selection.from_pilot import Designed
-from aggregator.planning.feature_selection.steps import Fleet
+from aggregator.planning.feature_selection.from_answers import Refinement
+from aggregator.planning.feature_selection.from_pilot import PilotDesign, of_design
+from aggregator.planning.feature_selection.steps import SeriesFleet
 from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.naming import opened
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
@@ -47,7 +45,7 @@ def design(
     missing: Collection[str] = MISSING_TOKENS,
     seed: int = 0,
     judge: bool = True,
-) -> Designed:
+) -> PilotDesign:
     """``hearsay design``: choose features, groups of values and bins for a campaign. Run by the analyst.
 
     The result's ``file`` is the schema with its tables ``[ask]`` and ``[decision]``, for
@@ -86,7 +84,7 @@ def refine(
     epsilon: str | float,
     schema: SchemaFile | Schema | str | Path | None = None,
     series: str | None = None,
-) -> Refined:
+) -> Refinement:
     """``hearsay refine``: the next step of a series of campaigns, from its private answers alone. Run by the analyst.
 
     The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
@@ -120,12 +118,12 @@ def refine(
     else:
         asked, compared = ([_open(one).statistics() for one in part] for part in (stores, evaluations))
         found = from_answers.refine(asked, compared, fleet)
-    return found._replace(decision=of_refine(found, fleet))
+    return found._replace(decision=found.record(fleet))
 
 
 def sign_candidates(
     workspace: Workspace | str | Path,
-    step: Refined,
+    step: Refinement,
     stores: Sequence[Store | str | Path],
     *,
     now: int | None = None,
@@ -144,16 +142,16 @@ def sign_candidates(
     if not step.candidates:
         return {}
     campaigns = [_open(one).campaign_bytes for one in stores]
-    return signed_candidates.sign_candidates(opened(workspace), step, campaigns, present(now))
+    return from_answers.sign_candidates(opened(workspace), step, campaigns, present(now))
 
 
-def _fleet(devices: int, epsilon: str | float) -> Fleet:
+def _fleet(devices: int, epsilon: str | float) -> SeriesFleet:
     """The number of devices, and ε in millionths."""
     if not 1 <= devices <= MOST_DEVICES:
         raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
     micro = micro_epsilon(epsilon)
     check_answer_micro(micro)
-    return Fleet(devices, micro)
+    return SeriesFleet(devices, micro)
 
 
 def _file(schema: SchemaFile | Schema | str | Path) -> SchemaFile:

@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from aggregator.planning.feature_selection.steps import Fleet
+from aggregator.planning.feature_selection.steps import SeriesFleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import MADE, drawn_trial, made_up
@@ -95,7 +95,7 @@ def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int
     """
     order = np.random.default_rng(key).permutation(len(data.labels))
     count = round(TEST_SHARE * len(order))
-    fleet = Fleet(devices, micro_epsilon(epsilon))
+    fleet = SeriesFleet(devices, micro_epsilon(epsilon))
     rng = np.random.default_rng([*key, devices, *design.encode()])
     return Found(*drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE))
 

@@ -16,12 +16,12 @@ from aggregator.common.arrays import Integers
 from aggregator.estimates.reports import estimate
 from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.postprocess.posterior import posterior_tables
-from aggregator.planning.feature_selection.candidates import Heard
+from aggregator.planning.feature_selection.candidates import Measurement
 from aggregator.planning.feature_selection.steps import (
     EVALUATE,
-    Asked,
-    Evaluated,
-    Fleet,
+    Evaluation,
+    FeatureCampaign,
+    SeriesFleet,
     Step,
     conclusion,
     next_evaluation,
@@ -47,7 +47,7 @@ class DrawnFleet:
         rng: source of all answers.
     """
 
-    def __init__(self, data: Data, people: Integers, fleet: Fleet, rng: np.random.Generator) -> None:
+    def __init__(self, data: Data, people: Integers, fleet: SeriesFleet, rng: np.random.Generator) -> None:
         self.features, self.classes = data.codes.shape[1], len(data.schema.label.classes)
         self._codes, self._labels = data.codes[people], data.labels[people]
         self._fleet, self._rng = fleet, rng
@@ -61,7 +61,7 @@ class DrawnFleet:
         self.answers = [0] * self.features
         self._counts = [np.zeros(question.size, np.int64) for question in self._campaign.questions]
 
-    def ask(self, asked: Asked) -> None:
+    def ask(self, asked: FeatureCampaign) -> None:
         """The devices of a share answer about some features."""
         weights = np.array(asked.weights or (1,) * len(asked.features), np.float64)
         numbers = self._rng.multinomial(round(asked.share.part * self._fleet.devices), weights / weights.sum())
@@ -75,7 +75,7 @@ class DrawnFleet:
         statistics = estimate(self._campaign, Tally(self._campaign.id, tuple(self.answers), counts))
         return posterior_tables(statistics, range(self.features), summed)
 
-    def evaluate(self, step: Step) -> Evaluated:
+    def evaluate(self, step: Step) -> Evaluation:
         """The devices of a share tell of one candidate each whether it is right, by randomised response.
 
         Candidates are made of the answers so far: no campaign asks about features between evaluations.
@@ -83,13 +83,13 @@ class DrawnFleet:
         assert step.share is not None
         keep = 1 / (1 + exp(-self._fleet.epsilon_micro / MICRO))
         n = round(step.share.part * self._fleet.devices / len(step.models))
-        heard = {}
+        measured = {}
         made = {count: self.tables(count) for count in set(map(len, step.models))}
         for features in step.models:
             right = float((predicted(made[len(features)], features, self._codes) == self._labels).mean())
             said = self._rng.binomial(n, 1 - keep + (2 * keep - 1) * right) / n
-            heard[features] = Heard(n, (said - 1 + keep) / (2 * keep - 1))
-        return Evaluated(step.share, heard)
+            measured[features] = Measurement(n, (said - 1 + keep) / (2 * keep - 1))
+        return Evaluation(step.share, measured)
 
 
 MADE = re.compile(r"(even|few|falling|weak|copies):([1-9][0-9]?):([1-9][0-9]{0,2})")
@@ -139,7 +139,7 @@ def predicted(tables: Tables, features: Sequence[int], codes: Integers) -> Integ
 
 
 def drawn_trial(
-    data: Data, people: Integers, test: Integers, fleet: Fleet, rng: np.random.Generator, *, refines: bool
+    data: Data, people: Integers, test: Integers, fleet: SeriesFleet, rng: np.random.Generator, *, refines: bool
 ) -> tuple[float, int, float]:
     """Accuracy in points, number of features of the model, and part of the fleet that evaluated.
 

@@ -18,7 +18,7 @@ from aggregator.models.scoring import Model, predict_file
 from aggregator.operations.status import status
 from aggregator.planning.feature_selection.codings import Cut, Way
 from aggregator.planning.feature_selection.forward_selection import Candidate
-from aggregator.planning.feature_selection.from_pilot import Designed, Judged
+from aggregator.planning.feature_selection.from_pilot import Accuracy, PilotDesign
 from aggregator.publishing import keys
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.reports.intake.sources import Unreadable
@@ -144,8 +144,8 @@ def test_a_design_is_a_table(name):
         Label("class", ("no", name)), [Categorical(name, ("a", "b")), Categorical("odor", ("c", "d"))]
     )
     path = tuple(Candidate(ways, np.full(4, 0.5)) for ways in ((Way(0),), (Way(0), Way(1))))
-    designed = Designed(
-        SchemaFile("s", schema), (Cut(Way(0), 2),), path, path[0], Judged(0.9, 0.8, 0.95), Judged(0.7, 0.6, 0.8),
+    designed = PilotDesign(
+        SchemaFile("s", schema), (Cut(Way(0), 2),), path, path[0], Accuracy(0.9, 0.8, 0.95), Accuracy(0.7, 0.6, 0.8),
         lead=(0.2, 0.01), largest=(name, 0.6), used=4, records=4,
     )  # fmt: skip
     found = Seen(designed._repr_html_())

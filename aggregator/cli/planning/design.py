@@ -26,7 +26,7 @@ from protocol.epsilon import micro_epsilon
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from aggregator.planning.feature_selection.from_pilot import Judged
+    from aggregator.planning.feature_selection.from_pilot import Accuracy
 
 
 @click.command()
@@ -163,7 +163,7 @@ def _privately(
         _compare(found.accuracy, found.largest)
 
 
-def _compare(accuracy: Judged, largest: tuple[str, float]) -> None:
+def _compare(accuracy: Accuracy, largest: tuple[str, float]) -> None:
     """Warn of an accuracy that is not clearly above that of the largest class alone."""
     name, share = largest
     if accuracy.low <= share:

@@ -26,7 +26,7 @@ from protocol.schema import Schema
 
 if TYPE_CHECKING:
     from aggregator.operations.report_store import Store
-    from aggregator.planning.feature_selection.from_answers import Refined
+    from aggregator.planning.feature_selection.from_answers import Refinement
 
 
 @click.command()
@@ -102,7 +102,7 @@ def refine(
     _print(found, output, files, epsilon, 1 + len(stores) + len(evaluations))
 
 
-def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost, ...]) -> str:
+def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotCost, ...]) -> str:
     """The output file: reason and share as comments; then the schema to ask about, or the candidates.
 
     Args:
@@ -132,7 +132,7 @@ def next_text(found: Refined, name: str, stated: Schema, pilots: tuple[PilotCost
     return "\n".join(lines) + "\n" + decision_text(found.decision)
 
 
-def _signed(found: Refined, workspace: Path | None, folder: Path | None, stores: Sequence[Store]) -> list[Path]:
+def _signed(found: Refinement, workspace: Path | None, folder: Path | None, stores: Sequence[Store]) -> list[Path]:
     """Sign the candidates of an evaluation, and write them. Returns their files; none without ``folder``."""
     from aggregator.operations.designs import sign_candidates
     from aggregator.publishing.tree import file_name
@@ -153,7 +153,7 @@ def _signed(found: Refined, workspace: Path | None, folder: Path | None, stores:
     return files
 
 
-def _print(found: Refined, output: Path, files: Sequence[Path], epsilon: str, number: int) -> None:
+def _print(found: Refinement, output: Path, files: Sequence[Path], epsilon: str, number: int) -> None:
     """Print the step, and the command that makes its campaign, which is the campaign ``number`` of the series."""
     share = found.share
     facts: dict[str, object] = {"step": found.step.kind, "why": found.step.why, "series": found.series}

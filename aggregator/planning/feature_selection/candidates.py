@@ -1,8 +1,16 @@
-"""Sets of features: the strength of one feature, the order of all, and candidates for a model's features.
+"""Candidate sets of features, and the race between them: private accuracies, their posterior, and the choice.
 
 Private answers about one feature at a time show how strongly each feature depends on the class. They can not show
 which features repeat each other. So the candidates are sets of strong features of several sizes, and private
 evaluations decide between them.
+
+An evaluation asks n devices whether a model is right, one bit each, by randomised response. The estimated accuracy has
+a standard error of at most c/√n with
+
+    c = ½ (e^ε + 1)/(e^ε − 1)
+
+Many candidates are measured coarsely, so the best of the estimates is too good by its noise. All accuracies are
+therefore shrunk to their common mean before they are compared, and an uncertain candidate gets a malus.
 
 Source: decision 65.
 """
@@ -22,7 +30,6 @@ from protocol.epsilon import MICRO
 Subset = tuple[int, ...]
 """Indices of observed features, rising."""
 
-
 RECORDS = 4000
 """Number of simulated records of the greedy selection."""
 NEIGHBOURS = 8
@@ -41,6 +48,15 @@ _PLANS: tuple[tuple[str, int], ...] = (
 )
 """The candidates in the order in which they are worth an evaluation: how a set is made, and its number of features."""
 MOST_CANDIDATES = len(_PLANS)
+SPREAD = 0.05
+"""τ, standard deviation of the candidates' true accuracies around their common mean."""
+MALUS = 0.3
+"""Number of posterior standard deviations that are subtracted before candidates are compared."""
+TOLL = 0.01
+"""Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
+TOLLED = 10
+CLEARLY = 0.5
+"""Number of standard errors of the difference by which a set must beat all features, for each class but one."""
 
 
 def strengths(tables: Tables) -> Floats:
@@ -49,8 +65,8 @@ def strengths(tables: Tables) -> Floats:
         Σ_{a,c} P(c) P(a | c) log [P(a | c) / Σ_d P(d) P(a | d)]
 
     a is a value and c, d are classes. ``tables`` are posterior means, which are shrunk towards independence as far as
-    the noise hides a dependence (:mod:`aggregator.models.posterior`). A weak feature with few answers is therefore
-    not strong by chance.
+    the noise hides a dependence (:mod:`aggregator.models.postprocess.posterior`). A weak feature with few answers is
+    therefore not strong by chance.
     """
     found = []
     for table in tables.likelihood:
@@ -67,14 +83,9 @@ def strongest(tables: Tables) -> list[int]:
 def greedy(tables: Tables, most: int, rng: np.random.Generator) -> list[int]:
     """Features in the order of a forward selection, at most ``most``.
 
-    Each step adds the feature with which a model is most often right on simulated records. The records have independent
-    features given the class, with the probabilities of ``tables``, so the chance that a prediction is right is the
-    largest posterior probability of a class.
-
-    Args:
-        tables: P(class) and P(value | class).
-        most: largest number of features.
-        rng: source of the simulated records.
+    Each step adds the feature with which a model is most often right on records simulated with ``rng``. The records
+    have independent features given the class, with the probabilities of ``tables``, so the chance that a prediction is
+    right is the largest posterior probability of a class.
     """
     labels = rng.choice(len(tables.prior), RECORDS, p=tables.prior)
     gains = []
@@ -101,27 +112,18 @@ def _sure(score: Floats) -> float:
 def candidates(tables: Tables, number: int, rng: np.random.Generator) -> list[Subset]:
     """At most ``number`` different sets of features to be evaluated; the first is the set of all features.
 
-    Args:
-        tables: P(class) and P(value | class) of all features.
-        number: largest number of sets, at most :data:`MOST_CANDIDATES`.
-        rng: source of the greedy selection's records.
+    ``rng`` is the source of the greedy selection's records.
     """
     ways = {"top": strongest(tables), "greedy": greedy(tables, max(size for _, size in _PLANS), rng)}
     ways[_ALL] = list(range(len(tables.likelihood)))
-    found = [as_subset(ways[way][: size or None]) for way, size in _PLANS]
-    return list(dict.fromkeys(found))[:number]
+    return list(dict.fromkeys(as_subset(ways[way][: size or None]) for way, size in _PLANS))[:number]
 
 
 def neighbours(subset: Subset, order: Sequence[int], known: Iterable[Subset]) -> list[Subset]:
     """Sets that differ from ``subset`` by one feature and are not yet ``known``.
 
     One of the :data:`NEIGHBOURS` strongest other features is added, or a feature is removed. A single feature is not
-    removed, and none of a set of more than :data:`NEIGHBOURS` features.
-
-    Args:
-        subset: the features of a model.
-        order: all features, the strongest first.
-        known: sets that were evaluated already.
+    removed, and none of a set of more than :data:`NEIGHBOURS` features. ``order``: all features, the strongest first.
     """
     others = [index for index in order if index not in subset][:NEIGHBOURS]
     found = [as_subset([*subset, index]) for index in others]
@@ -136,35 +138,24 @@ def as_subset(indices: Iterable[int]) -> Subset:
     return tuple(sorted(set(indices)))
 
 
-SPREAD = 0.05
-"""τ, standard deviation of the candidates' true accuracies around their common mean."""
-MALUS = 0.3
-"""Number of posterior standard deviations that are subtracted before candidates are compared."""
-TOLL = 0.01
-"""Accuracy that is subtracted per feature, for up to :data:`TOLLED` features, before candidates are compared."""
-TOLLED = 10
-CLEARLY = 0.5
-"""Number of standard errors of the difference by which a set must beat all features, for each class but one."""
-
-
 def unit_error(epsilon_micro: int) -> float:
     """c, the largest standard error of a private accuracy of one answer at ε = ``epsilon_micro``/10⁶."""
     return 0.5 / tanh(epsilon_micro / MICRO / 2)
 
 
-class Heard(NamedTuple):
+class Measurement(NamedTuple):
     """Private answers about one candidate: their number n ≥ 1, and the estimated share of right predictions."""
 
     n: int
     right: float
 
-    def plus(self, other: Heard) -> Heard:
+    def plus(self, other: Measurement) -> Measurement:
         """Both together; the shares are weighted by the numbers of answers."""
         n = self.n + other.n
-        return Heard(n, (self.n * self.right + other.n * other.right) / n)
+        return Measurement(n, (self.n * self.right + other.n * other.right) / n)
 
 
-class Rated(NamedTuple):
+class Rating(NamedTuple):
     """One candidate after shrinkage: its features, posterior mean and posterior standard deviation of the accuracy."""
 
     features: Subset
@@ -177,27 +168,23 @@ class Rated(NamedTuple):
         return self.mean - MALUS * self.error - TOLL * min(len(self.features), TOLLED)
 
 
-def rated(heard: Mapping[Subset, Heard], epsilon_micro: int) -> list[Rated]:
-    """All candidates, the best first; of equal ones the smaller set is first.
+def ratings(measured: Mapping[Subset, Measurement], epsilon_micro: int) -> list[Rating]:
+    """All candidates, at least one, the best first; of equal ones the smaller set is first.
 
     Candidate i has the estimate x_i with variance v_i = c²/n_i, and a normal prior with mean m and standard
     deviation τ = :data:`SPREAD`; m is the mean of all x_i weighted by 1/(v_i + τ²).
 
         mean = (τ² x_i + v_i m)/(τ² + v_i)        error² = τ² v_i/(τ² + v_i)
-
-    Args:
-        heard: the answers about each candidate, at least one candidate.
-        epsilon_micro: ε of one answer, in millionths.
     """
-    subsets = list(heard)
-    x = np.array([heard[each].right for each in subsets])
-    v = unit_error(epsilon_micro) ** 2 / np.array([heard[each].n for each in subsets])
+    subsets = list(measured)
+    x = np.array([measured[each].right for each in subsets])
+    v = unit_error(epsilon_micro) ** 2 / np.array([measured[each].n for each in subsets])
     prior = SPREAD**2
     weight = 1 / (v + prior)
     middle = float(weight @ x / weight.sum())
     means = (prior * x + v * middle) / (prior + v)
     errors = np.sqrt(prior * v / (prior + v))
-    found = [Rated(*each) for each in zip(subsets, means.tolist(), errors.tolist(), strict=True)]
+    found = [Rating(*each) for each in zip(subsets, means.tolist(), errors.tolist(), strict=True)]
     return sorted(found, key=lambda each: (-each.cautious, len(each.features), each.features))
 
 
@@ -211,8 +198,8 @@ class Choice(NamedTuple):
     """
 
     features: Subset
-    best: Rated
-    everything: Rated
+    best: Rating
+    everything: Rating
 
     @property
     def gain(self) -> float:
@@ -225,21 +212,14 @@ class Choice(NamedTuple):
         return sqrt(self.best.error**2 + self.everything.error**2)
 
 
-def choose(heard: Mapping[Subset, Heard], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
-    """The best candidate if it beats the model of all features clearly; else all.
+def choose(measured: Mapping[Subset, Measurement], everything: Subset, classes: int, epsilon_micro: int) -> Choice:
+    """The best candidate if it beats the model of all features (``everything``) clearly; else all.
 
     The gain is to be (k − 1)/2 standard errors, k the number of classes. The more classes there are, the less one
     feature tells of all of them, and the more often a small set looks best by chance (decision 97).
-
-    Args:
-        heard: the answers about each candidate; ``everything`` is one of them.
-        everything: all features.
-        classes: k, number of classes.
-        epsilon_micro: ε of one answer, in millionths.
     """
-    ranking = rated(heard, epsilon_micro)
+    ranking = ratings(measured, epsilon_micro)
     (of_all,) = (each for each in ranking if each.features == everything)
     found = Choice(everything, ranking[0], of_all)
-    return (
-        found._replace(features=found.best.features) if found.gain >= CLEARLY * (classes - 1) * found.error else found
-    )
+    is_clear = found.gain >= CLEARLY * (classes - 1) * found.error
+    return found._replace(features=found.best.features) if is_clear else found

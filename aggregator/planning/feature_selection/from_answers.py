@@ -2,6 +2,7 @@
 
 The state of the procedure is in the campaigns: each has its share of the devices, and an evaluation names its models.
 The name of a candidate says its features (:func:`candidate_name`), so nothing else has to be kept.
+:func:`sign_candidates` makes the models of the candidates.
 
 Source: decision 65.
 """
@@ -19,11 +20,12 @@ from aggregator.estimates.source import newest_origin
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.postprocess.posterior import posterior_tables
-from aggregator.planning.feature_selection.candidates import Heard, Subset
+from aggregator.planning.feature_selection.candidates import Measurement, Subset
+from aggregator.planning.feature_selection.from_pilot import with_features
 from aggregator.planning.feature_selection.steps import (
-    Asked,
-    Evaluated,
-    Fleet,
+    Evaluation,
+    FeatureCampaign,
+    SeriesFleet,
     Share,
     Step,
     can_choose,
@@ -33,7 +35,7 @@ from aggregator.planning.feature_selection.steps import (
     pooled,
 )
 from aggregator.publishing.ask_table import Ask, AskedFeature
-from aggregator.publishing.decisions.record import Decision
+from aggregator.publishing.decisions.record import Decision, bounded
 from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.series import check_series_name
@@ -41,6 +43,7 @@ from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model, parse_model
+from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.features import Categorical, Grouped
 from protocol.schema import Schema
@@ -49,7 +52,7 @@ from protocol.shown import quoted
 _ALL = "all"
 
 
-class Refined(NamedTuple):
+class Refinement(NamedTuple):
     """The next step of a series.
 
     Attributes:
@@ -60,8 +63,7 @@ class Refined(NamedTuple):
         statistics: the joined answers that the candidates are made of; None before there are answers.
         candidates: name of each candidate model to be evaluated → names of its features.
         used: part of the fleet that all campaigns so far ask.
-        decision: the step as a record for the schema file
-            (:func:`aggregator.planning.feature_selection.decided.of_refine`); empty if it was not made.
+        decision: the step as a record for the schema file (:meth:`record`); empty if it was not made.
     """
 
     series: str
@@ -119,6 +121,40 @@ class Refined(NamedTuple):
             }
         return found
 
+    def record(self, fleet: SeriesFleet) -> dict[str, Any]:
+        """The step as a record for schema files and cards of models; everything in it follows from private answers."""
+        step, share = self.step, self.share
+        record: dict[str, Any] = {
+            "by": "hearsay refine",
+            "step": step.kind,
+            "why": step.why,
+            "series": self.series,
+            "devices": fleet.devices,
+            "epsilon": format_micro(fleet.epsilon_micro),
+            "asked_so_far": f"{self.used:.1%} of the devices",
+        }
+        record |= {} if share is None else {"share": share.shown}
+        if step.choice is not None:
+            choice = step.choice
+            record["gain"] = f"{100 * choice.gain:+z.1f} ± {100 * choice.error:.1f} points over all features"
+            record["candidates"] = [
+                {
+                    "features": len(one.features),
+                    "names": ", ".join(self.named(one.features)),
+                    "accuracy": f"{one.mean:.1%}",
+                    "error": f"{one.error:.1%}",
+                    "chosen": "yes" if one.features == choice.features else "no",
+                }
+                for one in dict.fromkeys((choice.best, choice.everything))
+            ]
+        elif self.candidates:
+            record["candidates"] = [
+                {"model": name, "features": len(features), "names": ", ".join(features)}
+                for name, features in self.candidates.items()
+            ]
+        asked = step.features if step.features is not None else step.asks[0].features if step.asks else None
+        return bounded(record) if asked is None else with_features(record, self.names, self.named(asked))
+
 
 def _entry(schema: Schema, index: int, share: int) -> AskedFeature:
     """How a feature is asked about: with the groups of ``schema``, if it has any there."""
@@ -141,11 +177,7 @@ def candidate_name(series: str, features: Subset, count: int) -> str:
 
 
 def _features_of(name: str, series: str, count: int) -> Subset:
-    """The features of the candidate model ``name``.
-
-    Raises:
-        InputError: ``refine_invalid``: this is no name that :func:`candidate_name` gives.
-    """
+    """The features of the candidate model ``name``; ``refine_invalid`` unless :func:`candidate_name` gives it."""
     said = name.removeprefix(f"{series}-")
     parts = said.split("-")
     found: Subset = ()
@@ -159,7 +191,7 @@ def _features_of(name: str, series: str, count: int) -> Subset:
     return found
 
 
-def first_step(schema: Schema, series: str, fleet: Fleet) -> Refined:
+def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
     """The first campaign of a series, before there are answers.
 
     Args:
@@ -173,10 +205,49 @@ def first_step(schema: Schema, series: str, fleet: Fleet) -> Refined:
     check_series_name(series)
     step = next_round(len(schema.observed), len(schema.label.classes), fleet, [], None)
     assert step is not None
-    return Refined(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)
+    return Refinement(series, step, tuple(each.name for each in schema.observed), schema, None, {}, 0.0)
 
 
-def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: Fleet) -> Refined:
+class _Series(NamedTuple):
+    """The state of a series, read from its campaigns: these, by their shares, are all that the procedure remembers.
+
+    Attributes:
+        name: name of the series.
+        asking: statistics of the campaigns that asked about features, in the order of their shares.
+        waves: the evaluations, in the same order.
+        shares: the shares of all campaigns, rising.
+    """
+
+    name: str
+    asking: list[Statistics]
+    waves: list[Evaluation]
+    shares: list[Share]
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the first campaign, which asked about all features that the series may ask about."""
+        return self.asking[0].schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all features."""
+        return tuple(feature.name for feature in self.schema.observed)
+
+    @property
+    def before(self) -> list[Statistics]:
+        """The campaigns before the first evaluation, of whose answers the candidates are made."""
+        return [one for one in self.asking if not self.waves or share_of(one) < self.waves[0].share]
+
+    def rounds(self) -> list[FeatureCampaign]:
+        """What the campaigns before the first evaluation asked about."""
+        names = self.names
+        return [
+            FeatureCampaign(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one))
+            for one in self.before
+        ]
+
+
+def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> Refinement:
     """The next step of a series of campaigns. Run by the analyst; it reads nothing but these statistics.
 
     Args:
@@ -191,39 +262,49 @@ def refine(stores: Sequence[Statistics], evaluations: Sequence[Statistics], flee
             :func:`aggregator.estimates.joining.join`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
     """
-    everything = [*stores, *evaluations]
-    series = _check(stores, everything, fleet)
-    asking = sorted(stores, key=share_of)
-    comparing = sorted(evaluations, key=share_of)
-    first = asking[0].schema
-    names = tuple(feature.name for feature in first.observed)
-    waves = [_evaluated(one, series, len(names)) for one in comparing]
+    series = _series(stores, evaluations, fleet)
+    names = series.names
+    joined, every = _together(series.before), _together(series.asking)
+    if {feature.name for feature in every.schema.observed} != set(names):
+        raise InputError("refine_invalid", "the first campaign of the series did not ask about all of the features")
+    step = _next_step(series, joined, every, fleet)
+    candidates = {
+        candidate_name(series.name, each, len(names)): tuple(names[index] for index in each) for each in step.models
+    }
+    part = sum(share.part for share in series.shares)
+    return Refinement(series.name, step, names, series.schema, joined, candidates, part)
+
+
+def _series(stores: Sequence[Statistics], evaluations: Sequence[Statistics], fleet: SeriesFleet) -> _Series:
+    """The state of the series of these campaigns, checked."""
+    name = _check([*stores, *evaluations], len(stores), fleet)
+    asking, comparing = sorted(stores, key=share_of), sorted(evaluations, key=share_of)
+    count = len(asking[0].schema.observed)
+    waves = [_evaluation(one, name, count) for one in comparing]
     _check_frozen(comparing)
-    if waves and tuple(range(len(names))) not in pooled(waves):
+    if waves and tuple(range(count)) not in pooled(waves):
         raise InputError(
             "refine_invalid", "the evaluations have no answer about the model of all features; wait for more reports"
         )
-    before = [one for one in asking if not waves or share_of(one) < waves[0].share]
-    joined, every = _together(before), _together(asking)
-    if {feature.name for feature in every.schema.observed} != set(names):
-        raise InputError("refine_invalid", "the first campaign of the series did not ask about all of the features")
-    rounds = [
-        Asked(tuple(names.index(feature.name) for feature in one.schema.observed), share_of(one)) for one in before
-    ]
-    shares = sorted(share_of(one) for one in everything)
-    tables = _tables(joined, names)
-    step, classes = None, len(first.label.classes)
-    if len(before) == len(asking):
-        step = next_round(len(names), classes, fleet, rounds, tables)
-        if step is None and not can_choose(len(names), classes, fleet):
+    return _Series(name, asking, waves, sorted(share_of(one) for one in (*asking, *comparing)))
+
+
+def _next_step(series: _Series, joined: Statistics, every: Statistics, fleet: SeriesFleet) -> Step:
+    """The step of :mod:`aggregator.planning.feature_selection.steps` that follows from the state of a series.
+
+    ``joined``: the answers before the first evaluation; ``every``: the answers of all campaigns.
+    """
+    names, rounds = series.names, series.rounds()
+    features, classes = len(names), len(series.schema.label.classes)
+    if len(rounds) == len(series.asking):  # nothing was asked after an evaluation: the choice is not made yet
+        tables = _tables(joined, names)
+        step = next_round(features, classes, fleet, rounds, tables)
+        if step is None and not can_choose(features, classes, fleet):
             seed = int.from_bytes(joined.statistics_id[:8], "big")
-            step = next_evaluation(tables, fleet, rounds, waves, seed)
-    if step is None:
-        step = conclusion(len(names), classes, fleet, _counts(every, names), waves, shares)
-    candidates = {
-        candidate_name(series, each, len(names)): tuple(names[index] for index in each) for each in step.models
-    }
-    return Refined(series, step, names, first, joined, candidates, sum(share.part for share in shares))
+            step = next_evaluation(tables, fleet, rounds, series.waves, seed)
+        if step is not None:
+            return step
+    return conclusion(features, classes, fleet, _counts(every, names), series.waves, series.shares)
 
 
 def share_of(one: Statistics) -> Share:
@@ -240,13 +321,8 @@ def share_of(one: Statistics) -> Share:
     return Share(series.low, series.high)
 
 
-def _check(stores: Sequence[Statistics], everything: Sequence[Statistics], fleet: Fleet) -> str:
-    """Refuse statistics that are not of one series. Returns its name.
-
-    Raises:
-        InputError: ``refine_invalid``.
-        PolicyError: ``batch_too_small``.
-    """
+def _check(everything: Sequence[Statistics], stores: int, fleet: SeriesFleet) -> str:
+    """Refuse statistics that are not of one series, of which the first ``stores`` asked about features. Its name."""
     shares = sorted(share_of(one) for one in everything)
     if any(one.high > two.low for one, two in pairwise(shares)):
         raise InputError("refine_invalid", "two campaigns of the series ask the same devices; their shares overlap")
@@ -261,8 +337,8 @@ def _check(stores: Sequence[Statistics], everything: Sequence[Statistics], fleet
         one.check_publishable()
         if one.campaign.epsilon_micro != fleet.epsilon_micro:
             raise InputError("refine_invalid", "a campaign has another ε than --epsilon says")
-    evaluations = everything[len(stores) :]
-    if any(one.fit.family != DISCRETE for one in stores) or not all(one.campaign.models for one in evaluations):
+    are_discrete = all(one.fit.family == DISCRETE for one in everything[:stores])
+    if not are_discrete or not all(one.campaign.models for one in everything[stores:]):
         raise InputError(
             "refine_invalid", "--store takes discrete campaigns, and --evaluation those that compare several models"
         )
@@ -281,14 +357,14 @@ def _check_frozen(comparing: Sequence[Statistics]) -> None:
                 )
 
 
-def _evaluated(one: Statistics, series: str, count: int) -> Evaluated:
-    """The answers of one evaluation."""
-    heard = {}
+def _evaluation(one: Statistics, series: str, count: int) -> Evaluation:
+    """The answers of one evaluation campaign, by the features that the names of its models say."""
+    measured = {}
     for question in one.questions:
         if question.right is not None and question.n and question.subject.model is not None:
             name = one.campaign.model_names[question.subject.model]
-            heard[_features_of(name, series, count)] = Heard(question.n, question.right.share)
-    return Evaluated(share_of(one), heard)
+            measured[_features_of(name, series, count)] = Measurement(question.n, question.right.share)
+    return Evaluation(share_of(one), measured)
 
 
 def _together(parts: Sequence[Statistics]) -> Statistics:
@@ -312,12 +388,15 @@ def _counts(joined: Statistics, names: Sequence[str]) -> list[int]:
     return [found[name] for name in names]
 
 
-def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[bytes], now: int) -> dict[str, bytes]:
-    """The signed models of the candidates that ``refined`` wants evaluated.
+def sign_candidates(
+    workspace: Workspace, refined: Refinement, campaigns: Sequence[bytes], now: int
+) -> dict[str, bytes]:
+    """The signed models of the candidates that ``refined`` wants evaluated, fitted once and kept in the workspace.
+
+    Answers from several evaluations can only be added up because the model is the same in all of them.
 
     Args:
-        workspace: the workspace that signed the campaigns. A model of a candidate's name that it holds is returned
-            unchanged.
+        workspace: it signed the campaigns. A model of a candidate's name that it holds is returned unchanged.
         refined: a step of the kind ``evaluate``.
         campaigns: the files of all campaigns that asked about features.
         now: seconds since 1970.
@@ -345,13 +424,10 @@ def sign_candidates(workspace: Workspace, refined: Refined, campaigns: Sequence[
     return found
 
 
-def _check_candidate(model: Model, refined: Refined, features: Sequence[str]) -> None:
+def _check_candidate(model: Model, refined: Refinement, features: Sequence[str]) -> None:
     """Refuse a model that bears a candidate's name and was not made by :func:`sign_candidates` for this series.
 
     A second version is refused too: devices may have answered about the first.
-
-    Raises:
-        InputError: ``refine_invalid``.
     """
     assert refined.statistics is not None
     read = {feature.name for feature in model.schema.observed}

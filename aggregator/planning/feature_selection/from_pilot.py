@@ -5,7 +5,7 @@ Source: decision 66.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import sqrt
 from typing import Any, NamedTuple
 
@@ -30,7 +30,9 @@ from aggregator.planning.feature_selection.forward_selection import (
 )
 from aggregator.planning.power_analysis.rehearsal import Z95
 from aggregator.publishing.ask_table import Ask, AskedFeature
+from aggregator.publishing.decisions.record import bounded
 from aggregator.publishing.schemas.schema_file import SchemaFile
+from protocol.epsilon import format_micro
 from protocol.errors import InputError
 from protocol.features import Categorical, Feature, Grouped, Numeric
 from protocol.schema import Schema, build_schema
@@ -40,7 +42,14 @@ MOST_RECORDS = 2000
 """Most records of a pilot that are used; of a larger pilot it is a random part."""
 
 
-class Judged(NamedTuple):
+BY_DESIGN = "hearsay design"
+_SMALLEST = (
+    "of the sets tried, the smallest one that is not worse than the most accurate one by more than a standard error of "
+    "the difference"
+)
+
+
+class Accuracy(NamedTuple):
     """An accuracy with its 95 % interval (Wilson) for the people that the pilot is a random sample of."""
 
     accuracy: float
@@ -48,13 +57,13 @@ class Judged(NamedTuple):
     high: float
 
     @classmethod
-    def of(cls, right: Floats) -> Judged:
+    def of(cls, right: Floats) -> Accuracy:
         """From the share of models that are right about each record: shape (records,) float64; NaN where not known."""
         known = right[np.isfinite(right)]
         return cls.of_share(float(known.mean()), len(known))
 
     @classmethod
-    def of_share(cls, p: float, n: int) -> Judged:
+    def of_share(cls, p: float, n: int) -> Accuracy:
         """From the share p of right records among n ≥ 1."""
         z = Z95
         middle, half = p + z * z / (2 * n), z * sqrt(p * (1 - p) / n + z * z / (4 * n * n))
@@ -66,7 +75,7 @@ class Judged(NamedTuple):
         return f"{self.accuracy:.1%} ({self.low:.1%} to {self.high:.1%})"
 
 
-class Designed(NamedTuple):
+class PilotDesign(NamedTuple):
     """What a campaign should ask.
 
     Attributes:
@@ -87,8 +96,8 @@ class Designed(NamedTuple):
     chosen: tuple[Cut, ...]
     path: tuple[Candidate, ...]
     best: Candidate
-    fleet: Judged | None = None
-    alone: Judged | None = None
+    fleet: Accuracy | None = None
+    alone: Accuracy | None = None
     lead: tuple[float, float] | None = None
     largest: tuple[str, float] = ("", 0.0)
     used: int = 0
@@ -109,19 +118,16 @@ class Designed(NamedTuple):
             return ""
         gain, error = self.lead
         said = f"{100 * gain:+z.1f} ± {100 * error:.1f} points"
-        alone = self.source
+        if gain > error:
+            return f"the fleet would be better than {self.source} by {said}"
+        better = f"{self.source} is as good as the fleet would be ({said})"
         if gain < -error:
             said = f"{-100 * gain:.1f} ± {100 * error:.1f} points"
-            return (
-                f"{alone} would be better than the fleet by {said}: the fleet would add only that its model is about "
-                "all of its people, and not about those who joined the pilot"
-            )
-        if gain <= error:
-            return (
-                f"{alone} is as good as the fleet would be ({said}): the fleet would add only that its model "
-                "is about all of its people, and not about those who joined the pilot"
-            )
-        return f"the fleet would be better than {alone} by {said}"
+            better = f"{self.source} would be better than the fleet by {said}"
+        return (
+            f"{better}: the fleet would add only that its model is about all of its people, and not about those who "
+            "joined the pilot"
+        )
 
     def _repr_html_(self) -> str:
         about: dict[str, object] = {"records": self.records, "of these used": self.used}
@@ -134,7 +140,7 @@ class Designed(NamedTuple):
 
 def design(
     pilot: pd.DataFrame, file: SchemaFile, epsilon_micro: int, devices: int, *, seed: int = 0, judge: bool = True
-) -> Designed:
+) -> PilotDesign:
     """Choose features, groups of values and bins for a campaign. Run by the analyst.
 
     Args:
@@ -172,7 +178,7 @@ def design(
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
     counts = np.bincount(records.truth[rows], minlength=len(schema.label.classes))
     largest = largest_class(counts / len(rows), schema)
-    found = Designed(
+    found = PilotDesign(
         made, cuts, tuple(path), best, largest=largest, used=len(rows), records=size, unlabelled=len(pilot) - size
     )
     if not judge:
@@ -180,23 +186,15 @@ def design(
     fleet = _right_on_unseen(records, schema, rows, tabled, np.random.default_rng([seed, 1]))
     alone = _right_on_unseen(records, schema, rows, plain_scores, np.random.default_rng([seed, 1]))
     lead = float(np.nanmean(fleet - alone)), mean_error(fleet - alone)
-    return found._replace(fleet=Judged.of(fleet), alone=Judged.of(alone), lead=lead)
+    return found._replace(fleet=Accuracy.of(fleet), alone=Accuracy.of(alone), lead=lead)
 
 
 def _right_on_unseen(
     records: Population, schema: Schema, rows: Integers, tabled: Tabled, rng: np.random.Generator
 ) -> Floats:
-    """How often the whole procedure is right about records that took no part in the selection.
+    """How often the whole procedure is right about records that took no part in the selection: shape (records,).
 
-    Args:
-        records: the pilot's records.
-        schema: the pilot's schema.
-        rows: shape (n,) int64, indices of the records to use.
-        tabled: how a model is made (:func:`aggregator.planning.feature_selection.forward_selection.fleet_scores`).
-        rng: source of randomness.
-
-    Returns:
-        Shape (records,) float64; NaN for records that are not used.
+    Of the records ``rows``, (n,) int64; NaN for all others. The arguments are those of :func:`select`.
     """
     right = np.full(len(records.labels), np.nan)
     for learned, tested in divisions(records, rows, rng):
@@ -241,12 +239,10 @@ def percent(named: tuple[str, float]) -> str:
     return f"{name} ({share:.1%})"
 
 
-def shown_path(found: Designed, schema: Schema) -> list[tuple[str, str, str]]:
+def shown_path(found: PilotDesign, schema: Schema) -> list[tuple[str, str, str]]:
     """The path as rows: number of features, accuracy with standard error, and the features; a star at the chosen set.
 
-    Args:
-        found: the design.
-        schema: the schema to start from.
+    ``schema`` is the one to start from.
     """
     rows = []
     for each in found.path:
@@ -269,7 +265,7 @@ def _asked(chosen: Sequence[Way], schema: Schema) -> str:
     return f"all, with {named}" if everything else named
 
 
-def as_json(found: Designed) -> dict[str, Any]:
+def as_json(found: PilotDesign) -> dict[str, Any]:
     """The design for programs."""
     schema = found.file.schema
     return {
@@ -300,3 +296,46 @@ def as_json(found: Designed) -> dict[str, Any]:
         "accuracy_pilot_alone": None if found.alone is None else found.alone._asdict(),
         "verdict": found.verdict,
     }  # fmt: skip
+
+
+def of_design(found: PilotDesign, schema: Schema, epsilon_micro: int, devices: int, seed: int) -> dict[str, Any]:
+    """The record of a design, for schema files and cards of models; the other arguments are those of :func:`design`.
+
+    ``schema`` is the one that the design started from. The accuracies were measured on the pilot's records.
+    """
+    names = [feature.name for feature in schema.observed]
+    record: dict[str, Any] = {
+        "by": BY_DESIGN,
+        "why": _SMALLEST,
+        "devices": devices,
+        "epsilon": format_micro(epsilon_micro),
+        "seed": seed,
+        "pilot": f"{found.used} of {found.records} records with a class",
+        "largest_class": percent(found.largest),
+    }
+    if found.fleet is not None and found.alone is not None:
+        record["accuracy_of_the_fleet"] = f"{found.fleet.shown}, on records that chose nothing"
+        record["accuracy_of_the_pilot"] = f"{found.alone.shown}, on records that chose nothing"
+        record["verdict"] = found.verdict
+    record["candidates"] = [
+        {
+            "features": len(each.ways),
+            "names": ", ".join(names[way.feature] + ("" if way.parts == 0 else f" ({way.shown})") for way in each.ways),
+            "accuracy": f"{each.accuracy:.1%}",
+            "error": f"{each.error:.1%}",
+            "chosen": "yes" if each is found.best else "no",
+        }
+        for each in found.path
+    ]
+    kept = {way.feature for way in found.best.ways}
+    return with_features(record, names, [names[place] for place in sorted(kept)])
+
+
+def with_features(record: Mapping[str, Any], names: Iterable[str], kept: Iterable[str]) -> dict[str, Any]:
+    """A bounded record with the features that are asked about, and those that are not.
+
+    ``names`` are those of all features, ``kept`` those of the features that are asked about.
+    """
+    asked = list(kept)
+    rest = [name for name in names if name not in set(asked)]
+    return bounded({**record, "features": ", ".join(asked)} | ({"dropped": ", ".join(rest)} if rest else {}))

@@ -50,9 +50,15 @@ from aggregator.planning.feature_selection.codings import (
     mutual_information,
     ways,
 )
-from aggregator.planning.feature_selection.decided import BY_DESIGN, with_features
 from aggregator.planning.feature_selection.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
-from aggregator.planning.feature_selection.from_pilot import Judged, asked_by, largest_class, percent
+from aggregator.planning.feature_selection.from_pilot import (
+    BY_DESIGN,
+    Accuracy,
+    asked_by,
+    largest_class,
+    percent,
+    with_features,
+)
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.pilots import PilotCost
@@ -110,7 +116,7 @@ class DesignTerms(NamedTuple):
         return FitTerms("sums", self.part_micro, adjacency=ADD_REMOVE, family=DISCRETE)
 
 
-class PrivatelyDesigned(NamedTuple):
+class PrivateDesign(NamedTuple):
     """What a campaign should ask. All of it may be published.
 
     Attributes:
@@ -126,7 +132,7 @@ class PrivatelyDesigned(NamedTuple):
     file: SchemaFile
     chosen: tuple[Cut, ...]
     candidates: int
-    accuracy: Judged | None
+    accuracy: Accuracy | None
     largest: tuple[str, float]
     paid: PilotCost | None = None
 
@@ -167,9 +173,7 @@ def cost_of_design(schema: Schema, terms: DesignTerms) -> Cost:
     return cost_of([terms.epsilon_micro])
 
 
-def choose(
-    population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes
-) -> PrivatelyDesigned:
+def choose(population: Population, parts: Integers, file: SchemaFile, terms: DesignTerms, seed: bytes) -> PrivateDesign:
     """Choose features, groups and bins with privacy. Run by the curator, after the cost was recorded.
 
     Args:
@@ -201,7 +205,7 @@ def choose(
     chosen = tuple(cuts[place] for place in best)
     asked, features = asked_by(chosen, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
-    return PrivatelyDesigned(made, chosen, len(candidates), accuracy, largest_class(tables.prior, schema))
+    return PrivateDesign(made, chosen, len(candidates), accuracy, largest_class(tables.prior, schema))
 
 
 def design_records(
@@ -212,7 +216,7 @@ def design_records(
     *,
     missing: Collection[str] = MISSING_TOKENS,
     random_bytes: Callable[[int], bytes] = os.urandom,
-) -> PrivatelyDesigned:
+) -> PrivateDesign:
     """Pay from a budget, then choose what a campaign asks. Run by the curator.
 
     Args:
@@ -241,7 +245,7 @@ def design_records(
     return made._replace(paid=paid, file=made.file._replace(pilots=(*file.pilots, paid), decision=decision))
 
 
-def _decision(found: PrivatelyDesigned, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
+def _decision(found: PrivateDesign, schema: Schema, terms: DesignTerms) -> dict[str, Any]:
     """The record of the design for the schema file: public terms, and what was released with noise."""
     names = [feature.name for feature in schema.observed]
     record = {
@@ -382,7 +386,7 @@ def _right(part: Part, places: Sequence[int], models: Sequence[tuple[Floats, Seq
     return np.asarray(2 * votes > len(models))
 
 
-def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Judged | None:
+def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Accuracy | None:
     """The share of right records p = g/(g + b), from noisy counts g of the right and b of the wrong ones.
 
     A record is in one of the counts, so both have discrete Laplace noise of rate r, of variance v = 2q/(1 − q)² with
@@ -405,6 +409,6 @@ def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Judged | Non
         return None
     p = min(max(good / n, 0.0), 1.0)
     noise = _NOISE_QUANTILE * sqrt(variance * (p * p + (1 - p) ** 2)) / n
-    sampled = Judged.of_share(p, n)
+    sampled = Accuracy.of_share(p, n)
     low, high = (hypot(p - limit, noise) for limit in (sampled.low, sampled.high))
-    return Judged(p, max(0.0, p - low), min(1.0, p + high))
+    return Accuracy(p, max(0.0, p - low), min(1.0, p + high))

@@ -8,6 +8,9 @@ about the chosen features.
 A step depends only on what the campaigns so far asked and were answered, so the decisions can be repeated at any time.
 The procedure is for fleets that can afford it (:func:`can_choose`); any other fleet is asked about all features.
 
+A share [low, high) of the fleet is a range of the integers 0 … 2³². Devices are spread evenly over the range, and a
+device answers one campaign of a series at most, so shares of one series must not overlap.
+
 Source: decision 65.
 """
 
@@ -23,12 +26,12 @@ from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.planning.feature_selection.candidates import (
     MOST_CANDIDATES,
     Choice,
-    Heard,
+    Measurement,
     Subset,
     candidates,
     choose,
     neighbours,
-    rated,
+    ratings,
     strongest,
     unit_error,
 )
@@ -56,7 +59,7 @@ class Share(NamedTuple):
         return f"{_shown(self.low)}:{_shown(self.high)}"
 
 
-class Asked(NamedTuple):
+class FeatureCampaign(NamedTuple):
     """A campaign of the series.
 
     Attributes:
@@ -73,8 +76,7 @@ class Asked(NamedTuple):
 def after(low: int, part: float) -> Share:
     """The share that begins at ``low`` and has about the fraction ``part`` of the fleet, or all that is left.
 
-    It ends at a multiple of 1/:data:`GRID` of the fleet, so that people can write it down, and is at least one such
-    part.
+    It ends at a multiple of 1/:data:`GRID` of the fleet, at least one further, so that people can write it down.
     """
     end = max(round((low / WHOLE + part) * GRID), _nearest(low) + 1)
     return Share(low, min(WHOLE, end * WHOLE // GRID))
@@ -98,21 +100,18 @@ def used(shares: Iterable[Share]) -> int:
     return max((share.high for share in shares), default=0)
 
 
-def equalise(expected: Mapping[int, float], low: int) -> Asked:
-    """Ask the rest of the fleet about some features, so that these have equally many answers in the end, if possible.
+def equalise(expected: Mapping[int, float], low: int) -> FeatureCampaign:
+    """Ask the rest of the fleet, from ``low`` on, so that features have equally many answers in the end, if possible.
 
-    A feature that has more answers than the others will have is asked about as little as weights allow.
-
-    Args:
-        expected: for each feature its answers so far, as a fraction of the fleet; at least one feature.
-        low: where the rest of the fleet begins.
+    A feature that has more answers than the others will have is asked about as little as weights allow. ``expected``
+    has for each feature its answers so far, as a fraction of the fleet.
     """
     share = Share(low, WHOLE)
     needs = _needs(expected, share.part)
     total = sum(needs.values())
     features = tuple(sorted(expected))
     weights = tuple(max(1, round(WEIGHTS * needs[index] / total)) for index in features)
-    return Asked(features, share, () if len(set(weights)) == 1 else weights)
+    return FeatureCampaign(features, share, () if len(set(weights)) == 1 else weights)
 
 
 def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
@@ -159,11 +158,11 @@ FINALISTS = 3
 ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
 
 
-class Evaluated(NamedTuple):
+class Evaluation(NamedTuple):
     """An evaluation campaign of the series: its share of the devices, and the answers about each candidate."""
 
     share: Share
-    heard: Mapping[Subset, Heard]
+    measured: Mapping[Subset, Measurement]
 
 
 class Step(NamedTuple):
@@ -182,14 +181,14 @@ class Step(NamedTuple):
 
     kind: str
     why: str
-    asks: tuple[Asked, ...] = ()
+    asks: tuple[FeatureCampaign, ...] = ()
     models: tuple[Subset, ...] = ()
     share: Share | None = None
     features: Subset | None = None
     choice: Choice | None = None
 
 
-class Fleet(NamedTuple):
+class SeriesFleet(NamedTuple):
     """The devices of a series: their number N, and ε of the one answer of each, in millionths."""
 
     devices: int
@@ -205,12 +204,12 @@ class Fleet(NamedTuple):
         return ceil((self.error / error) ** 2)
 
 
-def number_of_candidates(fleet: Fleet) -> int:
+def number_of_candidates(fleet: SeriesFleet) -> int:
     """How many candidates :data:`BUDGET` of the fleet can tell apart, at most those that there are."""
     return min(int(BUDGET * fleet.devices / fleet.answers_for(COARSEST)), MOST_CANDIDATES)
 
 
-def can_choose(features: int, classes: int, fleet: Fleet) -> str:
+def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
     """Why a fleet can not choose between features, as a sentence; the empty text if it can.
 
     Args:
@@ -240,7 +239,9 @@ def round_sizes(features: int) -> list[int]:
     return list(dict.fromkeys(sizes))
 
 
-def next_round(features: int, classes: int, fleet: Fleet, asked: Sequence[Asked], tables: Tables | None) -> Step | None:
+def next_round(
+    features: int, classes: int, fleet: SeriesFleet, asked: Sequence[FeatureCampaign], tables: Tables | None
+) -> Step | None:
     """The next campaign that asks about features before there are candidates; None if all of these rounds are over.
 
     Args:
@@ -261,14 +262,14 @@ def next_round(features: int, classes: int, fleet: Fleet, asked: Sequence[Asked]
     size, share = sizes[len(asked)], after(low, ROUNDS[len(asked)])
     if tables is None or not asked:
         why = f"no answers yet: ask {share.part:.0%} of the devices about all {features} features"
-        return Step(ASK, why, (Asked(everything, share),))
+        return Step(ASK, why, (FeatureCampaign(everything, share),))
     chosen = tuple(sorted(strongest(tables)[:size]))
     why = f"ask {share.part:.0%} of the devices about the {size} features that tell most of the class so far"
-    return Step(ASK, why, (Asked(chosen, share),))
+    return Step(ASK, why, (FeatureCampaign(chosen, share),))
 
 
 def next_evaluation(
-    tables: Tables, fleet: Fleet, asked: Sequence[Asked], waves: Sequence[Evaluated], seed: int
+    tables: Tables, fleet: SeriesFleet, asked: Sequence[FeatureCampaign], waves: Sequence[Evaluation], seed: int
 ) -> Step | None:
     """The next evaluation of candidates; None if the choice can be made.
 
@@ -279,40 +280,35 @@ def next_evaluation(
         waves: the evaluations so far, in order.
         seed: of the simulated records of the greedy selection; the same for all evaluations.
     """
-    low = _end(asked, waves)
-    heard = pooled(waves)
+    low = used([*(each.share for each in asked), *(each.share for each in waves)])
+    measured = pooled(waves)
     if not waves:
         sets = candidates(tables, number_of_candidates(fleet), np.random.default_rng(seed))
         return _evaluate(sets, SCREENING, fleet, low, f"compare {len(sets)} sets of features")
     everything = tuple(range(len(tables.likelihood)))
-    best = [each.features for each in rated(heard, fleet.epsilon_micro)]
+    best = [each.features for each in ratings(measured, fleet.epsilon_micro)]
     if len(waves) == 1:
         sets = list(dict.fromkeys([*best[:FINALISTS], everything]))
         return _evaluate(sets, RACE, fleet, low, "measure the best sets, and all features, more closely")
     if len(waves) >= 2 + LOCAL_ROUNDS or _settled(waves, fleet):
         return None
     most = int(LOCAL.part * fleet.devices / fleet.answers_for(COARSEST))
-    sets = neighbours(best[0], strongest(tables), heard)[:most]
+    sets = neighbours(best[0], strongest(tables), measured)[:most]
     if not sets:
         return None
     why = f"try to add or remove a feature of the best set, which has {len(best[0])}"
     return _evaluate(sets if len(sets) > 1 else [*sets, best[0]], LOCAL, fleet, low, why)
 
 
-def _end(asked: Sequence[Asked], waves: Sequence[Evaluated]) -> int:
-    """The place in the series after all campaigns so far."""
-    return used([*(each.share for each in asked), *(each.share for each in waves)])
-
-
-def _settled(waves: Sequence[Evaluated], fleet: Fleet) -> bool:
+def _settled(waves: Sequence[Evaluation], fleet: SeriesFleet) -> bool:
     """Whether a local round has not changed the best set."""
     if len(waves) < 3:
         return False
-    before, now = (rated(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
+    before, now = (ratings(pooled(part), fleet.epsilon_micro)[0].features for part in (waves[:-1], waves))
     return before == now
 
 
-def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: Fleet, low: int, why: str) -> Step:
+def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: SeriesFleet, low: int, why: str) -> Step:
     """The step that evaluates these sets, each by as many devices as the wave's standard error needs."""
     part = min(wave.part, len(sets) * fleet.answers_for(wave.error) / fleet.devices)
     share = after(low, part)
@@ -321,21 +317,21 @@ def _evaluate(sets: Sequence[Subset], wave: Wave, fleet: Fleet, low: int, why: s
     return Step(EVALUATE, said, models=tuple(sets), share=share)
 
 
-def pooled(waves: Sequence[Evaluated]) -> dict[Subset, Heard]:
+def pooled(waves: Sequence[Evaluation]) -> dict[Subset, Measurement]:
     """All answers about each candidate, over all evaluations."""
-    found: dict[Subset, Heard] = {}
+    found: dict[Subset, Measurement] = {}
     for wave in waves:
-        for features, heard in wave.heard.items():
-            found[features] = found[features].plus(heard) if features in found else heard
+        for features, measured in wave.measured.items():
+            found[features] = found[features].plus(measured) if features in found else measured
     return found
 
 
 def conclusion(
     features: int,
     classes: int,
-    fleet: Fleet,
+    fleet: SeriesFleet,
     answers: Sequence[int],
-    waves: Sequence[Evaluated],
+    waves: Sequence[Evaluation],
     shares: Sequence[Share],
 ) -> Step:
     """The choice, and the campaign that asks the rest of the fleet about the chosen features.

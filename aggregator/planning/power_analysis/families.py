@@ -85,7 +85,7 @@ def best_of_families(
     )
 
 
-class Chosen(NamedTuple):
+class FamilyChoice(NamedTuple):
     """What ``auto`` may choose of a campaign.
 
     Attributes:
@@ -103,7 +103,7 @@ class Chosen(NamedTuple):
 
 def choose_family(
     schema: Schema,
-    asked: Chosen,
+    asked: FamilyChoice,
     *,
     epsilon: str | float,
     devices: int | None,
@@ -112,7 +112,7 @@ def choose_family(
     fixed: Sequence[object],
     class_question: bool = True,
     ask: Ask = NO_SHARES,
-) -> Chosen:
+) -> FamilyChoice:
     """Choose the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
 
     ``class_question``: whether devices are also asked for the class alone.
@@ -134,7 +134,7 @@ def choose_family(
             fixed=fixed,
         )
         best = found.ranked[0].design
-        return Chosen(best.family, best.mechanism, best.approach, best.answers, found)
+        return FamilyChoice(best.family, best.mechanism, best.approach, best.answers, found)
     if pilot is not None:
         raise InputError(
             "plan_invalid", "a pilot is for --family auto --mechanism auto, with numbers and the class question"

@@ -21,7 +21,7 @@ from aggregator.models.population import check_pilot
 from aggregator.models.postprocess.methods import DEFAULT, check_postprocess
 from aggregator.planning.power_analysis.precision import CLASSES, Precision, precisions
 from aggregator.planning.power_analysis.rehearsal import Fleet
-from aggregator.planning.power_analysis.search import STEPS, TIED, Found, Pruned, Ranked, Scope, search
+from aggregator.planning.power_analysis.search import STEPS, TIED, PrunedDesign, RankedDesign, Ranking, Scope, search
 from aggregator.planning.power_analysis.study import MOST_RECORDS, NO_SHARES, Design, Study
 from aggregator.planning.power_analysis.targets import (
     DAYS,
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
         largest_class: share of the largest class, the accuracy of always predicting it.
         ranked: designs by expected accuracy, the best first. Designs that left the search early come last. If the
             number of devices was the question, the first design is the one that the targets are about
-            (:meth:`aggregator.planning.power_analysis.search.Found.headed_by`).
+            (:meth:`aggregator.planning.power_analysis.search.Ranking.headed_by`).
         pruned: designs that closed forms left out.
         precision: expected standard errors of the first design, one entry per question, and one for the classes.
         solutions: what the targets need.
@@ -78,8 +78,8 @@ class Plan(NamedTuple):
     fleet: Fleet
     basis: str
     largest_class: float
-    ranked: tuple[Ranked, ...]
-    pruned: tuple[Pruned, ...]
+    ranked: tuple[RankedDesign, ...]
+    pruned: tuple[PrunedDesign, ...]
     precision: tuple[Precision, ...]
     solutions: tuple[Solution, ...]
     curves: tuple[Curve, ...]
@@ -111,12 +111,12 @@ class Plan(NamedTuple):
             )
         return found
 
-    def choices(self) -> dict[str, dict[str, Ranked]]:
+    def choices(self) -> dict[str, dict[str, RankedDesign]]:
         """For every choice, its options by expected accuracy, each with the best design that has the option.
 
         A choice without an alternative is left out. Bins are those of discrete designs without a projection.
         """
-        found: dict[str, dict[str, Ranked]] = {}
+        found: dict[str, dict[str, RankedDesign]] = {}
         for one in self.ranked:
             design = one.design
             mechanism = "direct or oue" if design.mechanism == AUTO else design.mechanism
@@ -236,7 +236,7 @@ def _plural(number: int) -> str:
     return "" if number == 1 else "s"
 
 
-def _ranked_json(one: Ranked) -> dict[str, Any]:
+def _ranked_json(one: RankedDesign) -> dict[str, Any]:
     return {
         **one.design._asdict(),
         "name": one.design.name,
@@ -396,7 +396,7 @@ class _Inquiry:
         self._step = step
         self._curves: dict[Design, Curve] = {}
 
-    def at(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+    def at(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
         """The ranking for a fleet, and what the targets need."""
         found = search(self._study, self._scope, fleet, self._step)
         best = [one.design for one in found.ranked[:DRAWN]]
@@ -407,7 +407,7 @@ class _Inquiry:
             solutions.append(for_width(self._study, best[0], fleet, self._width, self._solve))
         return found, tuple(solutions)
 
-    def settled(self, fleet: Fleet) -> tuple[Found, tuple[Solution, ...]]:
+    def settled(self, fleet: Fleet) -> tuple[Ranking, tuple[Solution, ...]]:
         """The ranking for a fleet of the size that the targets need, headed by the design that they are about.
 
         That is the design which needs the fewest devices for the accuracy. If the records tell that another design is
@@ -435,7 +435,7 @@ class _Inquiry:
         tried = [one for design, one in self._curves.items() if only is None or design in only]
         return for_accuracy(tried, [self._study.plain(one.design) for one in tried], accuracy)
 
-    def drawn(self, found: Found, fleet: Fleet) -> tuple[Curve, ...]:
+    def drawn(self, found: Ranking, fleet: Fleet) -> tuple[Curve, ...]:
         """The curves of the first designs: those of the target, or curves over the fleet's surroundings."""
         best = [one.design for one in found.ranked[:DRAWN]]
         for design in best:
@@ -535,7 +535,7 @@ def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> 
     return ()
 
 
-def _notes(records: object, ranked: tuple[Ranked, ...], *, projected: bool) -> tuple[str, ...]:
+def _notes(records: object, ranked: tuple[RankedDesign, ...], *, projected: bool) -> tuple[str, ...]:
     """Sentences about what the plan does not know."""
     near = [one for one in ranked[1:] if one.behind <= TIED * one.behind_error]
     found = []

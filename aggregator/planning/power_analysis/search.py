@@ -110,7 +110,7 @@ class Scope(NamedTuple):
     coding: str = AUTO
 
 
-class Ranked(NamedTuple):
+class RankedDesign(NamedTuple):
     """One design with its expected accuracy.
 
     Attributes:
@@ -134,7 +134,7 @@ class Ranked(NamedTuple):
     plain: float
 
 
-class Pruned(NamedTuple):
+class PrunedDesign(NamedTuple):
     """A design that was not rehearsed: its ``error`` is ``ratio`` times the least one of the same coding."""
 
     design: Design
@@ -142,13 +142,13 @@ class Pruned(NamedTuple):
     ratio: float
 
 
-class Found(NamedTuple):
+class Ranking(NamedTuple):
     """The result of a search: rehearsed designs, the best first; designs that were not rehearsed."""
 
-    ranked: tuple[Ranked, ...]
-    pruned: tuple[Pruned, ...]
+    ranked: tuple[RankedDesign, ...]
+    pruned: tuple[PrunedDesign, ...]
 
-    def headed_by(self, design: Design) -> Found:
+    def headed_by(self, design: Design) -> Ranking:
         """The same with a design in the first place, if it is less than :data:`TIED` errors behind; else unchanged."""
         head = next((one for one in self.ranked if one.design == design), self.ranked[0])
         if head is self.ranked[0] or head.behind > TIED * head.behind_error:
@@ -161,7 +161,7 @@ class Found(NamedTuple):
             for one in self.ranked
             if one is not head
         ]
-        return Found((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned)
+        return Ranking((head._replace(behind=0.0, behind_error=0.0), *rest), self.pruned)
 
 
 def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
@@ -259,7 +259,7 @@ def _of_values(study: Study) -> list[str]:
     return [*named, AUTO] if len(sizes) > 1 else named
 
 
-def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[Pruned]]:
+def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Design, float], list[PrunedDesign]]:
     """The designs to rehearse with their typical standard errors, and the designs that closed forms leave out.
 
     At the first coding of a family every mechanism is kept with its best number of answers, and every number of answers
@@ -270,7 +270,7 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
         InputError, DocumentError: no design makes a campaign; the first refusal.
     """
     kept: dict[Design, float] = {}
-    left: list[Pruned] = []
+    left: list[PrunedDesign] = []
     best: dict[str, list[Design]] = {}
     refused: HearsayError | None = None
     for coding in codings(study, scope):
@@ -294,7 +294,7 @@ def pruned_designs(study: Study, scope: Scope, fleet: Fleet) -> tuple[dict[Desig
         best.setdefault(family, rising[:2])
         kept |= {design: errors[design] for design in chosen}
         left += [
-            Pruned(design, errors[design], errors[design] / errors[rising[0]])
+            PrunedDesign(design, errors[design], errors[design] / errors[rising[0]])
             for design in rising
             if design not in chosen
         ]
@@ -328,7 +328,7 @@ def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: S
     return found
 
 
-def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Found:
+def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Ranking:
     """Rank designs by expected accuracy.
 
     Args:
@@ -346,12 +346,12 @@ def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -
         try:
             running[design] = study.rehearsal(design, fleet)
         except HearsayError:  # a fold's records may be too few for a projection
-            left.append(Pruned(design, errors[design], 1.0))
+            left.append(PrunedDesign(design, errors[design], 1.0))
     race(running, step)
     ordered = sorted(running, key=lambda design: -running[design].forecast().accuracy)
     first = running[ordered[0]]
     ranked = [
-        Ranked(
+        RankedDesign(
             design,
             len(study.folds(design)[0].campaign.questions),
             errors[design],
@@ -362,4 +362,4 @@ def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -
         )
         for design in ordered
     ]
-    return Found(tuple(ranked), tuple(left))
+    return Ranking(tuple(ranked), tuple(left))

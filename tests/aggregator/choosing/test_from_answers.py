@@ -10,7 +10,7 @@ from support.commands import invoke, run
 
 import aggregator
 from aggregator.planning.feature_selection.from_answers import _features_of, candidate_name, first_step
-from aggregator.planning.feature_selection.steps import Asked, Fleet, Share
+from aggregator.planning.feature_selection.steps import FeatureCampaign, SeriesFleet, Share
 from aggregator.publishing.ask_table import ask_of, listed, resolve
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.errors import InputError
@@ -51,11 +51,11 @@ def schema_file(tmp_path):
 def test_the_groups_of_the_schema_stay_in_what_is_asked(schema_file):
     file = load_schema(schema_file)
     asked = resolve(file.schema, file.ask)
-    found = first_step(asked.schema, "x", Fleet(1000, 10**6))
+    found = first_step(asked.schema, "x", SeriesFleet(1000, 10**6))
     assert found.names == ("letter", "size")
     again = resolve(file.schema, found.ask)
     assert again == asked
-    weighted = found._replace(step=found.step._replace(asks=(Asked((1,), Share(0, 9), (7,)),)))
+    weighted = found._replace(step=found.step._replace(asks=(FeatureCampaign((1,), Share(0, 9), (7,)),)))
     assert resolve(file.schema, weighted.ask).shares == {1: 7}
 
 

@@ -88,7 +88,7 @@ def test_rows_of_all_features_tell_each_other_apart(files):
     stated = tuple(codings.Way(feature) for feature in range(3))
     binned = (codings.Way(1, codings.EDGES, 2), codings.Way(0), codings.Way(2))
     candidates = tuple(forward_selection.Candidate(ways, np.ones(4)) for ways in (stated[:1], binned, stated))
-    found = from_pilot.Designed(load_schema(files / "s.toml"), (), candidates, candidates[1])
+    found = from_pilot.PilotDesign(load_schema(files / "s.toml"), (), candidates, candidates[1])
     told = [asked for _, _, asked in from_pilot.shown_path(found, schema)]
     assert told == ["letter", "all, with size (2 chosen bins)", "all, as the schema states them"]
     assert from_pilot.as_json(found)["path"][1]["ways"] == ["2 chosen bins", "as stated", "as stated"]
@@ -118,7 +118,7 @@ def test_a_fleet_without_devices_or_with_too_many_is_refused(files, devices):
 
 
 def test_a_clear_gain_of_the_fleet_or_of_the_pilot_is_named():
-    lead = from_pilot.Designed(None, (), (), None, lead=(0.05, 0.01))
+    lead = from_pilot.PilotDesign(None, (), (), None, lead=(0.05, 0.01))
     assert "better than the pilot alone by +5.0 ± 1.0 points" in lead.verdict
     assert "the pilot alone is as good as the fleet would be" in lead._replace(lead=(0.01, 0.02)).verdict
     behind = lead._replace(lead=(-0.48, 0.027))

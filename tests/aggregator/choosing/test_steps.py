@@ -16,12 +16,12 @@ from aggregator.planning.feature_selection.candidates import (
     MALUS,
     SPREAD,
     TOLL,
-    Heard,
+    Measurement,
     candidates,
     choose,
     greedy,
     neighbours,
-    rated,
+    ratings,
     strengths,
     strongest,
     unit_error,
@@ -32,8 +32,8 @@ from aggregator.planning.feature_selection.steps import (
     EVALUATE,
     STOP,
     WHOLE,
-    Evaluated,
-    Fleet,
+    Evaluation,
+    SeriesFleet,
     Share,
     after,
     can_choose,
@@ -47,7 +47,7 @@ from aggregator.planning.feature_selection.steps import (
 from aggregator.publishing.series import series_share
 from benchmarks.asking.drawn import drawn_trial, made_up
 
-MILLION = Fleet(10**6, 10**6)
+MILLION = SeriesFleet(10**6, 10**6)
 HALF = np.array([0.5, 0.5])
 
 
@@ -103,12 +103,12 @@ def test_accuracies_are_shrunk_to_their_mean_and_uncertain_ones_rank_lower():
     c = unit_error(10**6)
     assert c == pytest.approx(0.5 * (np.e + 1) / (np.e - 1))
     n = round((c / SPREAD) ** 2)
-    found = {each.features: each for each in rated({(0,): Heard(n, 0.9), (1,): Heard(n, 0.7)}, 10**6)}
+    found = {each.features: each for each in ratings({(0,): Measurement(n, 0.9), (1,): Measurement(n, 0.7)}, 10**6)}
     assert found[0,].mean == pytest.approx(0.85, abs=1e-3)
     assert found[0,].error == pytest.approx(SPREAD / sqrt(2), rel=1e-2)
     assert found[0,].cautious == pytest.approx(found[0,].mean - MALUS * found[0,].error - TOLL)
-    sure, unsure = Heard(10**6, 0.8), Heard(100, 0.8)
-    assert [each.features for each in rated({(0,): unsure, (1,): sure}, 10**6)] == [(1,), (0,)]
+    sure, unsure = Measurement(10**6, 0.8), Measurement(100, 0.8)
+    assert [each.features for each in ratings({(0,): unsure, (1,): sure}, 10**6)] == [(1,), (0,)]
 
 
 @pytest.mark.parametrize(("classes", "least"), [(2, 0.5), (3, 1.0), (6, 2.5)])
@@ -117,8 +117,8 @@ def test_all_features_are_chosen_unless_another_set_is_clearly_better(classes, l
     everything = (0, 1, 2)
     gains = []
     for accuracy in np.linspace(0.8, 0.99, 41):
-        heard = {everything: Heard(3000, 0.8), (0,): Heard(3000, accuracy)}
-        found = choose(heard, everything, classes, 10**6)
+        measured = {everything: Measurement(3000, 0.8), (0,): Measurement(3000, accuracy)}
+        found = choose(measured, everything, classes, 10**6)
         gains.append(found.gain / found.error)
         assert (found.features == (0,)) == (gains[-1] >= least)
     assert min(gains) < least < max(gains)
@@ -129,7 +129,7 @@ def test_all_features_are_chosen_unless_another_set_is_clearly_better(classes, l
     [(7, 10**6, "features are too few"), (36, 2556, "between 36 features"), (8, 10**6, ""), (36, 10**5, "")],
 )
 def test_a_fleet_that_can_not_choose_is_asked_about_all(features, devices, said):
-    fleet = Fleet(devices, 10**6)
+    fleet = SeriesFleet(devices, 10**6)
     assert said in can_choose(features, 2, fleet)
     assert bool(can_choose(features, 2, fleet)) == bool(said)
     step = next_round(features, 2, fleet, [], None)
@@ -148,7 +148,7 @@ def test_a_fleet_that_can_not_choose_is_asked_about_all(features, devices, said)
 def test_a_choice_for_many_classes_needs_more_devices(features, classes, devices, can):
     """With ten classes, 64 features and 10⁵ devices the rounds and evaluations took the answers that all features need:
     refine lost 4 to 10 points."""
-    fleet = Fleet(devices, 10**6)
+    fleet = SeriesFleet(devices, 10**6)
     why = can_choose(features, classes, fleet)
     assert (why == "") == can
     step = next_round(features, classes, fleet, [], None)
@@ -162,7 +162,7 @@ def test_a_choice_for_many_classes_needs_more_devices(features, classes, devices
 @pytest.mark.parametrize(("name", "devices"), [("even:10:64", 10**5), ("copies:10:64", 10**5), ("few:5:16", 10**6)])
 def test_refine_is_not_much_worse_than_all_features_where_classes_are_many(name, devices):
     """Two seeded series each, through the aggregator's own decisions, estimates and fits."""
-    data, fleet = made_up(name), Fleet(devices, 10**6)
+    data, fleet = made_up(name), SeriesFleet(devices, 10**6)
     order = np.random.default_rng(1).permutation(len(data.labels))
     found = [
         [
@@ -175,7 +175,7 @@ def test_refine_is_not_much_worse_than_all_features_where_classes_are_many(name,
 
 
 def test_the_number_of_devices_in_a_refusal_is_enough():
-    fleet = Fleet(2556, 10**6)
+    fleet = SeriesFleet(2556, 10**6)
     needed = int(can_choose(36, 2, fleet).split("; ")[1].split()[0])
     assert can_choose(36, 2, fleet._replace(devices=needed)) == ""
     assert can_choose(36, 2, fleet._replace(devices=needed - 1)) != ""
@@ -246,11 +246,11 @@ class World:
         while (step := next_evaluation(self.tables, fleet, asked, waves, 1)) is not None:
             n = round(step.share.part * fleet.devices / len(step.models))
             error = 0 if noise is None else unit_error(fleet.epsilon_micro) / sqrt(n)
-            heard = {
-                each: Heard(n, self.right(each) + (noise.normal(0, error) if noise is not None else 0))
+            measured = {
+                each: Measurement(n, self.right(each) + (noise.normal(0, error) if noise is not None else 0))
                 for each in step.models
             }
-            waves.append(Evaluated(step.share, heard))
+            waves.append(Evaluation(step.share, measured))
             steps.append(step)
         shares = [each.share for each in (*asked, *waves)]
         counts = [
@@ -282,7 +282,7 @@ def test_a_worse_rule_is_seen(world):
 
 def test_shares_of_one_series_never_overlap_and_reach_its_end(world):
     for devices in (10**5, 10**8):
-        steps, _, _ = world.run(Fleet(devices, 10**6), np.random.default_rng(1))
+        steps, _, _ = world.run(SeriesFleet(devices, 10**6), np.random.default_rng(1))
         shares = [each.share for step in steps for each in step.asks] + [step.share for step in steps if step.share]
         shares.sort()
         assert shares[0].low == 0
