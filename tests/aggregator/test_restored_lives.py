@@ -27,8 +27,6 @@ from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
 from aggregator.common import databases
 from aggregator.curator import budget, budget_store
 from aggregator.nodes.dealer import dealer, issuing, journal
-from aggregator.nodes.dealer import dealer as folder
-from aggregator.nodes.dealer import issuing as releasing
 from aggregator.publishing.workspace import Workspace
 from aggregator.reports.storage import manifest
 
@@ -42,7 +40,7 @@ EACH = 5
 @pytest.fixture(autouse=True)
 def _own_world(monkeypatch):
     """Lives have machine ids of their own, and quick powers; all is as before afterwards."""
-    for module, name in ((dealer, "machine_mark"), (folder, "machine_mark"), (releasing, "release_elements")):
+    for module, name in ((dealer, "machine_mark"), (issuing, "release_elements")):
         monkeypatch.setattr(module, name, getattr(module, name))
 
 

@@ -33,11 +33,11 @@ from aggregator.nodes.dealer.issuing import (
     Documents,
     IssuedBook,
     ReleasedSum,
+    campaign_row,
     check_documents,
     first_book,
     new_modulus,
     next_book,
-    not_set_up,
     parsed_campaign,
     release_set,
     serial_after_adoption,
@@ -57,92 +57,8 @@ Given = bytes | str | Path
 """A document: its bytes, or its file."""
 
 
-def create_folder(
-    path: Path, passphrase: bytes | None, modulus: int | None, entropy: Callable[[int], bytes], made_at: int
-) -> None:
-    """Make a dealer's folder. It appears complete or not at all.
-
-    Args:
-        path: an absolute path of a folder that does not exist, or is empty.
-        passphrase: encrypts the secret; None keeps it in the clear.
-        modulus: N of 2048 bits; None makes a new one.
-        entropy: returns as many random bytes as it is asked for.
-        made_at: seconds since 1970.
-
-    Raises:
-        InputError, StorageError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.create`.
-    """
-    _check_new(path)
-    signer = SigningKey.from_seed(entropy(KEY_BYTES))
-    kept = key_file(ROLE, signer, passphrase, entropy=entropy)
-    public = public_bytes(signer, new_modulus() if modulus is None else modulus)
-    hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
-    try:
-        with storage_errors(f"'{path}' could not be written"):
-            hidden.mkdir(mode=0o700)
-            write_key(hidden / KEY_FILE, kept)
-            write_output(hidden / PUBLIC_FILE, public)
-            create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), made_at)
-            hidden.rename(path)
-            sync_folder(path.parent)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _check_new(path: Path) -> None:
-    """Refuse a path at which no dealer's folder can be made."""
-    if "\0" in str(path):
-        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
-    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
-        raise StorageError("dealer_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
-    check_place(path)
-
-
-def open_secret(path: Path, public: DealerPublic, passphrase: Callable[[], bytes]) -> SigningKey:
-    """The dealer's key pair, whose seed is the secret.
-
-    Args:
-        path: the dealer's folder.
-        public: the dealer that the secret must belong to.
-        passphrase: returns the passphrase; called if the key file is encrypted.
-
-    Raises:
-        InputError: the reasons of a passphrase.
-        StorageError: ``dealer_damaged``: the key file is lost, damaged or another dealer's.
-    """
-    problem, found = "", None
-    try:
-        found = read_key(path / KEY_FILE, (ROLE,))
-    except InputError as error:
-        problem = error.detail
-    if found is None or found.public != public.key:
-        raise StorageError("dealer_damaged", f"'{KEY_FILE}' can not be used: {problem or 'another dealer has it'}")
-    return found.open(passphrase)
-
-
-def read_public(path: Path) -> DealerPublic:
-    """The public file in a dealer's folder.
-
-    Raises:
-        StorageError: ``dealer_damaged``: it is lost or damaged.
-    """
-    problem = ""
-    try:
-        return read_dealer(path / PUBLIC_FILE)
-    except InputError as error:
-        problem = error.detail
-    raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")
-
-
 class ServedCampaign(NamedTuple):
-    """A campaign as its dealer knows it.
-
-    Attributes:
-        campaign: the campaign.
-        row: versions and counts in the journal.
-        books: all versions of the key book, oldest first.
-        releases: the released sets, by period.
-    """
+    """A campaign as its dealer's journal has it, with all versions of its key book and the released sets by period."""
 
     campaign: Campaign
     row: CampaignRow
@@ -196,7 +112,7 @@ class Dealer:
         """
         path = Path(path).absolute()
         secret = passphrase.encode() if isinstance(passphrase, str) else passphrase
-        create_folder(path, secret, modulus, entropy, int(clock()))
+        _create_folder(path, secret, modulus, entropy, int(clock()))
         return cls.open(path, passphrase, clock=clock)
 
     @classmethod
@@ -270,7 +186,7 @@ class Dealer:
         check_place(path)
         journal = Journal(path / JOURNAL_FILE, machine)
         try:
-            public = read_public(path)
+            public = _read_public(path)
             if journal.dealer()[0] != public.key:
                 raise StorageError("dealer_damaged", "public file and journal are of two dealers; restore both")
         except BaseException:
@@ -335,9 +251,7 @@ class Dealer:
         documents = self._documents(campaign, listed, trusted, begins=False)
         signer = self._signer()
         with self._journal.transaction():
-            row = self._journal.campaign(documents.campaign.id)
-            if row is None:
-                raise not_set_up()
+            row = campaign_row(self._journal, documents.campaign.id)
             return next_book(self._journal, signer, documents, row, int(self._clock()))
 
     def book(self, campaign: bytes) -> bytes:
@@ -348,10 +262,7 @@ class Dealer:
         """
         signer = self._signer()
         with self._journal.snapshot():
-            row = self._journal.campaign(campaign)
-            if row is None:
-                raise not_set_up()
-            return signed_book(self._journal, signer, row)
+            return signed_book(self._journal, signer, campaign_row(self._journal, campaign))
 
     def release(self, request: Given, *, at_least: int = 0) -> ReleasedSum:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
@@ -394,5 +305,47 @@ class Dealer:
         return check_documents(self.public, raw[0], raw[1], raw[2], int(self._clock()) if begins else None)
 
     def _signer(self) -> SigningKey:
-        """The dealer's key pair, whose seed is the secret (:func:`aggregator.nodes.dealer.dealer.open_secret`)."""
-        return open_secret(self.path, self.public, self._passphrase)
+        """The dealer's key pair, whose seed is the secret."""
+        problem, found = "", None
+        try:
+            found = read_key(self.path / KEY_FILE, (ROLE,))
+        except InputError as error:
+            problem = error.detail
+        if found is None or found.public != self.public.key:
+            raise StorageError("dealer_damaged", f"'{KEY_FILE}' can not be used: {problem or 'another dealer has it'}")
+        return found.open(self._passphrase)
+
+
+def _create_folder(
+    path: Path, passphrase: bytes | None, modulus: int | None, entropy: Callable[[int], bytes], made_at: int
+) -> None:
+    """Make a dealer's folder at an absolute path. It appears complete or not at all."""
+    if "\0" in str(path):
+        raise InputError("output_invalid", "the path of a folder can not have a zero byte; choose another name")
+    if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
+        raise StorageError("dealer_exists", f"'{path}' exists and is not an empty folder; nothing was changed")
+    check_place(path)
+    signer = SigningKey.from_seed(entropy(KEY_BYTES))
+    kept = key_file(ROLE, signer, passphrase, entropy=entropy)
+    public = public_bytes(signer, new_modulus() if modulus is None else modulus)
+    hidden = path.parent / f".{path.name}.{secrets.token_hex(4)}.tmp"
+    try:
+        with storage_errors(f"'{path}' could not be written"):
+            hidden.mkdir(mode=0o700)
+            write_key(hidden / KEY_FILE, kept)
+            write_output(hidden / PUBLIC_FILE, public)
+            create_journal(hidden / JOURNAL_FILE, signer.public, machine_mark(), made_at)
+            hidden.rename(path)
+            sync_folder(path.parent)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _read_public(path: Path) -> DealerPublic:
+    """The public file in a dealer's folder."""
+    problem = ""
+    try:
+        return read_dealer(path / PUBLIC_FILE)
+    except InputError as error:
+        problem = error.detail
+    raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")

@@ -1,4 +1,8 @@
-"""How key books are made from signed documents: the first of a campaign, and the next for a newer list of nodes."""
+"""What a dealer gives out: key books for a campaign and its newer lists of nodes, and the sum of one set per period.
+
+The dealer's one secret yields the keys of all parties, so the journal needs none. Nobody keeps the prime divisors of
+the modulus.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +34,10 @@ _EXPONENT = 65_537
 def party_secret(seed: bytes, campaign: bytes, node: bytes, serial: int) -> int:
     """Sk of a party: the first 528 bytes of SHAKE-256(canonical [tag, seed, campaign, node, serial]), big-endian.
 
-    Without the seed it is as good as uniform on [0, 2^4224). The journal therefore needs no secret.
-
-    Args:
-        seed: the dealer's secret, 32 bytes.
-        campaign: id of the campaign, 32 bytes.
-        node: id of the party's node, 8 bytes.
-        serial: serial number of the key.
+    Without the 32 secret bytes of the seed it is as good as uniform on [0, 2^4224).
     """
     stream = shake_256(canonical.pack([_TAG, seed, campaign, node, serial]))
     return int.from_bytes(stream.digest(SECRET_BYTES), "big")
-
-
-def sum_of_secrets(seed: bytes, campaign: bytes, keys: Iterable[tuple[bytes, int]]) -> int:
-    """Σ sk over the integers. ``keys`` are pairs of node id and serial number; the rest as :func:`party_secret`."""
-    return sum(party_secret(seed, campaign, node, serial) for node, serial in keys)
 
 
 def new_modulus() -> int:
@@ -71,14 +64,7 @@ _KEPT_SERIALS = 2**24
 
 
 class Documents(NamedTuple):
-    """A verified campaign and list of nodes.
-
-    Attributes:
-        campaign: the campaign.
-        document: its signed file.
-        listed: the list of nodes.
-        digest: SHA-256 of the payload of the list.
-    """
+    """A verified campaign with its signed file, and a list of nodes with the SHA-256 of its payload."""
 
     campaign: Campaign
     document: bytes
@@ -91,7 +77,6 @@ class IssuedBook(NamedTuple):
 
     Attributes:
         raw: the bytes of the signed book (``.hsk``).
-        campaign: its campaign.
         version: of the book.
         parties: number of parties.
         joined, left: ids of the nodes that the list before did not have, or that the new one does not have.
@@ -117,8 +102,7 @@ def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, truste
         now: seconds since 1970, at which the campaign must be in force or yet to begin; None checks no date.
 
     Raises:
-        InputError: ``campaign_not_masked``, ``wrong_key``, ``parties_too_few``, ``parties_too_many``.
-        DocumentError: ``expired``, ``other_name``, ``bad_signature``; or a file is no such document.
+        InputError, DocumentError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
     """
     found = signed_campaign(trusted, campaign)
     terms = masked_terms_of(found)
@@ -168,11 +152,7 @@ def serial_after_adoption(journal: Journal, campaign: bytes) -> int:
 def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: CampaignRow, now: int) -> IssuedBook:
     """Make the book for a newer list, or return the present one. Called inside a transaction.
 
-    Args:
-        journal, signer: of the dealer.
-        documents: campaign and list.
-        row: of the campaign in the journal.
-        now: seconds since 1970.
+    ``row`` is that of the campaign in the journal.
 
     Raises:
         DocumentError: ``rollback``, ``equivocation``.
@@ -182,15 +162,13 @@ def next_book(journal: Journal, signer: SigningKey, documents: Documents, row: C
         raise DocumentError(
             "rollback", f"the list is version {version}, and the present book was made from {row.list_version}"
         )
-    if version == row.list_version:
-        if documents.digest != row.list_digest:
-            raise DocumentError("equivocation", f"the present book was made from another list of version {version}")
-        raw = signed_book(journal, signer, row)
-        return IssuedBook(raw, documents.campaign, row.version, len(documents.listed.nodes))
-    book = journal.book(row.campaign, row.version)
-    if book is None:
-        raise SCHEMA.damaged()
-    return _issue(journal, signer, documents, row, {party.node: party for party in journal.parties(book)}, now)
+    if version > row.list_version:
+        before = {party.node: party for party in _parties(journal, row)}
+        return _issue(journal, signer, documents, row, before, now)
+    if documents.digest != row.list_digest:
+        raise DocumentError("equivocation", f"the present book was made from another list of version {version}")
+    raw = signed_book(journal, signer, row)
+    return IssuedBook(raw, documents.campaign, row.version, len(documents.listed.nodes))
 
 
 def _issue(
@@ -218,9 +196,9 @@ def _issue(
     for node, party in before.items():
         if parties.get(node) != party:
             journal.put("parties", party._replace(last=row.version, box=b""))
-    for node, party in parties.items():
-        if before.get(node) != party:
-            journal.put("parties", party)
+    fresh = {node for node, party in parties.items() if before.get(node) != party}
+    for node in sorted(fresh):
+        journal.put("parties", parties[node])
     header = documents.listed.header
     raw, digest = _build(documents.campaign, signer, version, header.version, parties.values())
     journal.put("books", BookRow(row.campaign, version, header.version, len(parties), digest, now))
@@ -228,16 +206,9 @@ def _issue(
         "campaigns",
         row._replace(version=version, list_version=header.version, list_digest=documents.digest, next_serial=serial),
     )
-    fresh = {node for node, party in parties.items() if before.get(node) != party}
-    return IssuedBook(
-        raw,
-        documents.campaign,
-        version,
-        len(parties),
-        tuple(sorted(nodes.keys() - before.keys())),
-        tuple(sorted(before.keys() - nodes.keys())),
-        tuple(sorted(fresh & before.keys())),
-    )
+    joined, left = nodes.keys() - before.keys(), before.keys() - nodes.keys()
+    changed = (tuple(sorted(each)) for each in (joined, left, fresh & before.keys()))
+    return IssuedBook(raw, documents.campaign, version, len(parties), *changed)
 
 
 def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes:
@@ -246,14 +217,20 @@ def signed_book(journal: Journal, signer: SigningKey, row: CampaignRow) -> bytes
     Raises:
         StorageError: ``dealer_damaged``: the journal's book has another digest.
     """
+    parties = _parties(journal, row)
+    raw, digest = _build(parsed_campaign(row), signer, row.version, row.list_version, parties)
+    book = journal.book(row.campaign, row.version)
+    if book is None or digest != book.digest:
+        raise SCHEMA.damaged()
+    return raw
+
+
+def _parties(journal: Journal, row: CampaignRow) -> list[PartyRow]:
+    """The keys of the newest book of a campaign."""
     book = journal.book(row.campaign, row.version)
     if book is None:
         raise SCHEMA.damaged()
-    campaign = parse_campaign(read_envelope(row.document, "campaign").payload)
-    raw, digest = _build(campaign, signer, row.version, row.list_version, journal.parties(book))
-    if digest != book.digest:
-        raise SCHEMA.damaged()
-    return raw
+    return journal.parties(book)
 
 
 def _build(
@@ -270,7 +247,6 @@ class ReleasedSum(NamedTuple):
 
     Attributes:
         raw: the bytes of the release (``.hsd``).
-        campaign: the campaign.
         request: what was asked: period, version of the key book, parties.
         missing: ids of the parties of that version that are not in the set.
         repeated: whether the same set was released before; the bytes are the same then.
@@ -288,61 +264,63 @@ def parsed_campaign(row: CampaignRow) -> Campaign:
     return parse_campaign(read_envelope(row.document, "campaign").payload)
 
 
-def not_set_up() -> InputError:
-    """The error ``not_set_up``: the dealer has made no keys for a campaign."""
-    return InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
+def campaign_row(journal: Journal, campaign: bytes) -> CampaignRow:
+    """The campaign with this id in the journal.
+
+    Raises:
+        InputError: ``not_set_up``: the dealer has made no keys for it.
+    """
+    row = journal.campaign(campaign)
+    if row is None:
+        raise InputError("not_set_up", "this dealer has no keys for that campaign; hearsay masked setup makes them")
+    return row
 
 
 def release_set(journal: Journal, signer: SigningKey, asked: Request, at_least: int, now: int) -> ReleasedSum:
     """Release one set of parties, and no other set of that period. The set is in the journal when this returns.
 
-    The release is computed first, so that an error of the computation locks no period.
-
-    Args:
-        journal: the dealer's journal.
-        signer: the dealer's key pair.
-        asked: the request.
-        at_least: fewest parties that the dealer's keeper wants in a set, above what the campaign demands.
-        now: seconds since 1970.
-
-    Raises:
-        InputError, PolicyError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.release`.
+    The release is computed first, so that an error of the computation locks no period. Arguments and errors as of
+    :meth:`aggregator.nodes.dealer.dealer.Dealer.release`; ``now`` is in seconds since 1970.
     """
     with journal.snapshot():
-        row = _row(journal, asked)
+        row = campaign_row(journal, asked.campaign)
         campaign = parsed_campaign(row)
         serials = _serials(journal, row, asked)
-        _check_set(campaign, asked, serials, at_least)
-        _check_period(journal, campaign, row, asked, now)
-    raw = _signed_release(campaign, signer, asked, [(node, serials[node]) for node in asked.parties])
-    with journal.transaction():
-        row = _row(journal, asked)
-        repeated = _check_period(journal, campaign, row, asked, now)
-        if not repeated:
-            journal.add_release(
-                row, ReleaseRow(row.campaign, asked.period, asked.version, b"".join(asked.parties), now)
+        least = max(least_parties(masked_terms_of(campaign), len(serials)), at_least)
+        if len(asked.parties) < least:
+            raise InputError(
+                "parties_too_few",
+                f"the set has {len(asked.parties)} of {len(serials)} parties, and {least} are needed; nothing was "
+                "released",
             )
+        _was_released(journal, campaign, row, asked, now)
+    secret = sum(party_secret(signer.seed, campaign.id, node, serials[node]) for node in asked.parties)
+    modulus = masked_terms_of(campaign).modulus
+    elements = release_elements(secret, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
+    raw = build_release(campaign, signer, asked, elements)
+    with journal.transaction():
+        row = campaign_row(journal, asked.campaign)
+        repeated = _was_released(journal, campaign, row, asked, now)
+        if not repeated:
+            parties = b"".join(asked.parties)
+            journal.add_release(row, ReleaseRow(row.campaign, asked.period, asked.version, parties, now))
     missing = tuple(sorted(serials.keys() - set(asked.parties)))
     return ReleasedSum(raw, campaign, asked, missing, repeated)
 
 
-def _row(journal: Journal, asked: Request) -> CampaignRow:
-    """The campaign of a request in the journal."""
-    row = journal.campaign(asked.campaign)
-    if row is None:
-        raise not_set_up()
-    return row
-
-
 def _serials(journal: Journal, row: CampaignRow, asked: Request) -> dict[bytes, int]:
-    """Node id → serial number of the keys of the book that a request names."""
+    """Node id → serial number of the keys of the book that a request names. Refuses strangers."""
     book = journal.book(row.campaign, asked.version)
     if book is None:
         raise InputError("book_unknown", f"the campaign has no key book {asked.version}; it has 1 to {row.version}")
-    return {party.node: party.serial for party in journal.parties(book)}
+    serials = {party.node: party.serial for party in journal.parties(book)}
+    for node in asked.parties:
+        if node not in serials:
+            raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")
+    return serials
 
 
-def _check_period(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
+def _was_released(journal: Journal, campaign: Campaign, row: CampaignRow, asked: Request, now: int) -> bool:
     """Whether the same set was released before. Refuses another set, and periods in which none is released."""
     before = journal.release(row.campaign, asked.period)
     if before is not None:
@@ -365,27 +343,3 @@ def _check_period(journal: Journal, campaign: Campaign, row: CampaignRow, asked:
             "released a set for it",
         )
     return False
-
-
-def _signed_release(campaign: Campaign, signer: SigningKey, asked: Request, keys: list[tuple[bytes, int]]) -> bytes:
-    """The bytes of a release. They are made before the set is recorded, so that an error locks no period.
-
-    ``keys`` are the node ids of the set with the serial numbers of their keys.
-    """
-    total = sum_of_secrets(signer.seed, campaign.id, keys)
-    modulus = masked_terms_of(campaign).modulus
-    elements = release_elements(total, campaign.id, asked.period, ciphertexts_of(campaign), modulus)
-    return build_release(campaign, signer, asked, elements)
-
-
-def _check_set(campaign: Campaign, asked: Request, serials: dict[bytes, int], at_least: int) -> None:
-    """Refuse a set with strangers, or with too few parties."""
-    for node in asked.parties:
-        if node not in serials:
-            raise InputError("party_unknown", f"{node.hex()} is no party of key book {asked.version}")
-    least = max(least_parties(masked_terms_of(campaign), len(serials)), at_least)
-    if len(asked.parties) < least:
-        raise InputError(
-            "parties_too_few",
-            f"the set has {len(asked.parties)} of {len(serials)} parties, and {least} are needed; nothing was released",
-        )

@@ -52,8 +52,6 @@ class Federation(Source):
     """Source of statistics: signed summaries of nodes, each with noisy sums over many records.
 
     Attributes:
-        campaign: the campaign that the summaries answer.
-        total: the sums of the summaries.
         released: the integers behind the estimates of every question: the totals, or what a robust rule makes of them.
         records: number of records, as the noisy class counts state it; it may be below 1.
         rejected: number of summaries and byte ranges that are not counted, by reason; over all periods.
@@ -101,8 +99,6 @@ class Federation(Source):
     @property
     def statistics_id(self) -> bytes:
         """32 bytes: digest of the totals, and under a robust rule of its numbers."""
-        if tuple(number for one in self.released for number in one) == self.total.numbers:
-            return self.total.statistics_id
         return self.total._replace(numbers=tuple(number for one in self.released for number in one)).statistics_id
 
     def counts(self, question: int) -> list[int]:
@@ -183,13 +179,9 @@ def _count_claims(campaign: Campaign) -> tuple[int, int, int]:
 
 
 def noise_variances(campaign: Campaign, epsilon_micro: int) -> list[float]:
-    """Noise variance of one entry of every released vector of a summary, in units of its integers.
+    """Noise variance of one entry of every released vector of a summary that states this ε, in units of its integers.
 
     Of sums of squares with the sensitivity ``smooth`` it is an upper bound: the true variance depends on the records.
-
-    Args:
-        campaign: a campaign for nodes.
-        epsilon_micro: ε that the summary states, in millionths.
     """
     return [
         noise_variance(campaign, subject, share)
@@ -210,27 +202,29 @@ def federated(
     Raises:
         PolicyError: ``batch_too_small``: no summary counts.
     """
-    check_some(total)
-    subjects = released_vectors(campaign)
-    laws = [(count, noise_variances(campaign, epsilon)) for epsilon, count in sorted(total.summaries.items())]
-    sums = []
-    for place, (subject, values) in enumerate(zip(subjects, divided(total.numbers, subjects), strict=True)):
-        own = [(count, variances[place]) for count, variances in laws]
-        variance = sum(count * one for count, one in own)
-        fourth = sum(count * (3 * one**2 + one) for count, one in own)
-        spread = np.full(subject.size, variance)
-        sums.append(noisy_sum(subject, values, spread, kurtosis=fourth / variance**2 if variance else 0.0))
-    return statistics_of(campaign, total, sums, rejected=rejected, periods=periods)
-
-
-def check_some(total: Total) -> None:
-    """Refuse totals of no summary at all.
-
-    Raises:
-        PolicyError: ``batch_too_small``.
-    """
     if not total.nodes:
         raise PolicyError("batch_too_small", "usable summaries so far: none; hearsay status says why")
+    laws = [
+        (count, [(one, 3 * one**2 + one) for one in noise_variances(campaign, epsilon)])
+        for epsilon, count in sorted(total.summaries.items())
+    ]
+    return statistics_of(campaign, total, added(campaign, total, laws), rejected=rejected, periods=periods)
+
+
+Cumulants = Sequence[tuple[float, float]]
+"""For each released vector the variance and the fourth cumulant of the noise of one entry."""
+
+
+def added(campaign: Campaign, total: Total, laws: Sequence[tuple[int, Cumulants]]) -> list[NoisySum]:
+    """The vectors of plain addition. ``laws``: how many of the summands have noise of which law."""
+    subjects = released_vectors(campaign)
+    sums = []
+    for place, (subject, values) in enumerate(zip(subjects, divided(total.numbers, subjects), strict=True)):
+        variance = sum(count * law[place][0] for count, law in laws)
+        fourth = sum(count * law[place][1] for count, law in laws)
+        kurtosis = fourth / variance**2 if variance**2 else 0.0
+        sums.append(noisy_sum(subject, values, np.full(subject.size, variance), kurtosis))
+    return sums
 
 
 def divided(numbers: Sequence[int], subjects: Sequence[Subject]) -> list[tuple[int, ...]]:
@@ -262,20 +256,16 @@ def statistics_of(
     """Statistics with a :class:`Federation` as their source.
 
     Args:
-        campaign: the campaign.
-        total: the sums of the summaries, which name nodes, summaries and periods.
+        campaign, total: the campaign, and the sums, which name nodes, summaries and periods.
         sums: the vectors; the number of records is the sum of the first one, the class counts.
         rejected, periods, entries: attributes of the source.
-        concentration: of the records (:func:`aggregator.estimates.sums.of_sums`); None for the bound of this module.
+        concentration: of the records (:func:`aggregator.estimates.sums.of_sums`); None for the bound of this module,
+            but at least 1/n.
     """
     records = sum(sums[0].released)
     released = tuple(one.released for one in sums)
     source = Federation(campaign, total, released, records, dict(rejected or {}), periods, dict(entries or {}))
-    found = _concentration(total, source.reports) if concentration is None else concentration
-    return of_sums(sums, campaign.schema, campaign.fit, source, found, is_counted=False)
-
-
-def _concentration(total: Total, records: int) -> float:
-    """The bound c = (Σ √n_t)²/n² of this module; at least 1/n. Noisy counts below 0 count as 0."""
-    roots = sum(sqrt(max(count, 0)) for count in total.records.values())
-    return max(roots**2 / records**2, 1 / records)
+    if concentration is None:  # noisy counts below 0 count as 0
+        roots = sum(sqrt(max(count, 0)) for count in total.records.values())
+        concentration = max(roots**2 / source.reports**2, 1 / source.reports)
+    return of_sums(sums, campaign.schema, campaign.fit, source, concentration, is_counted=False)

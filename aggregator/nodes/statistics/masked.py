@@ -14,11 +14,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from aggregator.estimates.statistics import Statistics
-from aggregator.nodes.statistics.federation import divided as by_vector
-from aggregator.nodes.statistics.federation import noisy_sum, statistics_of
+from aggregator.nodes.statistics.federation import added, statistics_of
 from aggregator.nodes.statistics.totals import Total
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DILUTED, RECORD
@@ -68,8 +65,7 @@ def masked_statistics(
     Args:
         campaign: the masked campaign.
         totals: one per period.
-        rejected: number of messages and byte ranges that do not count, by reason.
-        periods: the periods in words.
+        rejected, periods: attributes of the source :class:`aggregator.nodes.statistics.federation.Federation`.
 
     Raises:
         PolicyError: ``batch_too_small``: no period was decrypted.
@@ -79,44 +75,25 @@ def masked_statistics(
             "batch_too_small",
             "no period of masked messages was decrypted yet: hearsay masked request writes the request to the dealer",
         )
-    found = _total(campaign, totals)
-    subjects = released_vectors(campaign)
-    variances, fourths = _noise(campaign, totals)
-    sums = [
-        noisy_sum(
-            subject, values, np.full(subject.size, variance), kurtosis=fourth / variance**2 if variance**2 else 0.0
-        )
-        for subject, values, variance, fourth in zip(
-            subjects, by_vector(found.numbers, subjects), variances, fourths, strict=True
-        )
+    parts = Counter(total.book.parties[party].u for total in totals for party in total.parties)
+    laws = [
+        (count, [(law.variance, law.fourth_cumulant) for law in noise_of(campaign, u)])
+        for u, count in sorted(parts.items())
     ]
-    return statistics_of(
-        campaign, found, sums, rejected=rejected, periods=periods, entries=card_entries(campaign, totals)
-    )
+    found, entries = _total(campaign, totals), card_entries(campaign, totals)
+    sums = added(campaign, found, laws)
+    return statistics_of(campaign, found, sums, rejected=rejected, periods=periods, entries=entries)
 
 
 def _total(campaign: Campaign, totals: Sequence[PeriodTotal]) -> Total:
     """The sum over the periods, in the form that all statistics of nodes start from."""
-    size = released_vectors(campaign)
-    classes = size[0].size
-    numbers = [0] * sum(subject.size for subject in size)
-    for total in totals:
-        numbers = [sum(pair) for pair in zip(numbers, total.numbers, strict=True)]
+    classes = released_vectors(campaign)[0].size
+    numbers = [sum(each) for each in zip(*(total.numbers for total in totals), strict=True)]
     parties = {party for total in totals for party in total.parties}
     messages = sum(len(total.parties) for total in totals)
     records = {total.period: sum(total.numbers[:classes]) for total in totals}
     stated = {campaign.epsilon_micro: messages} if messages else {}
     return Total(campaign.id, len(parties), stated, records, tuple(numbers))
-
-
-def _noise(campaign: Campaign, totals: Sequence[PeriodTotal]) -> tuple[list[float], list[float]]:
-    """Variance and fourth cumulant of the noise of one entry of every released vector."""
-    parts = Counter(total.book.parties[party].u for total in totals for party in total.parties)
-    laws = [(count, noise_of(campaign, u)) for u, count in sorted(parts.items())]
-    vectors = range(len(released_vectors(campaign)))
-    variances = [sum(count * law[vector].variance for count, law in laws) for vector in vectors]
-    fourths = [sum(count * law[vector].fourth_cumulant for count, law in laws) for vector in vectors]
-    return variances, fourths
 
 
 def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str, Any]:
@@ -132,7 +109,7 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
         "dealer": terms.dealer.hex(),
         "unit": terms.unit,
         "noise": terms.noise,
-        "delta_total": _delta_text(terms.delta_pico) if terms.noise == DILUTED else "0",
+        "delta_total": f"{terms.delta_pico / PICO:.12g}" if terms.noise == DILUTED else "0",
         "honest_share": format_micro(terms.honest_micro),
         "colluding_share": format_micro(terms.colluding_micro),
         "smallest_set": min(len(total.parties) for total in totals),
@@ -142,19 +119,10 @@ def card_entries(campaign: Campaign, totals: Sequence[PeriodTotal]) -> dict[str,
     }
 
 
-def _delta_text(delta_pico: int) -> str:
-    return f"{delta_pico / PICO:.12g}"
-
-
 def check_numbers(campaign: Campaign, numbers: Sequence[int], parties: int) -> int | None:
     """The place of a decrypted number that so many parties can not have caused with numbers in their ranges, or None.
 
-    A number beyond the range means that a party sent numbers outside its range.
-
-    Args:
-        campaign: the masked campaign.
-        numbers: M decrypted integers.
-        parties: number of parties in the sum.
+    A number beyond the range means that a party sent numbers outside its range. ``numbers``: M decrypted integers.
     """
     place = 0
     for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):

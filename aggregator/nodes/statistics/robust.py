@@ -1,12 +1,25 @@
-"""Statistics of nodes by a robust rule, and what the rule costs where no node lies.
+"""Robust rules in place of plain addition: trimmed mean, median and Krum, for nodes that may lie.
 
-No interval is stated. A rule is for nodes that may lie, and no interval covers what they did. Where no node lies, the
-errors of a rule have no simple law either: medians of rare counts are biased, and the spread of few nodes is uncertain.
-The variances are estimates, for fits that weigh or floor by them.
+A rule is for many nodes of about equal size that state one ε. Plain addition lets a single node move every total as far
+as the campaign's ``max_records`` allows. The trimmed mean and the median limit what a minority of the nodes can do.
+Krum returns the numbers of one node, so its noise and sampling error are those of that node alone.
 
-A rule compares nodes, so the summaries of every compared node state the same ε, the one that most nodes state, and are
-of the same periods: those in which at least half of the nodes with this ε have one. Other nodes are left out, and their
-number is stated. So a few nodes with another ε or an odd period leave nobody else out.
+    trimmed mean   of every number of N nodes leave out the g = ⌊αN⌋ smallest and largest, take the mean of the rest
+    median         of every number, the mean of the two middle ones for even N
+    Krum           the node with the smallest sum of squared distances to its N − F − 2 nearest nodes, F liars assumed
+
+Means and medians are multiplied by N, so they estimate the same totals as plain addition.
+
+No interval is stated: none covers what lying nodes did. Where no node lies, the errors of a rule have no simple law
+either: medians of rare counts are biased, and the spread of few nodes is uncertain. The variances are estimates, for
+fits that weigh or floor by them. What a rule costs where no node lies is simulated from the totals, without any record.
+
+The summaries of every compared node state the same ε, the one that most nodes state, and are of the same periods: those
+in which at least half of the nodes with this ε have one. Other nodes are left out, and their number is stated. So a few
+nodes with another ε or an odd period leave nobody else out.
+
+Source: Yin, Chen, Ramchandran, Bartlett, ICML 2018 (trimmed mean, median); Blanchard, El Mhamdi, Guerraoui, Stainer,
+NeurIPS 2017 (Krum); Tukey, McLaughlin, Sankhya A 25 (1963) and McKean, Schrader, Commun. Stat. 13 (1984) (variances).
 """
 
 from __future__ import annotations
@@ -105,11 +118,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def check_rule(rule: Rule, nodes: int) -> None:
-    """Refuse a rule whose assumptions do not hold.
-
-    Args:
-        rule: the rule.
-        nodes: N, number of nodes.
+    """Refuse a rule whose assumptions do not hold for so many nodes.
 
     Raises:
         PolicyError: ``nodes_too_few``: fewer than :data:`FEWEST` nodes, or so few that nothing would be trimmed; of
@@ -265,28 +274,21 @@ def _without_intervals(found: Statistics) -> Statistics:
 def compared_nodes(summaries: Iterable[Summary]) -> Cohort:
     """The nodes with the common ε and a summary in each period in which at least half of such nodes have one.
 
-    Args:
-        summaries: at most one per node and period.
-
-    Raises:
-        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: the numbers of so
-            many periods do not fit into 64 bits.
+    Arguments and errors as of :func:`robust_statistics`.
     """
     given = list(summaries)
     epsilon_micro, nodes = _common_epsilon(given)
     by_node: dict[bytes, dict[int, Summary]] = {}
     for summary in given:
-        if summary.epsilon_micro != epsilon_micro:
-            continue
-        by_node.setdefault(summary.node, {})[summary.period] = summary
+        if summary.epsilon_micro == epsilon_micro:
+            by_node.setdefault(summary.node, {})[summary.period] = summary
     seen = Counter(period for own in by_node.values() for period in own)
     periods = sorted(period for period, nodes in seen.items() if 2 * nodes >= len(by_node))
     rows = [[own[period] for period in periods] for _, own in sorted(by_node.items()) if own.keys() >= {*periods}]
     used = [summary for row in rows for summary in row]
     if len(periods) * max((abs(number) for summary in used for number in summary.sums), default=0) >= _LARGEST:
         raise InputError("too_large", "the numbers of so many periods do not fit into 64 bits; choose fewer periods")
-    size = len(used[0].sums) if used else 0
-    values = np.zeros((len(rows), size), np.int64)
+    values = np.zeros((len(rows), len(used[0].sums) if used else 0), np.int64)
     for place, row in enumerate(rows):
         for summary in row:
             values[place] += np.array(summary.sums, np.int64)
@@ -316,10 +318,11 @@ _LEAST = 1e-9
 
 
 def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int, periods: int = 1) -> Floats:
-    """Parameters of each node's model: P(class), P(value | class), means and mean squares of numbers given the class.
+    """Parameters of each node's model, which Krum compares, so that nodes of different sizes become comparable.
 
-    Counts are raised to half a standard deviation of their noise, and each column of a table is divided by its own sum.
-    Sums of numbers are divided by the class counts, and clipped to their possible range.
+    They are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised to half a
+    standard deviation of their noise, and each column of a table is divided by its own sum. Sums of numbers are divided
+    by the class counts, and clipped to their possible range.
 
     Args:
         values: shape (N, M) int64, the summed numbers of every node.
@@ -384,15 +387,12 @@ class Loss(NamedTuple):
 
 
 def expected_loss(rule: Rule, statistics: Statistics, nodes: int, repeats: int = REPEATS) -> Loss:
-    """Simulate the loss of a trimmed mean or median on honest nodes of equal size. Run by the aggregator.
+    """Simulate the loss of a trimmed mean or median on N honest nodes of n/N records each. Run by the aggregator.
 
-    The same statistics give the same numbers: their id seeds the generator.
-
-    Args:
-        rule: the rule.
-        statistics: of plain addition.
-        nodes: N, number of nodes.
-        repeats: largest number of simulated fleets.
+    Their records are drawn from the estimated shares and means, with the noise that summaries have. The loss is the
+    ratio of the root mean square errors of the rule's totals and of plain addition, over at most ``repeats`` simulated
+    fleets. It holds the bias of the rule for rare values, whose counts are skewed. ``statistics`` are those of plain
+    addition; the same ones give the same numbers: their id seeds the generator.
     """
     generator = np.random.default_rng(np.frombuffer(statistics.statistics_id, np.uint32))
     ratios = [_ratio(rule, question, nodes, repeats, generator) for question in statistics.questions]

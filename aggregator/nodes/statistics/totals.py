@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +18,8 @@ from aggregator.common.arrays import Integers
 from protocol import canonical
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
+from protocol.nodes.summary import Summary
 from protocol.nodes.terms import released_vectors
-
-if TYPE_CHECKING:
-    from protocol.nodes.summary import Summary
-
 
 TOTAL_ID = b"hearsay total of nodes' summaries v1"
 _HALF = 32
@@ -79,11 +76,7 @@ class _Period:
 
 
 class Totals:
-    """Running totals of one campaign's summaries. Made by :meth:`of`, or empty and then filled by :meth:`add`.
-
-    Args:
-        campaign: a campaign for nodes.
-    """
+    """Running totals of one campaign's summaries. Made by :meth:`of`, or empty and then filled by :meth:`add`."""
 
     def __init__(self, campaign: Campaign) -> None:
         sizes = [subject.size for subject in released_vectors(campaign)]
@@ -93,11 +86,7 @@ class Totals:
 
     @classmethod
     def of(cls, campaign: Campaign, summaries: Iterable[Summary]) -> Totals:
-        """Totals of many summaries at once.
-
-        Raises:
-            InputError: ``other_campaign``, ``summary_repeated`` (:meth:`add`).
-        """
+        """Totals of many summaries at once. Errors as of :meth:`add`."""
         made = cls(campaign)
         waiting: dict[int, list[tuple[int, ...]]] = {}
         most = max(1, _BATCH_NUMBERS // made._size)

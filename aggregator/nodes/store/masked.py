@@ -112,10 +112,7 @@ class MaskedStore(EnvelopeStore):
         return book
 
     def books(self, documents: Mapping[str, bytes] | None = None) -> list[KeyBook]:
-        """All versions of the key book, the newest one first.
-
-        Args:
-            documents: the store's documents; None to read them.
+        """All versions of the key book, the newest one first; ``documents``: those of the store, None to read them.
 
         Raises:
             InputError: ``keys_unknown``: the store was given none.
@@ -157,8 +154,7 @@ class MaskedStore(EnvelopeStore):
         out of a sum. All other messages of a decrypted period are ``not_in_sum``, if they have no other fault.
 
         Raises:
-            InputError: ``nodes_unknown``: the store has no list of nodes.
-            StorageError: ``store_damaged``: a message is not the one that was taken in.
+            InputError, StorageError: as :meth:`arrivals`.
         """
         sums = {total.period: set(total.parties) for total in self.totals()}
         for row, fault in self.judged():
@@ -215,11 +211,13 @@ class MaskedStore(EnvelopeStore):
             InputError: ``keys_unknown``.
         """
         documents = self.documents()
-        raw = documents.get(f"{_REQUEST} {period}")
-        sums = {total.period: total.book for total in self.totals(range(period, period + 1))}
-        book = sums.get(period) or (
-            self.books(documents)[0] if raw is None else self._book(documents, parse_request(raw).version)
-        )
+        request, decrypted = documents.get(f"{_REQUEST} {period}"), self.totals(range(period, period + 1))
+        if decrypted:
+            book = decrypted[0].book
+        elif request is not None:
+            book = self._book(documents, parse_request(request).version)
+        else:
+            book = self.books(documents)[0]
         return least_parties(masked_terms_of(self.campaign), len(book.parties))
 
     def messages_in(self, period: int) -> int:
@@ -234,9 +232,7 @@ class MaskedStore(EnvelopeStore):
     def request(self, period: int, *, again: bool = False) -> bytes:
         """The request for the sum of a period, for the dealer. It is kept, and written again as it was.
 
-        Args:
-            period: number of the period.
-            again: ask for the parties of now, in place of those of an earlier request that the dealer did not see.
+        ``again`` asks for the parties of now, in place of those of an earlier request that the dealer did not see.
 
         Raises:
             InputError, PolicyError: there is no such set (:meth:`wanted`); ``period_decrypted``: the sum is known.
@@ -263,10 +259,8 @@ class MaskedStore(EnvelopeStore):
     def decrypt(self, raw: bytes) -> PeriodTotal:
         """Decrypt the sum of the parties of a release, and keep it. The same release again changes nothing.
 
-        Of a party with two different messages the one with the smaller identity is taken: both have one key.
-
-        Args:
-            raw: the dealer's release, a whole file.
+        ``raw`` is the dealer's release, a whole file. Of a party with two different messages the one with the smaller
+        identity is taken: both have one key.
 
         Raises:
             InputError: ``keys_unknown``: the store lacks the release's version of the key book; ``message_missing``:

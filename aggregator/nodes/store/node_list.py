@@ -64,18 +64,10 @@ def check_list(
 
 
 def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
-    """Which list a store goes by after it is given another one.
-
-    Args:
-        kept: bytes of the list so far; None if there is none.
-        given: bytes of the other list.
-        campaign: the store's campaign.
-
-    Returns:
-        The bytes of the newer list; ``kept`` if both have one payload.
+    """The bytes of the newer of two lists: ``kept``, which a store goes by (None if there is none yet), and ``given``.
 
     Raises:
-        DocumentError: ``rollback``: the other list is older; ``equivocation``: it differs from the list so far and has
+        DocumentError: ``rollback``: the given list is older; ``equivocation``: it differs from the list so far and has
             the same version; or it is refused (:func:`read_list`).
     """
     offered = read_list(given, campaign)
@@ -92,11 +84,7 @@ def newer_list(kept: bytes | None, given: bytes, campaign: Campaign) -> bytes:
 
 
 def needed(kept: bytes | None) -> bytes:
-    """The list that a store was given.
-
-    Raises:
-        InputError: ``nodes_unknown``: it was given none.
-    """
+    """The list that a store was given; ``nodes_unknown`` (``InputError``): it was given none."""
     if kept is None:
         raise InputError("nodes_unknown", "the store has no list of nodes yet: give one with --nodes LIST.hsl")
     return kept

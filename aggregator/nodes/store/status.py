@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
@@ -15,7 +16,6 @@ class PeriodCount(NamedTuple):
     """Nodes of one period.
 
     Attributes:
-        period: its number.
         seen: number of listed nodes whose summary counts.
         missing: ids of listed nodes without any summary, in hexadecimal, sorted.
         conflicting: ids of listed nodes with two different summaries.
@@ -33,11 +33,9 @@ class NodeStatus(NamedTuple):
     """The contents of ``hearsay status`` for a store of summaries.
 
     Attributes:
-        campaign: id of the campaign.
-        name: of the campaign.
+        campaign, name: id and name of the campaign.
         time_precision: seconds in a period.
-        list_name, list_version: of the newest list of nodes.
-        listed: number of nodes on the list.
+        list_name, list_version, listed: of the newest list of nodes, and how many are on it.
         nodes: number of nodes with a summary that counts, over all periods.
         adjacency: the kind of neighbours that every ε is for.
         summaries: ε in millionths → number of summaries that count.
@@ -87,14 +85,13 @@ def status(store: EnvelopeStore) -> NodeStatus:
     """
     listed = store.node_list()
     found: dict[int, dict[bytes, str | None]] = {}
-    summaries: dict[int, int] = {}
+    summaries: Counter[int] = Counter()
     stating: dict[int, set[str]] = {}
     for arrival, reason in store.arrivals():
         found.setdefault(arrival.period, {})[arrival.node] = reason
         if reason is None:
-            summaries[arrival.epsilon_micro] = summaries.get(arrival.epsilon_micro, 0) + 1
+            summaries[arrival.epsilon_micro] += 1
             stating.setdefault(arrival.epsilon_micro, set()).add(arrival.node.hex())
-    periods = tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items()))
     heard = {node for nodes in found.values() for node, reason in nodes.items() if reason is None}
     campaign = store.campaign
     return NodeStatus(
@@ -110,7 +107,7 @@ def status(store: EnvelopeStore) -> NodeStatus:
         {epsilon: tuple(sorted(ids)) for epsilon, ids in sorted(stating.items())},
         campaign.min_batch_size,
         store.rejected(),
-        periods,
+        tuple(_period(period, nodes, listed.nodes.keys()) for period, nodes in sorted(found.items())),
     )
 
 
