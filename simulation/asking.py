@@ -24,8 +24,7 @@ from aggregator.planning.feature_selection.from_answers import Refinement, first
 from aggregator.planning.feature_selection.from_pilot import design
 from aggregator.planning.feature_selection.steps import EVALUATE, WHOLE, SeriesFleet
 from aggregator.publishing.ask_table import Ask
-from aggregator.publishing.campaigns import CampaignParameters
-from aggregator.publishing.evaluations import EvaluationParameters
+from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import SeriesShare

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.arrays import Integers
 from aggregator.models.encoding import EncodedFrame
-from aggregator.publishing.mechanisms.draws import draw
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import draw, inputs_of
 from edge_sdk import Device, Policy
 from edge_sdk.arguments import system_entropy
 from protocol.batches.batch import Header, write_batch
@@ -136,7 +135,7 @@ class _Fleet(NamedTuple):
     def inputs(self, schema: Schema, subject: Subject, rows: Integers) -> Integers:
         """Inputs of a question's mechanism for the people with these indices, (M,) int64.
 
-        The shape is that of :func:`aggregator.publishing.mechanisms.inputs.inputs_of`.
+        The shape is that of :func:`aggregator.publishing.mechanisms.draws.inputs_of`.
         """
         encoded = EncodedFrame(self.encoded.codes[rows], self.encoded.numbers[rows])
         predicted = self.predicted[subject.model or 0](rows) if self.predicted else None

@@ -21,12 +21,15 @@ from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
 from aggregator.models.foresight import foresee
+from aggregator.models.measured_accuracy import Accuracy, Ranking, evaluate, rank
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
-from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
-from aggregator.publishing.mechanisms.evaluation import Accuracy, evaluate
-from aggregator.publishing.mechanisms.ranking import Ranking, rank
+from aggregator.publishing.campaigns import (
+    CampaignParameters,
+    EvaluationParameters,
+    publish_campaign,
+    publish_evaluation,
+)
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import Workspace
 from edge_sdk import Device
@@ -94,7 +97,7 @@ def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], para
 
     Raises:
         InputError, DocumentError, StorageError: the campaign can not be made or signed
-            (:func:`aggregator.publishing.evaluations.publish_evaluation`).
+            (:func:`aggregator.publishing.campaigns.publish_evaluation`).
     """
     raw = publish_evaluation(config.workspace, models, parameters, config.now)
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))

@@ -14,8 +14,7 @@ from aggregator.common.tables import MISSING_TOKENS, check_label, check_text, re
 from aggregator.planning.power_analysis.families import best_of_families, only_family, reason_of
 from aggregator.publishing.ask_table import Ask, ask_of, resolve
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign, campaign_subjects, parse_answers
-from aggregator.publishing.mechanisms.by_variance import choose
-from aggregator.publishing.mechanisms.choice import AUTO
+from aggregator.publishing.mechanisms.choice import AUTO, choose
 from aggregator.publishing.schemas.schema_doubts import doubts
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, parse_schema_text

@@ -22,8 +22,8 @@ import pandas as pd
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_majority, fit_plain_family
 from aggregator.models.encoding import MISSING, label_codes
+from aggregator.models.measured_accuracy import Accuracy
 from aggregator.models.scoring import Model
-from aggregator.publishing.mechanisms.evaluation import Accuracy
 from aggregator.publishing.workspace import Workspace, create_workspace
 from edge_sdk import Device
 from edge_sdk.arguments import system_entropy

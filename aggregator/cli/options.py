@@ -19,7 +19,7 @@ from click.core import ParameterSource
 from aggregator.cli.output import setting
 from aggregator.common.passphrases import VARIABLE, read_passphrase
 from aggregator.common.periods import Moment, Span, parse_span, parse_start
-from aggregator.publishing.lifetimes import MAX_DAYS
+from aggregator.publishing.signatures import MAX_DAYS
 from protocol.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

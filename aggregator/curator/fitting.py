@@ -45,8 +45,8 @@ from aggregator.models.population import assumed, check_pilot
 from aggregator.models.postprocess.methods import DEFAULT as POSTERIOR
 from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.models.scoring import Model, model_of
-from aggregator.publishing.lifetimes import seconds_of
 from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
+from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN

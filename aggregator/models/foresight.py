@@ -13,7 +13,7 @@ small gain that a model has where one class is rare.
 In real fleets features depend on each other within a class, numbers are not normal, a record without a label counts as
 the label's substitute, and a value with a substitute may be missing. The statistics do not show these effects, so every
 printed accuracy includes the assumption :data:`ASSUMES`. An evaluation campaign measures the accuracy
-(``aggregator.publishing.mechanisms.evaluation``).
+(``aggregator.models.measured_accuracy``).
 
 Source: docs/math.md, section 4; decisions 42 and 95.
 """

@@ -32,24 +32,22 @@ from aggregator.planning.power_analysis.plan import Plan
 from aggregator.publishing import endings
 from aggregator.publishing.campaigns import (
     CampaignParameters,
+    EvaluationParameters,
     StatedTerms,
     campaign_subjects,
     parse_answers,
     parse_duration,
     publish_campaign,
+    publish_evaluation,
 )
-from aggregator.publishing.decisions.kept import keep
-from aggregator.publishing.decisions.record import Decision
-from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
-from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.mechanisms.by_variance import Candidate, candidates, choose
-from aggregator.publishing.naming import Document, document_bytes, opened
+from aggregator.publishing.decisions import Decision, keep
+from aggregator.publishing.mechanisms.choice import Candidate, candidates, choose
+from aggregator.publishing.naming import Document, SignedCampaign, document_bytes, opened
 from aggregator.publishing.privacy import epsilon_warning, pace_warning, refusal_warning
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.series import overlap_warning, series_share
-from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, verify_signed
-from aggregator.publishing.signed_campaign import SignedCampaign
+from aggregator.publishing.signatures import DOCUMENTS, Verified, follow_roots, seconds_of, verify_signed
 from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
@@ -243,7 +241,7 @@ def make_evaluation(
             ``schemas_differ``, ``weights_invalid``: models that can not be compared, or wrong weights; for a model that
             is not given as bytes ``file_not_found``, ``unreadable``, ``too_large``, ``model_unknown``.
         InputError, DocumentError, StorageError: the model is not accepted, or the campaign can not be signed
-            (:func:`aggregator.publishing.evaluations.publish_evaluation`).
+            (:func:`aggregator.publishing.campaigns.publish_evaluation`).
     """
     signer = opened(workspace)
     micro = micro_epsilon(epsilon)

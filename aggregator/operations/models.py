@@ -23,19 +23,18 @@ from aggregator.estimates.homogeneity import Homogeneity
 from aggregator.estimates.joining import join
 from aggregator.estimates.source import newest_campaign
 from aggregator.estimates.statistics import Statistics
+from aggregator.models.measured_accuracy import Evaluation, Ranking, rank
+from aggregator.models.measured_accuracy import evaluate as evaluate_statistics
 from aggregator.nodes.statistics.robust import parse_rule
 from aggregator.nodes.store.envelope_store import EnvelopeIngest, EnvelopeStore
 from aggregator.nodes.store.node_list import check_list
 from aggregator.nodes.store.opening import is_node_store, kind_of, new_or_open, open_node_store
 from aggregator.operations.campaigns import present
 from aggregator.operations.report_store import Store, create_store, open_store
-from aggregator.publishing.decisions.kept import kept_of
-from aggregator.publishing.lifetimes import seconds_of
-from aggregator.publishing.mechanisms.evaluation import Evaluation
-from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
-from aggregator.publishing.mechanisms.ranking import Ranking, rank
+from aggregator.publishing.decisions import kept_of
 from aggregator.publishing.models import SignedModel, publish_model
 from aggregator.publishing.naming import Document, check_campaign, opened
+from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace
 from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled

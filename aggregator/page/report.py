@@ -28,8 +28,7 @@ from aggregator.page.entries import influence_of
 from aggregator.page.rendering import Page
 from aggregator.page.sections import about, accuracy, asked, checking, choices, counts, influence, promises, results
 from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, StoreSubject
-from aggregator.publishing.decisions.kept import kept_of
-from aggregator.publishing.decisions.record import Decision
+from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
 from protocol.dates import date

@@ -9,12 +9,11 @@ from typing import NamedTuple
 
 from aggregator.common.files import read_file
 from aggregator.estimates.statistics import Statistics
+from aggregator.models.measured_accuracy import Evaluation, Ranking
 from aggregator.nodes.store.envelope_store import EnvelopeStore
 from aggregator.nodes.store.opening import is_node_store, open_node_store
 from aggregator.operations.models import count, evaluate, together
 from aggregator.operations.report_store import Store, open_store
-from aggregator.publishing.mechanisms.evaluation import Evaluation
-from aggregator.publishing.mechanisms.ranking import Ranking
 from aggregator.publishing.naming import check_campaign, document_bytes, opened
 from aggregator.publishing.workspace import Workspace
 from protocol.documents.campaign import EVALUATION, Campaign, parse_campaign

@@ -10,11 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
-from aggregator.publishing.history import latest_of_each
-from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.naming import find_document
 from aggregator.publishing.roots import RootChange, change_root, pending_path
-from aggregator.publishing.workspace import Workspace
+from aggregator.publishing.signatures import header_for
+from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol import canonical
 from protocol.dates import WARNED_SECONDS, expiry_warning
 from protocol.document import DAY_SECONDS, Header, read_payload

@@ -19,9 +19,8 @@ from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.published import interval_card
 from aggregator.models.scoring import Model as Classifier
-from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.naming import save_document
-from aggregator.publishing.signatures import Standing
+from aggregator.publishing.signatures import Standing, header_for
 from aggregator.publishing.workspace import Workspace
 from protocol import VERSION
 from protocol.document import DAY_SECONDS

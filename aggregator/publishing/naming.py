@@ -1,4 +1,4 @@
-"""Documents of a workspace, found by name or id instead of by file.
+"""Documents of a workspace: found by name or id instead of by file, and as they were signed.
 
 A command takes a file. With a workspace, an argument that names no file may be
 
@@ -6,23 +6,23 @@ A command takes a file. With a workspace, an argument that names no file may be
     mushrooms@2        version 2 of that name
     56475aa75463474c   an id in hexadecimal: its first 8 digits or more
     four-words-of-it   an id in words, as ``protocol.words.to_words`` prints it
-
-:func:`opened` and :func:`check_campaign` take workspaces and campaigns in the forms that callers in Python give.
-:func:`save_document` writes a signed document to the user's file.
 """
 
 from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from aggregator.common.files import read_file, write_output
-from aggregator.publishing.history import Published
-from aggregator.publishing.signatures import signed_campaign
-from aggregator.publishing.workspace import EXTENSIONS, Workspace, open_workspace
+from aggregator.common.notebooks import facts
+from aggregator.publishing.mechanisms.choice import Candidate
+from aggregator.publishing.signatures import Standing, signed_campaign
+from aggregator.publishing.workspace import EXTENSIONS, Published, Workspace, open_workspace
 from protocol.document import read_payload
-from protocol.documents.campaign import parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
 from protocol.words import to_words
 
@@ -179,3 +179,44 @@ def _by_id(signed: list[Published], given: str) -> list[Published]:
         else [item for item in signed if to_words(item.digest) == given]
     )
     return matching if len(matching) == 1 else []
+
+
+class SignedCampaign(NamedTuple):
+    """A campaign that was signed.
+
+    Attributes:
+        raw: the bytes of the ``.hsc`` file.
+        campaign: the parsed campaign.
+        standing: its valid signatures and the needed number. Devices refuse a campaign with fewer.
+        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
+        warnings: sentences for the signer.
+    """
+
+    raw: bytes
+    campaign: Campaign
+    standing: Standing
+    why: tuple[Candidate, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        header = self.campaign.header
+        return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the signed campaign to a file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
+                path, for example because its folder does not exist.
+            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
+                keeps its copy.
+        """
+        save_document(Path(path), self.raw, "campaign", force=force)
+
+    def _repr_html_(self) -> str:
+        about: dict[str, object] = {"name": self.campaign.header.name, "version": self.campaign.header.version}
+        about |= {"id": self.campaign.id.hex()}
+        nodes = self.campaign.nodes
+        about |= {"questions": len(self.campaign.questions)} if nodes is None else {"node list": nodes.list_name}
+        about |= {"ε per period": format_micro(self.campaign.epsilon_micro), "signatures": str(self.standing)}
+        return facts("Campaign", {**about, **{f"warning {n}": each for n, each in enumerate(self.warnings, 1)}})

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.common.files import read_file, write_output
-from aggregator.publishing.history import Published, latest_of_each
 from aggregator.publishing.keys import KeyFile, key_file, write_key
-from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.signatures import (
     Standing,
+    header_for,
     joined,
     root_of,
     signed,
@@ -28,6 +27,7 @@ from aggregator.publishing.signatures import (
     successor,
     to_bytes,
 )
+from aggregator.publishing.workspace import Published, latest_of_each
 from protocol.document import read_payload
 from protocol.documents import trust
 from protocol.documents.envelope import (

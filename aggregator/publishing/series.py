@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.workspace import latest_of_each
 from protocol.document import is_text
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope

@@ -17,6 +17,7 @@ again each time the workspace is locked, so a crash in between, or an old histor
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import secrets
 import shutil
@@ -29,11 +30,17 @@ from typing import NamedTuple
 from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
 from aggregator.common.notebooks import facts, table
 from aggregator.common.passphrases import passphrase_from
-from aggregator.publishing.history import Published, history_bytes, latest_of_each, read_history
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
-from aggregator.publishing.lifetimes import header_for
 from aggregator.publishing.mechanisms.completeness import check_complete
-from aggregator.publishing.signatures import Standing, check_signatures, draft, standing, successor, to_bytes
+from aggregator.publishing.signatures import (
+    Standing,
+    check_signatures,
+    draft,
+    header_for,
+    standing,
+    successor,
+    to_bytes,
+)
 from protocol import canonical
 from protocol.dates import date
 from protocol.document import DAY_SECONDS, is_text, read_payload
@@ -50,6 +57,74 @@ from protocol.documents.envelope import (
 )
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.nodes import node_list
+
+HISTORY_FORMAT = 1
+MAX_HISTORY_BYTES = 64 << 20
+
+
+class Published(NamedTuple):
+    """One entry of a workspace's history: a document that was signed.
+
+    Attributes:
+        role: campaign, model or nodes, a node list.
+        name, version: name and version of the document.
+        digest: SHA-256 of the payload; for a campaign that is its id.
+        issued_at: seconds since 1970.
+    """
+
+    role: str
+    name: str
+    version: int
+    digest: bytes
+    issued_at: int
+
+
+def history_bytes(items: list[Published]) -> bytes:
+    """The content of a history file with the entries ``items``: JSON text as bytes."""
+    documents = [{**item._asdict(), "digest": item.digest.hex()} for item in items]
+    return json.dumps({"format": HISTORY_FORMAT, "documents": documents}, ensure_ascii=False, indent=1).encode()
+
+
+def read_history(path: Path) -> list[Published]:
+    """The entries of a history file, oldest first. A missing file is an error: an empty history would reuse versions.
+
+    Raises:
+        StorageError: ``workspace_damaged``: the file is missing, unreadable, above :data:`MAX_HISTORY_BYTES` or
+            malformed; ``workspace_newer``: newer software wrote it.
+    """
+    items: list[Published] = []
+    newer = False
+    try:
+        body = json.loads(read_file(path, MAX_HISTORY_BYTES))
+        newer = body["format"] > HISTORY_FORMAT
+        items = [
+            Published(
+                str(entry["role"]),
+                str(entry["name"]),
+                int(entry["version"]),
+                bytes.fromhex(entry["digest"]),
+                int(entry["issued_at"]),
+            )
+            for entry in body["documents"]
+        ]
+        if not newer:
+            return items
+    except (ValueError, KeyError, TypeError):
+        pass
+    if newer:
+        raise StorageError("workspace_newer", "the history was written by newer software; update this one")
+    raise StorageError("workspace_damaged", f"'{path.name}' is missing or can not be read; restore it from a backup")
+
+
+def latest_of_each(items: list[Published]) -> list[Published]:
+    """The newest of the documents ``items`` for every role and name, sorted by role, then by name."""
+    newest: dict[tuple[str, str], Published] = {}
+    for item in items:
+        known = newest.get((item.role, item.name))
+        if known is None or item.version > known.version:
+            newest[item.role, item.name] = item
+    return [newest[each] for each in sorted(newest)]
+
 
 ROOT_LIFETIME_SECONDS = 3650 * DAY_SECONDS
 EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from aggregator.models.population import Population
 from aggregator.planning.power_analysis.rehearsal import shares_of_questions
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.draws import counts_of
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import counts_of, inputs_of
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.schema import Schema

@@ -21,8 +21,7 @@ from aggregator.estimates.statistics import JOINED_ID
 from aggregator.models.encoding import EncodedFrame, label_codes, observe
 from aggregator.publishing.ask_table import AskedFeature
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.draws import draw
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import draw, inputs_of
 from aggregator.reports.tally.tally import Tally
 from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign

@@ -16,7 +16,6 @@ MOST_CHILDREN = 16
 """Files and folders of a folder beside ``__init__.py``. A larger number is a reason to think, and never to split."""
 LARGER = {
     "protocol/mechanisms",
-    "aggregator/publishing",
     "protocol",
     "benchmarks/speed",
 }

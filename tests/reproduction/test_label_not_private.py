@@ -11,7 +11,7 @@ from aggregator.models.baselines import plain_gaussian_model
 from aggregator.models.encoding import EncodedFrame
 from aggregator.models.population import Population
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import inputs_of
 from benchmarks.reproduce.continuous import APPROACHES, LABEL_NOT_PRIVATE, label_not_private
 from benchmarks.shared.fleets import campaign_of
 from protocol import SCALE

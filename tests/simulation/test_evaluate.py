@@ -13,8 +13,7 @@ from support.failures import failure
 import aggregator
 from aggregator.operations.campaigns import end_campaign
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import CampaignParameters
-from aggregator.publishing.evaluations import EvaluationParameters
+from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
 from aggregator.publishing.workspace import open_workspace
 from edge_sdk.classifier import Classifier
 from protocol.document import read_payload

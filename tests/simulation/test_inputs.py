@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggregator.models.encoding import MISSING, NO_NUMBER, label_codes, observe, recognise
 from aggregator.publishing.mechanisms.choice import form_of, moment_mechanism
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import inputs_of
 from protocol import SCALE
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.features import Categorical, Numeric

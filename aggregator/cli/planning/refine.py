@@ -112,7 +112,7 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
         pilots: private results of pilots that these features hold.
     """
     from aggregator.planning.feature_selection.schema_text import schema_text
-    from aggregator.publishing.decisions.record import decision_text
+    from aggregator.publishing.decisions import decision_text
     from aggregator.publishing.schemas.schema_file import SchemaFile, toml_array, toml_text
 
     share = found.share

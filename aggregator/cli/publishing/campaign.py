@@ -41,7 +41,7 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.operations.campaigns import Planned
-    from aggregator.publishing.signed_campaign import SignedCampaign
+    from aggregator.publishing.naming import SignedCampaign
     from aggregator.publishing.workspace import Workspace
 
 

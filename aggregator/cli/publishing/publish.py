@@ -191,7 +191,7 @@ def _publish_model(
     """Fit, sign and write a model. Returns the facts to print."""
     from aggregator.models.foresight import Foresight
     from aggregator.operations.models import sign_model
-    from aggregator.publishing.evaluations import evaluations_ended
+    from aggregator.publishing.campaigns import evaluations_ended
     from protocol.shown import quoted
 
     signed = sign_model(

@@ -20,9 +20,9 @@ from aggregator.cli.options import (
     workspace_option,
 )
 from aggregator.cli.output import KINDS, as_json, counted, note, print_facts, print_json, print_table, say, warn, when
-from aggregator.publishing.history import Published
 from aggregator.publishing.roots import NextRoot, RootChange
 from aggregator.publishing.signatures import Standing
+from aggregator.publishing.workspace import Published
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, keyid, role_of
 from protocol.documents.trust import ROLES

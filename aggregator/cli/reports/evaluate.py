@@ -44,7 +44,7 @@ from protocol.errors import InputError
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
-    from aggregator.publishing.mechanisms.ranking import Ranking
+    from aggregator.models.measured_accuracy import Ranking
 
 
 _MOST_DIGITS = 9
@@ -164,10 +164,9 @@ def show(
       hearsay evaluate show --store first --store second --one-population
     """  # noqa: D301
     from aggregator.estimates.cells import as_range, as_share
+    from aggregator.models.measured_accuracy import COLUMNS, RECALL_COLUMNS, rank
+    from aggregator.models.measured_accuracy import evaluate as evaluate_statistics
     from aggregator.operations.models import together
-    from aggregator.publishing.mechanisms.evaluation import COLUMNS, RECALL_COLUMNS
-    from aggregator.publishing.mechanisms.evaluation import evaluate as evaluate_statistics
-    from aggregator.publishing.mechanisms.ranking import rank
 
     rosters = rosters_of(lists)
     parts = [
@@ -202,14 +201,14 @@ def show(
 
 def _show_ranking(ranking: Ranking) -> None:
     """Print the ranking of the compared models, and what follows from its intervals."""
-    from aggregator.publishing.mechanisms.ranking import COLUMNS
+    from aggregator.models.measured_accuracy import RANKING_COLUMNS
 
     if as_json():
         print_json(ranking.to_json())
         return
     print_facts({"answers": counted(ranking.reports, "report")})
     click.echo()
-    print_table(COLUMNS, ranking.rows(), numeric=COLUMNS[1:])
+    print_table(RANKING_COLUMNS, ranking.rows(), numeric=RANKING_COLUMNS[1:])
     click.echo()
     for sentence in ranking.sentences():
         click.echo(sentence)

@@ -18,12 +18,11 @@ from aggregator.nodes.campaigns.lists import current_list
 from aggregator.nodes.campaigns.sheet import masked_warnings, node_warnings
 from aggregator.publishing.ask_table import Asked
 from aggregator.publishing.campaigns import StatedTerms, publish_campaign
-from aggregator.publishing.decisions.kept import keep
-from aggregator.publishing.naming import opened
+from aggregator.publishing.decisions import keep
+from aggregator.publishing.naming import SignedCampaign, opened
 from aggregator.publishing.privacy import refusal_warning
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile
-from aggregator.publishing.signed_campaign import SignedCampaign
 from aggregator.publishing.workspace import Workspace
 from protocol.document import DAY_SECONDS
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign

@@ -16,9 +16,8 @@ from nacl import bindings
 
 from aggregator.common.files import read_file, write_output
 from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
-from aggregator.publishing.lifetimes import header_for, seconds_of
 from aggregator.publishing.naming import opened
-from aggregator.publishing.signatures import Standing
+from aggregator.publishing.signatures import Standing, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from aggregator.estimates.cells import as_range, as_share
 from aggregator.models.foresight import NEVER, Foresight
+from aggregator.models.measured_accuracy import COLUMNS, RANKING_COLUMNS, RECALL_COLUMNS, Evaluation, Ranking
 from aggregator.page.blocks import MOST_CELL, Block, Chart, Section, clipped, facts, items, paragraph, table
 from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import foresight, rows_of
-from aggregator.publishing.mechanisms import evaluation, ranking
-from aggregator.publishing.mechanisms.evaluation import Evaluation
-from aggregator.publishing.mechanisms.ranking import Ranking
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
@@ -117,10 +115,10 @@ def _measured(found: Evaluation) -> list[Block]:
         "assumed": found.populations["assumes"],
     }
     caption = "Confusion matrix: share of all records by true and predicted class, with 95 % intervals"
-    numbers = table(caption, evaluation.COLUMNS, found.rows(), (2, 3, 4), more=_SHOW)
+    numbers = table(caption, COLUMNS, found.rows(), (2, 3, 4), more=_SHOW)
     svg = whiskers("Share of records: right, then true class → predicted class", bars, unit="%")
     of_classes = "Measured recall: of the records of a class, the share that the model gives this class"
-    recall = table(of_classes, evaluation.RECALL_COLUMNS, found.recall_rows(), (1, 2, 3, 4), more=_SHOW)
+    recall = table(of_classes, RECALL_COLUMNS, found.recall_rows(), (1, 2, 3, 4), more=_SHOW)
     return [Chart(svg, numbers, "Measured"), recall, facts("Measured by private answers", pairs)]
 
 
@@ -133,7 +131,7 @@ def _ranked(found: Ranking) -> list[Block]:
         if one.accuracy is not None
     ]
     caption = f"Models compared by {found.reports} private answers, with 95 % intervals"
-    numbers = table(caption, ranking.COLUMNS, found.rows(), range(1, len(ranking.COLUMNS)), more=_SHOW)
+    numbers = table(caption, RANKING_COLUMNS, found.rows(), range(1, len(RANKING_COLUMNS)), more=_SHOW)
     said = items("What follows:", [*found.sentences(), f"Assumed: {found.populations['assumes']}."])
     if not bars:
         return [numbers, said]

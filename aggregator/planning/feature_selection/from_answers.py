@@ -35,11 +35,10 @@ from aggregator.planning.feature_selection.steps import (
     pooled,
 )
 from aggregator.publishing.ask_table import Ask, AskedFeature
-from aggregator.publishing.decisions.record import Decision, bounded
-from aggregator.publishing.history import latest_of_each
+from aggregator.publishing.decisions import Decision, bounded
 from aggregator.publishing.models import publish_model
 from aggregator.publishing.series import check_series_name
-from aggregator.publishing.workspace import Workspace
+from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import Model, parse_model

@@ -30,7 +30,7 @@ from aggregator.planning.feature_selection.forward_selection import (
 )
 from aggregator.planning.power_analysis.rehearsal import Z95
 from aggregator.publishing.ask_table import Ask, AskedFeature
-from aggregator.publishing.decisions.record import bounded
+from aggregator.publishing.decisions import bounded
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from protocol.epsilon import format_micro
 from protocol.errors import InputError

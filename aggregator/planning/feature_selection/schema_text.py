@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from aggregator.publishing.ask_table import Ask
-from aggregator.publishing.decisions.record import decision_text
+from aggregator.publishing.decisions import decision_text
 from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, SchemaFile, toml_array, toml_text
 from protocol import SCALE
 from protocol.errors import InputError

@@ -25,7 +25,7 @@ from aggregator.estimates.debias import Law, marginal, noise_law
 from aggregator.estimates.question_estimate import Sample, Vote, is_share, is_stretched
 from aggregator.models.population import Population
 from aggregator.planning.power_analysis.rehearsal import Fleet, shares_of_questions
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import inputs_of
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.mechanisms import Mechanism

@@ -30,8 +30,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model, model_of
-from aggregator.publishing.mechanisms.draws import CountLaw, count_law
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import CountLaw, count_law, inputs_of
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import GAUSSIAN, Campaign
 from protocol.epsilon import MICRO

@@ -16,8 +16,7 @@ from aggregator.planning.power_analysis.precision import precisions, typical_err
 from aggregator.planning.power_analysis.rehearsal import Fleet, Forecast, Rehearsal
 from aggregator.planning.power_analysis.study import Design, Study, with_bins
 from aggregator.publishing.campaigns import campaign_subjects, parse_answers
-from aggregator.publishing.mechanisms.by_variance import APPROACHES
-from aggregator.publishing.mechanisms.choice import AUTO, forms, is_numeric, kind_of
+from aggregator.publishing.mechanisms.choice import APPROACHES, AUTO, forms, is_numeric, kind_of
 from protocol import mechanisms
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.errors import HearsayError, InputError

@@ -28,7 +28,7 @@
     (:mod:`aggregator.publishing.ask_table`) groups = [["a", "f"]]
 
     [decision]                            # what design or refine decided, and why
-    (:mod:`aggregator.publishing.decisions.record`) by = "hearsay design"
+    (:mod:`aggregator.publishing.decisions`) by = "hearsay design"
 
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 """
@@ -47,7 +47,7 @@ from typing import Any, NamedTuple
 from aggregator.common.files import read_file
 from aggregator.common.notebooks import facts, table
 from aggregator.publishing.ask_table import Ask, parse_ask
-from aggregator.publishing.decisions.record import Decision, parse_decision
+from aggregator.publishing.decisions import Decision, parse_decision
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost, parse_pilots
 from protocol.errors import DocumentError, InputError

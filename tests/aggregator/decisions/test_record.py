@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.publishing.decisions.kept import FOLDER, keep, kept
-from aggregator.publishing.decisions.record import (
+from aggregator.publishing.decisions import (
+    FOLDER,
     MOST_BYTES,
     MOST_INTEGER,
     MOST_ROWS,
     bounded,
     decision_text,
+    keep,
+    kept,
     parse_decision,
 )
 from protocol import canonical

@@ -11,7 +11,7 @@ from support.publisher import NOW
 import aggregator
 from aggregator.page.report import report as page_of
 from aggregator.planning.feature_selection.schema_text import schema_text
-from aggregator.publishing.decisions.kept import kept
+from aggregator.publishing.decisions import kept
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, parse_schema_text
 from protocol.errors import InputError
 

@@ -22,8 +22,8 @@ from aggregator.estimates.recurrence import known
 from aggregator.estimates.reports import estimate
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
+from aggregator.models.measured_accuracy import evaluate
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
-from aggregator.publishing.mechanisms.evaluation import evaluate
 from aggregator.reports.tally.tally import Tally
 from protocol import mechanisms
 from protocol.documents.campaign import EVALUATION, parse_campaign

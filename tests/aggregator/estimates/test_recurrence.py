@@ -14,7 +14,7 @@ from support.reports import made
 
 from aggregator.estimates.recurrence import BOUND, KNOWN, ONCE, answers_by_stratum, at_most, known, once
 from aggregator.estimates.reports import estimate
-from aggregator.publishing.mechanisms.evaluation import accuracy_of
+from aggregator.models.measured_accuracy import accuracy_of
 from aggregator.reports.tally.tally import Tally
 from aggregator.reports.tally.turnout import turnout_of
 from protocol import mechanisms

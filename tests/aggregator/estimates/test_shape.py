@@ -15,8 +15,8 @@ from aggregator.estimates.reports import estimate
 from aggregator.estimates.sums import Table, of_tables
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
+from aggregator.models.measured_accuracy import accuracy_of, evaluate
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
-from aggregator.publishing.mechanisms.evaluation import accuracy_of, evaluate
 from aggregator.publishing.models import publish_model, sign_statistics
 from aggregator.publishing.workspace import create_workspace
 from aggregator.reports.tally.tally import Tally

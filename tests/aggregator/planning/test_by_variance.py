@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from aggregator.publishing.mechanisms.by_variance import candidates, choose
+from aggregator.publishing.mechanisms.choice import candidates, choose
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.estimated import outcome
 
-from aggregator.publishing.mechanisms.evaluation import Confusion, Evaluation, accuracy_of, recall_of
+from aggregator.models.measured_accuracy import Confusion, Evaluation, accuracy_of, recall_of
 from protocol.mechanisms import from_micro
 
 

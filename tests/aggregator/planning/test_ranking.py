@@ -14,9 +14,7 @@ from aggregator.estimates.debias import noise_law
 from aggregator.estimates.question_estimate import Right
 from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
-from aggregator.publishing.mechanisms.best import Share, against_the_best, dunnett, together
-from aggregator.publishing.mechanisms.evaluation import evaluate
-from aggregator.publishing.mechanisms.ranking import rank
+from aggregator.models.measured_accuracy import Share, against_the_best, dunnett, evaluate, rank, together
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.series import Series

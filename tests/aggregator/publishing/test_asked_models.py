@@ -14,7 +14,7 @@ from support.reports import batch, opened, report
 import aggregator
 from aggregator.models.encoding import label_codes, observe, recognise
 from aggregator.models.interchange import to_json
-from aggregator.publishing.mechanisms.inputs import inputs_of
+from aggregator.publishing.mechanisms.draws import inputs_of
 from edge_sdk import Device
 from protocol.document import Header
 from protocol.documents.campaign import Fit, build_payload

@@ -5,9 +5,14 @@ from support.failures import reason
 from support.publisher import NOW, Publisher, small_schema
 
 from aggregator.operations.report_store import create_store
-from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
+from aggregator.publishing.campaigns import (
+    CampaignParameters,
+    EvaluationParameters,
+    evaluations_ended,
+    publish_campaign,
+    publish_evaluation,
+)
 from aggregator.publishing.endings import end_campaign
-from aggregator.publishing.evaluations import EvaluationParameters, evaluations_ended, publish_evaluation
 from aggregator.publishing.privacy import periods, privacy_sheet
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from edge_sdk import Device

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.publisher import NOW, Publisher, small_schema
 
-from aggregator.publishing.evaluations import EvaluationParameters, publish_evaluation
+from aggregator.publishing.campaigns import EvaluationParameters, publish_evaluation
 from aggregator.publishing.workspace import create_workspace
 from edge_sdk import Device
 from protocol.documents.campaign import parse_campaign

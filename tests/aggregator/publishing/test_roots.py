@@ -19,10 +19,9 @@ from aggregator.publishing import keys as key_rooms
 from aggregator.publishing import roots as rotations
 from aggregator.publishing import workspace as workspaces
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
-from aggregator.publishing.history import latest_of_each
 from aggregator.publishing.roots import ALL, RootChange, change_root, discard, gather_copies, lacking, pending, resign
 from aggregator.publishing.signatures import signed, to_bytes
-from aggregator.publishing.workspace import create_workspace, open_workspace
+from aggregator.publishing.workspace import create_workspace, latest_of_each, open_workspace
 from edge_sdk import Device
 from protocol.document import DAY_SECONDS
 from protocol.documents import campaign, trust
