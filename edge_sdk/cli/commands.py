@@ -13,11 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 from edge_sdk.arguments import path_of
 from edge_sdk.cli import node
-from edge_sdk.cli.files import PROVISIONING, read_document, read_file, read_record, run_program
+from edge_sdk.cli.files import (
+    PROVISIONING,
+    print_note,
+    read_document,
+    read_file,
+    read_record,
+    run_program,
+    write_file,
+    writing,
+)
 from edge_sdk.device import Device
+from edge_sdk.storage.documents import DEVICE
 from protocol.documents.envelope import role_of
 from protocol.epsilon import format_micro, format_pico
-from protocol.errors import InputError, StorageError
+from protocol.errors import InputError
 from protocol.schema import FROM_RECORD
 from protocol.shown import quoted
 from protocol.words import to_words
@@ -30,6 +40,7 @@ if TYPE_CHECKING:
 
 
 MAX_RECORD_BYTES = 16 << 20
+_MAX_TOKEN_BYTES = 8192
 _BEGINNING = 79
 """So many bytes and one more tell the kind of a signed document."""
 _REPEATED = "number of keys that the record has more than once: {}; the last value of each counts"
@@ -43,12 +54,7 @@ def open_device(options: argparse.Namespace) -> Device:
 def provision(options: argparse.Namespace) -> dict[str, Any]:
     """Make the state of a new device in ``options.state``, or check the one that is there.
 
-    The file ``options.root`` is the trusted root. ``options.enrolment`` is a closed fleet's provisioning file, which
-    has the device's secret; None for a random secret. ``options.machine_id`` is a file that tells this machine from
-    others; None for the system's ids.
-
-    Returns:
-        the folder; whether a new device was made (else one was found); and the version of the trusted root.
+    Return the folder; whether a new device was made; and the version of the trusted root.
 
     Raises:
         InputError: ``already_provisioned``: there is a device, and what tells its machine from others is not the given
@@ -75,12 +81,11 @@ def provision(options: argparse.Namespace) -> dict[str, Any]:
 def _note_machine(status: Status) -> None:
     """Print what the owner has to know if nothing tells this machine from others, or if another one made the state."""
     if status.copied:
-        print("note: this state was made on another machine, so it answers nothing here", file=sys.stderr)  # noqa: T201
+        print_note("this state was made on another machine, so it answers nothing here")
     elif status.machine == "none":
-        print(  # noqa: T201
-            "note: this system has no machine id, so a copy of this state, as in a container, may not be noticed. "
-            "Provision with --machine-id FILE; do not provision in an image that is built for many machines",
-            file=sys.stderr,
+        print_note(
+            "this system has no machine id, so a copy of this state, as in a container, may not be noticed. "
+            "Provision with --machine-id FILE; do not provision in an image that is built for many machines"
         )
 
 
@@ -89,10 +94,9 @@ def _note_inside(machine_id: str | Path, folder: Path) -> None:
     file, state = Path(machine_id), folder.resolve()
     # Neither the words of a status nor a relative path begin with a slash; the file may be reached through a link.
     if file.is_absolute() and state in (*file.parents, *file.resolve().parents):
-        print(  # noqa: T201
-            "note: the file of --machine-id is in the state folder, so a copy of the folder has the same id and is not "
-            "noticed. Name a file outside of it",
-            file=sys.stderr,
+        print_note(
+            "the file of --machine-id is in the state folder, so a copy of the folder has the same id and is not "
+            "noticed. Name a file outside of it"
         )
 
 
@@ -101,10 +105,7 @@ def _enrolment(options: argparse.Namespace) -> bytes | None:
 
 
 def explain(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a text on the file ``options.document``: what a campaign asks and costs, or how a model was made.
-
-    ``options.model`` lists the files of models that the campaign evaluates and that are not installed.
-    """
+    """Return a text on the file ``options.document``: what a campaign asks and costs, or how a model was made."""
     kind = "model" if role_of(read_file(options.document, _BEGINNING)) == "model" else "campaign"
     raw = read_document(options.document, kind)
     models = [read_document(path, "model") for path in options.model]
@@ -113,10 +114,7 @@ def explain(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def enrol(options: argparse.Namespace) -> dict[str, Any]:
-    """Verify the campaign in the file ``options.campaign``, check it against the owner's policy, and store it.
-
-    Return its name, version, id and ε.
-    """
+    """Verify the campaign in the file ``options.campaign``, check it against the owner's policy, and store it."""
     raw = read_document(options.campaign, "campaign")
     with open_device(options) as device:
         campaign = device.enrol(raw)
@@ -132,13 +130,12 @@ def enrol(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def report(options: argparse.Namespace) -> dict[str, Any]:
-    """Answer about one record, read from ``options.record``. Return the reports, the period, and when the next begins.
+    """Answer about one record. Return the reports, the period, and when the next begins.
 
-    In a period that was answered before, the same reports are returned again. With ``options.check`` nothing is
-    answered: only tell which features count as missing or unlisted. With ``options.measure`` the record is what that
-    program prints. If it fails, the empty record is reported, since whether there is a report must not depend on the
-    record; the failure is then a refusal beside the report. In a period that was answered before nothing is reported
-    of it, and the failure has status 0.
+    With ``options.check`` nothing is answered: only tell which features count as missing or unlisted. With
+    ``options.measure`` the record is what that program prints. If it fails, the empty record is reported, since whether
+    there is a report must not depend on the record; the failure is then a refusal beside the report. In a period that
+    was answered before nothing is reported of it, and the failure has status 0.
 
     Raises:
         InputError: ``argument_invalid``: a record and a program are given; ``measure_failed``: with ``options.check``
@@ -164,8 +161,7 @@ def report(options: argparse.Namespace) -> dict[str, Any]:
         if options.check:
             return {"campaign": campaign.header.name, **_shown_check(found, repeated)}
         said = device.answer(campaign.id, record, label=label)
-    _note_ignored(found.ignored)
-    _note_repeated(repeated)
+    _note_keys(found.ignored, repeated)
     return {
         "report": said.reports.hex(),
         "campaign": campaign.header.name,
@@ -202,30 +198,18 @@ def _refusal(step: str, error: InputError) -> dict[str, Any]:
     return {"step": step, "reason": error.reason, "detail": error.detail, "status": error.status}
 
 
-def _note_ignored(count: int) -> None:
-    """Print the number of ignored keys, so that a misspelt key is noticed. Keys are private, so none is named."""
-    if count:
-        print(f"note: {count} of the record's keys are no features here and were ignored", file=sys.stderr)  # noqa: T201
-
-
-def _note_repeated(count: int) -> None:
-    """Print the number of keys that the record has more than once. Keys are private, so none is named."""
-    if count:
-        print(f"note: {_REPEATED.format(count)}", file=sys.stderr)  # noqa: T201
-
-
-def _note_unlisted(count: int) -> None:
-    """Print the number of values that a model does not know. Neither names nor values are printed."""
-    if count:
-        print(f"note: {count} of the record's values are unknown to the model; --check names them", file=sys.stderr)  # noqa: T201
+def _note_keys(ignored: int, repeated: int, unlisted: int = 0) -> None:
+    """Print how many keys are ignored or repeated, and how many values a model does not know. They are private."""
+    if ignored:
+        print_note(f"{ignored} of the record's keys are no features here and were ignored")
+    if repeated:
+        print_note(_REPEATED.format(repeated))
+    if unlisted:
+        print_note(f"{unlisted} of the record's values are unknown to the model; --check names them")
 
 
 def drain(options: argparse.Namespace) -> dict[str, Any]:
-    """Write all unacknowledged reports, as batches, into the new file ``options.out``.
-
-    The reports stay on the device until ``ack``. Return their number and the file. If there are no unacknowledged
-    reports, no file is written.
-    """
+    """Write the unacknowledged reports into the new file ``options.out``. Return their number and the file, if any."""
     with open_device(options) as device:
         count = device.drain(options.out)
     return {"reports": count, "file": str(options.out) if count else None}
@@ -241,13 +225,9 @@ def ack(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def rotate(options: argparse.Namespace) -> dict[str, Any]:
-    """Make the device trust a newer root. ``options.roots`` are root files, in any order.
+    """Make the device trust the newest of the root files ``options.roots``.
 
-    Each root must be the next version and be signed by the keys of the root before it and by its own keys. Campaigns
-    that the new root's keys have not signed end. If the roots are refused, the trusted root stays as it was.
-
-    Returns:
-        the version of the root that is now trusted, and the names of the campaigns that ended.
+    Return the version of the root that is now trusted, and the names of the campaigns that ended.
     """
     roots = [read_document(path, "root") for path in options.roots]
     with open_device(options) as device:
@@ -266,25 +246,49 @@ def install(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def predict(options: argparse.Namespace) -> dict[str, Any]:
-    """Classify one record, read from ``options.record``, with the model ``options.model`` or the only installed one.
+    """Classify one record with the model ``options.model`` or the only installed one.
 
     Return the class, the probabilities and the model's name. With ``options.check`` nothing is classified: only tell
     which features count as missing or unlisted.
     """
     with open_device(options) as device:
         model = device.model(options.model)
+        named = f"{quoted(model.name)} version {model.version}"
         record, repeated = _read_record(options.record)
         found = model.check(record)
         if options.check:
-            return {"model": f"{quoted(model.name)} version {model.version}", **_shown_check(found, repeated)}
-        _note_ignored(found.ignored)
-        _note_repeated(repeated)
-        _note_unlisted(len(found.unlisted))
+            return {"model": named, **_shown_check(found, repeated)}
+        _note_keys(found.ignored, repeated, len(found.unlisted))
         return {
             "class": model.predict(record),
             "probabilities": {name: round(p, 6) for name, p in model.predict_proba(record).items()},
-            "model": f"{quoted(model.name)} version {model.version}{' (expired)' if model.expired else ''}",
+            "model": named + (" (expired)" if model.expired else ""),
         }
+
+
+def sync(options: argparse.Namespace) -> dict[str, Any]:
+    """Send the device's reports to the source ``options.source``, and fetch newer documents from it.
+
+    Return the outcome of the run; its key ``refusals`` lists the refused steps.
+    """
+    from edge_sdk.carriers import open_transport, read_token
+    from edge_sdk.sync import sync as run_sync
+
+    token = None if options.token is None else read_token(read_file(options.token, _MAX_TOKEN_BYTES))
+    method = "POST" if options.post else "PUT"
+    transport = open_transport(options.source, method=method, token=token, seconds=options.seconds)
+    with open_device(options) as device:
+        is_device = device.status().kind == DEVICE
+    # A state without a campaign may take its first one in this run, and it may be for nodes.
+    with (open_device if is_device else node.open_node)(options) as device:
+        done = run_sync(device, transport, campaigns=options.campaign, models=options.model).to_json()
+        status = device.status()
+    for each in done["refusals"]:
+        # A document of yesterday at the source is its publisher's: the device takes the next one. Under a root whose
+        # time is over the device takes nothing more.
+        if each["reason"] == "expired" and not status.root_expired:
+            each["status"] = 0
+    return {**done, "warnings": list(status.warnings)}
 
 
 def status(options: argparse.Namespace) -> dict[str, Any]:
@@ -297,10 +301,7 @@ def status(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def history(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the list of answered periods, with times and ε, and the ε that was spent in all.
-
-    ``options.campaign`` selects one campaign, by name or first digits of its id; None selects all.
-    """
+    """Return the list of answered periods, with times and ε, and the ε that was spent in all."""
     with open_device(options) as device:
         lines = device.history(options.campaign)
         status = device.status()
@@ -330,27 +331,16 @@ def evidence(options: argparse.Namespace) -> dict[str, Any]:
     Return the number of pairs and the folder.
 
     Raises:
-        StorageError: ``file_exists``: the folder has such files; ``io_failed``: a file can not be written. Files that
-            were written before the error stay.
+        StorageError: ``file_exists``: the folder has such files; files that were written before stay.
     """
-    from edge_sdk.storage.atomic_files import write_new
-
     extensions = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hsl"}
     with open_device(options) as device:
         pairs = device.evidence()
-    problem = ""
-    try:
+    with writing("the evidence", "the folder holds evidence already; choose another"):
         options.out.mkdir(parents=True, exist_ok=True)
         for number, (role, *files) in enumerate(pairs, 1):
             for name, raw in zip(("accepted", "refused"), files, strict=True):
-                place = str(options.out / f"{number}-{name}{extensions[role]}")
-                write_new(place, lambda file, raw=raw: (file.write(raw), None)[1])  # type: ignore[misc]
-    except FileExistsError:
-        raise StorageError("file_exists", "the folder holds evidence already; choose another") from None
-    except OSError as error:
-        problem = error.strerror or "the system refused it"
-    if problem:
-        raise StorageError("io_failed", f"the evidence can not be written: {problem}")
+                write_file(options.out / f"{number}-{name}{extensions[role]}", raw)
     return {"pairs": len(pairs), "folder": str(options.out) if pairs else None}
 
 
@@ -362,11 +352,7 @@ def disable(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def enable(options: argparse.Namespace) -> dict[str, Any]:
-    """Take part again after an opt-out, under a new secret. Return the ε that is left.
-
-    ``options.enrolment`` is a closed fleet's new provisioning file, which has the secret; None for a random secret. In
-    a closed fleet a random secret needs ``options.leave_fleet``.
-    """
+    """Take part again after an opt-out, under a new secret. Return the ε that is left."""
     enrolment = _enrolment(options)
     with open_device(options) as device:
         device.enable(enrolment, leave_fleet=options.leave_fleet)
@@ -375,9 +361,6 @@ def enable(options: argparse.Namespace) -> dict[str, Any]:
 
 def reset(options: argparse.Namespace) -> dict[str, Any]:
     """Replace a lost or copied state by a new one, with the old budget counted as spent. Return the counted ε.
-
-    ``options.root`` is the file of the root to trust. ``options.enrolment`` is a closed fleet's new provisioning file;
-    without one, a device of a closed fleet needs ``options.leave_fleet``.
 
     Raises:
         InputError: ``reset_unconfirmed``: the option ``--count-budget-as-spent`` is missing.
@@ -408,14 +391,7 @@ def reset(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read_record(source: str) -> tuple[dict[str, Any], int]:
-    """Read a JSON object from a file or standard input. Error texts do not quote it.
-
-    Args:
-        source: path of the file; ``-`` for standard input.
-
-    Returns:
-        The object, and the number of keys that it has more than once.
-    """
+    """Read a JSON object from the file ``source``, or from standard input (``-``). Error texts do not quote it."""
     raw = None
     # The error is dropped: its text quotes the argument, which may be a record instead of a path.
     with contextlib.suppress(InputError):

@@ -11,14 +11,16 @@ import contextlib
 import json
 import os
 import re
+import sys
 from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
-from protocol.errors import DocumentError, InputError
+from protocol.errors import DocumentError, InputError, StorageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PROVISIONING = "provisioning"
@@ -36,12 +38,36 @@ _KINDS = {
 }
 
 
+def print_note(text: str) -> None:
+    """Print a note on standard error."""
+    print(f"note: {text}", file=sys.stderr)  # noqa: T201
+
+
+@contextlib.contextmanager
+def writing(what: str, taken: str) -> Iterator[None]:
+    """Turn errors of the body, which writes files, into StorageErrors.
+
+    Raises:
+        StorageError: ``file_exists``, with the text ``taken``; or ``what`` can not be written.
+    """
+    from edge_sdk.storage.atomic_files import os_errors
+
+    with os_errors(f"{what} can not be written"):
+        try:
+            yield
+        except FileExistsError:
+            raise StorageError("file_exists", taken) from None
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write ``content`` to a new file, completely or not at all. Raises FileExistsError and other OSErrors."""
+    from edge_sdk.storage.atomic_files import write_new
+
+    write_new(str(path), lambda file: (file.write(content), None)[1])
+
+
 def read_file(path: Path, limit: int) -> bytes:
     """Read the file at ``path``, but at most ``limit`` + 1 bytes. A longer result tells that the file is too large.
-
-    Args:
-        path: where the file is.
-        limit: largest size in bytes that the caller accepts.
 
     Raises:
         InputError: ``file_unreadable``: there is no such file, or it can not be read.
@@ -56,11 +82,7 @@ def read_file(path: Path, limit: int) -> bytes:
 
 
 def read_document(path: Path, kind: str) -> bytes:
-    """Read a file and refuse one of another kind. Signatures and contents are checked later.
-
-    Args:
-        path: where the file is.
-        kind: ``root``, ``campaign``, ``model``, ``nodes`` or ``provisioning``.
+    """Read a file and refuse one of another kind: ``root``, ``campaign``, … Signatures and contents are checked later.
 
     Raises:
         InputError: ``file_unreadable``: there is no such file, or it can not be read.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edge_sdk.cli.files import read_document
+from edge_sdk.cli.files import print_note, read_document, write_file, writing
 from protocol.documents.masked_terms import PARTY, RECORD
 from protocol.epsilon import format_micro, format_pico
-from protocol.errors import InputError, StorageError
+from protocol.errors import InputError
 from protocol.schema import FROM_RECORD
 from protocol.shown import quoted
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from edge_sdk.node.node import Node, Summarised
+    from edge_sdk.node.node import Node
     from edge_sdk.node.sums import Unread
     from protocol.documents.campaign import Campaign
     from protocol.questions import Subject
@@ -40,24 +41,11 @@ def add_key_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def key(options: argparse.Namespace) -> dict[str, Any]:
-    """Write the public key of the node into the new file ``options.out``. Return the node's id and the file.
-
-    Raises:
-        StorageError: ``file_exists``: there is a file of that name, which stays; ``io_failed``.
-    """
-    from edge_sdk.storage.atomic_files import write_new
-
+    """Write the public key of the node into the new file ``options.out``. Return the node's id and the file."""
     with open_node(options) as node:
         line, node_id = node.public_key_line, node.node_id
-    problem = ""
-    try:
-        write_new(str(options.out), lambda file: (file.write(line), None)[1])
-    except FileExistsError:
-        raise StorageError("file_exists", "there is already a file of that name; choose another name") from None
-    except OSError as error:
-        problem = error.strerror or "the system refused it"
-    if problem:
-        raise StorageError("io_failed", f"the key can not be written: {problem}")
+    with writing("the key", "there is already a file of that name; choose another name"):
+        write_file(options.out, line)
     return {"node": node_id.hex(), "file": str(options.out)}
 
 
@@ -97,10 +85,9 @@ def _add_records_arguments(parser: argparse.ArgumentParser) -> None:
 def encrypt(options: argparse.Namespace) -> dict[str, Any]:
     """Encrypt noisy sums of records for a masked campaign, at most once per period.
 
-    The records are from a CSV file, or from a table or query of SQLite. The key book ``options.keys`` is accepted
-    first. Return the campaign, the period, what the message costs, and when the next period begins. In a period that
-    was encrypted before, the stored message is kept, and no record is read. With ``options.check`` the key book is
-    accepted and the records are read, and nothing is spent; return their number and the campaign's limit.
+    The key book ``options.keys`` is accepted first. Return the campaign, the period, what the message costs, and when
+    the next period begins. In a period that was encrypted before, the stored message is kept, and no record is read.
+    With ``options.check`` the records are read, and nothing is spent.
     """
     from protocol.masked.terms import masked_terms_of
 
@@ -108,15 +95,11 @@ def encrypt(options: argparse.Namespace) -> dict[str, Any]:
         campaign = node.campaign(options.campaign)
         if options.keys is not None:
             node.accept_keys(read_document(options.keys, "keys"), campaign=campaign.id)
-        label = FROM_RECORD if options.label is None else options.label
-        records, progress = _noting_columns(_records(options, campaign), campaign), _Progress()
-        try:
-            if options.check:
-                masked_terms_of(campaign)
-                return _checked(node.check_records(campaign.id, records, label, progress), campaign)
+        if options.check:
+            masked_terms_of(campaign)
+            return _checked(node, options, campaign)
+        with _read(options, campaign) as (records, label, progress):
             found = node.encrypt(campaign.id, records, label, progress=progress)
-        finally:
-            progress.end()
         node_id = node.node_id
     if found.unread is not None:
         _note_unread(found.unread, campaign)
@@ -136,30 +119,48 @@ def encrypt(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def summarise(options: argparse.Namespace) -> dict[str, Any]:
-    """Summarise records from a CSV file, or from a table or query of SQLite, at most once per period.
+    """Summarise records, at most once per period.
 
     Return the campaign, the period, what the summary costs, and when the next period begins. In a period that was
     summarised before, the stored summary is kept, and no record is read. With ``options.check`` the records are read,
-    and nothing is stored; return their number and the campaign's limit.
+    and nothing is stored.
     """
     with open_node(options) as node:
         campaign = node.campaign(options.campaign)
-        label = FROM_RECORD if options.label is None else options.label
-        records, progress = _noting_columns(_records(options, campaign), campaign), _Progress()
-        try:
-            if options.check:
-                return _checked(node.check_records(campaign.id, records, label, progress), campaign)
+        if options.check:
+            return _checked(node, options, campaign)
+        with _read(options, campaign) as (records, label, progress):
             found = node.summarise(campaign.id, records, label, epsilon=options.epsilon, progress=progress)
-        finally:
-            progress.end()
         node_id = node.node_id
     if found.unread is not None:
         _note_unread(found.unread, campaign)
-    return {"campaign": campaign.header.name, "node": node_id.hex(), **_shown(found, campaign)}
+    return {
+        "campaign": campaign.header.name,
+        "node": node_id.hex(),
+        "period": found.period,
+        "summarised_before": found.repeated,
+        "bytes": len(found.raw),
+        **shown_costs(campaign, found.epsilon_micro),
+        "epsilon_counted_as_spent": format_micro(found.cost_micro),
+        "next_period_at": found.next_at,
+    }
 
 
-def _checked(unread: Unread, campaign: Campaign) -> dict[str, Any]:
+@contextmanager
+def _read(options: argparse.Namespace, campaign: Campaign) -> Iterator[tuple[Iterator[dict[str, Any]], Any, _Progress]]:
+    """The records of the options' source, their label, and a progress whose line ends with the body of ``with``."""
+    progress = _Progress()
+    try:
+        label = FROM_RECORD if options.label is None else options.label
+        yield _noting_columns(_records(options, campaign), campaign), label, progress
+    finally:
+        progress.end()
+
+
+def _checked(node: Node, options: argparse.Namespace, campaign: Campaign) -> dict[str, Any]:
     """Print what a summary could not use. Return the number of records and the largest that the campaign expects."""
+    with _read(options, campaign) as (records, label, progress):
+        unread = node.check_records(campaign.id, records, label, progress)
     assert campaign.nodes is not None
     _note_unread(unread, campaign)
     most = campaign.nodes.max_records
@@ -181,7 +182,7 @@ def _records(options: argparse.Namespace, campaign: Campaign) -> Iterator[dict[s
     if options.file is not None:
         if options.table is not None or options.query is not None:
             raise InputError("argument_invalid", "--table and --query are for --sqlite DB")
-        return csv_records(options.file, names=names, delimiter=options.delimiter, note=_note)
+        return csv_records(options.file, names=names, delimiter=options.delimiter, note=print_note)
     return sqlite_records(options.sqlite, table=options.table, query=options.query, names=names)
 
 
@@ -194,7 +195,7 @@ def _noting_columns(records: Iterator[dict[str, Any]], campaign: Campaign) -> It
             others = [quoted(name) for name in record if name not in known]
             shown = ", ".join(others[:_MOST_COLUMNS]) + ("" if len(others) <= _MOST_COLUMNS else ", …")
             if others:
-                _note(f"columns that are no features here and are ignored: {shown}")
+                print_note(f"columns that are no features here and are ignored: {shown}")
         yield record
 
 
@@ -216,14 +217,10 @@ class _Progress:
             print(file=sys.stderr)  # noqa: T201
 
 
-def _note(text: str) -> None:
-    print(f"note: {text}", file=sys.stderr)  # noqa: T201
-
-
 def _note_beyond(beyond: int, most: int) -> None:
     """Print how many records are left out, if any: a campaign that protects all records of a node takes ``most``."""
     if beyond > 0:
-        _note(
+        print_note(
             f"{beyond} records after the first {most} are in no sum: the campaign protects all records of one node "
             "together, and takes that many from each"
         )
@@ -235,45 +232,29 @@ def _note_unread(unread: Unread, campaign: Campaign) -> None:
     for name in (schema.label.name, *(feature.name for feature in schema.features)):
         missing, unlisted = unread.missing.get(name, 0), unread.unlisted.get(name, 0)
         if missing:
-            _note(f"{quoted(name)} has no value in {missing} of {counts} records")
+            print_note(f"{quoted(name)} has no value in {missing} of {counts} records")
         if unlisted:
-            _note(f"{quoted(name)} has a value that the campaign can not read in {unlisted} of {counts} records")
+            print_note(f"{quoted(name)} has a value that the campaign can not read in {unlisted} of {counts} records")
     if unread.refused:
-        _note(f"{unread.refused} of {counts} records have a value that the campaign refuses; they are left out")
+        print_note(f"{unread.refused} of {counts} records have a value that the campaign refuses; they are left out")
     for sentence in unread.hints:
-        _note(sentence)
+        print_note(sentence)
     if not counts:
-        _note("there is no record; a summary of none is noise alone")
+        print_note("there is no record; a summary of none is noise alone")
     assert campaign.nodes is not None
     takes_all = campaign.masked is None or campaign.masked.unit == RECORD
     if takes_all and counts > campaign.nodes.max_records:
-        _note(
+        print_note(
             f"the campaign expects at most {campaign.nodes.max_records} records, and there are {counts}: sums are cut "
             "off there, which makes them useless; ask the publisher for a larger number (--max-records)"
         )
 
 
 def shown_costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
-    """What a summary costs for each kind of neighbours: ``epsilon_add_remove`` and others → ε as text.
-
-    Args:
-        campaign: a campaign for nodes.
-        epsilon_micro: ε of the summary in millionths; None for the campaign's.
-    """
+    """What a summary of ``epsilon_micro``, or of the campaign's ε, costs: ``epsilon_add_remove`` and others → text."""
     from edge_sdk.explaining import costs
 
     return {f"epsilon_{kind.replace('-', '_')}": shown for kind, shown in costs(campaign, epsilon_micro).items()}
-
-
-def _shown(found: Summarised, campaign: Campaign) -> dict[str, Any]:
-    return {
-        "period": found.period,
-        "summarised_before": found.repeated,
-        "bytes": len(found.raw),
-        **shown_costs(campaign, found.epsilon_micro),
-        "epsilon_counted_as_spent": format_micro(found.cost_micro),
-        "next_period_at": found.next_at,
-    }
 
 
 def add_exchange_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,14 +6,16 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from edge_sdk.cli import commands, node, sync
+from edge_sdk.cli import commands, node
 from protocol import VERSION
+from protocol.epsilon import MICRO, millionths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 PROGRAM = "hearsay-edge"
 _COMMAND = "COMMAND"
+_MAX_SECONDS = 86_400.0
 _ON_DEVICE = f"{PROGRAM} --state /var/lib/hearsay"
 _ON_NODE = f"{PROGRAM} --state /var/lib/hearsay-node"
 _GROUPS = {"node": "what a node does, which holds many people's records"}
@@ -142,6 +144,28 @@ def _reset(parser: argparse.ArgumentParser) -> None:
     _machine_id(parser)
 
 
+def _sync(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="URL|DIR", help="where the source's tree begins: https://…, or a folder")
+    parser.add_argument(
+        "--campaign", action="append", default=[], metavar="NAME", help="enrol in this campaign; may be repeated"
+    )
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="NAME", help="install this model; may be repeated"
+    )
+    parser.add_argument("--post", action="store_true", help="send by POST instead of PUT")
+    parser.add_argument("--token", type=Path, metavar="FILE", help="holds what to show the server as bearer of")
+    parser.add_argument(
+        "--seconds", type=_seconds, metavar="S", help="longest time for one document or batch over the web; 300"
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = (millionths(text) or 0) / MICRO
+    if not 0 < seconds <= _MAX_SECONDS:
+        raise argparse.ArgumentTypeError
+    return seconds
+
+
 COMMANDS = (
     Command(
         "provision",
@@ -223,9 +247,9 @@ COMMANDS = (
     ),
     Command(
         "sync",
-        sync.run,
+        commands.sync,
         "send reports to a source, and fetch roots, campaigns, models, node lists and key books from it",
-        sync.add_arguments,
+        _sync,
         (
             f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",
             f"{_ON_DEVICE} sync /media/stick",
