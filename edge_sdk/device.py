@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Mapping
 
-    from edge_sdk.answering.reporting import Said
+    from edge_sdk.answering.reporting import Reply
     from edge_sdk.classifier import Classifier
     from edge_sdk.policy import Policy, PolicyFile, PolicyGiven
     from edge_sdk.status import Status
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from protocol.schema import Check
 
 
-class Followed(NamedTuple):
+class FollowedDocument(NamedTuple):
     """A document that a state follows: it accepts newer versions of it.
 
     Attributes:
@@ -415,7 +415,7 @@ class Device:
 
         return Classifier(self._acceptance.model(name), self._time.now)
 
-    def followed(self) -> list[Followed]:
+    def followed(self) -> list[FollowedDocument]:
         """The documents beside campaigns and models that ``sync`` fetches for this state: none of a device."""
         return []
 
@@ -471,7 +471,7 @@ class Device:
         return named_once(schema_read(campaign, self._models.evaluated(campaign)).check(record, label))
 
     @logged("report")
-    def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Said:
+    def answer(self, campaign_id: bytes | str, record: Mapping[str, object], label: object = FROM_RECORD) -> Reply:
         """Answer like :meth:`report`, and also tell the period and whether it was answered before."""
         if isinstance(campaign_id, str):
             campaign_id = self.campaign(campaign_id).id

@@ -226,7 +226,7 @@ def _provision(
                 documents.write_trust(newer)
                 for role in ("campaign", "nodes"):
                     documents.end_unsigned(role, newer.root.roles["campaign"])
-        check_secret(state, enrolment, entropy)
+        check_secret(state, enrolment)
         if enrolment is not None:
             note_fleet(state, enrolment)  # older software has not stored the names
         note_used(state, () if marker is None else marker.used(used_here(state), None))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
-    from edge_sdk.storage.spool import Held, Spool
+    from edge_sdk.storage.spool import Spool, SpoolCounts
     from edge_sdk.timekeeping import Present, Reading, Timekeeper, Track
     from protocol.documents.campaign import Campaign
 
@@ -155,7 +155,7 @@ class Status(NamedTuple):
     spent_micro: int
     left_micro: int
     spent: Spent
-    spool: Held
+    spool: SpoolCounts
     campaigns: tuple[CampaignStatus, ...]
     unsigned: tuple[str, ...]
     models: tuple[ModelStatus, ...]

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from edge_sdk.arguments import path_of, system_entropy
 from edge_sdk.log import INFO, WARNING, note
-from edge_sdk.storage.outbox import NAME_BYTES, Fetched, Known, Outbox
+from edge_sdk.storage.outbox import NAME_BYTES, Fetched, FetchNote, Outbox
 from edge_sdk.transport.base import Guarded
 from protocol.digest import sha256
 from protocol.document import is_text, read_payload
@@ -51,7 +51,7 @@ class Refusal(NamedTuple):
     status: int = 1
 
 
-class Taken(NamedTuple):
+class AcceptedDocument(NamedTuple):
     """A newly accepted document."""
 
     name: str
@@ -78,16 +78,16 @@ class Outcome(NamedTuple):
 
     root_version: int
     rotated: int
-    campaigns: tuple[Taken, ...]
-    models: tuple[Taken, ...]
+    campaigns: tuple[AcceptedDocument, ...]
+    models: tuple[AcceptedDocument, ...]
     unchanged: int
     absent: tuple[str, ...]
     sent: int
     released: int
     disabled: bool
     refusals: tuple[Refusal, ...]
-    lists: tuple[Taken, ...] = ()
-    key_books: tuple[Taken, ...] = ()
+    lists: tuple[AcceptedDocument, ...] = ()
+    key_books: tuple[AcceptedDocument, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a dictionary for JSON."""
@@ -177,7 +177,7 @@ class _Run:
         self._fetched = fetched
         self._entropy = entropy
         self._refusals: list[Refusal] = []
-        self._taken: dict[str, list[Taken]] = {role: [] for role in _PLACES}
+        self._taken: dict[str, list[AcceptedDocument]] = {role: [] for role in _PLACES}
         self._absent: list[str] = []
         self._asked: set[str] = set()
         self._unchanged = 0
@@ -338,8 +338,8 @@ class _Run:
                 if version == held:
                     self._unchanged += 1
                 else:
-                    self._taken[role].append(Taken(name, version))
-            self._fetched.put(place, Known(version or 0, digest, found.tag))
+                    self._taken[role].append(AcceptedDocument(name, version))
+            self._fetched.put(place, FetchNote(version or 0, digest, found.tag))
 
     def _note_unchanged(self) -> None:
         """Count a document that the device has accepted before."""

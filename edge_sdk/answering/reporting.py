@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 MAX_PERIOD = (1 << 32) - 1
 
 
-class Said(NamedTuple):
+class Reply(NamedTuple):
     """The answer of a device for one period.
 
     Attributes:
@@ -157,7 +157,7 @@ class Reporting:
             )
         return campaigns.parse_campaign(payload)
 
-    def answer(self, campaign_id: bytes, making: Making) -> Said:
+    def answer(self, campaign_id: bytes, making: Making) -> Reply:
         """Answer at most once per period; a second call in a period returns the first answer.
 
         The answer and the ε that it costs are stored in one durable transaction. ``making`` makes the bytes of the
@@ -169,14 +169,14 @@ class Reporting:
             note(INFO, "report: answered %s version %d", campaign.header.name, campaign.header.version)
         return said
 
-    def earlier(self, campaign_id: bytes, making: Making) -> Said | None:
+    def earlier(self, campaign_id: bytes, making: Making) -> Reply | None:
         """The answer that was given for the present period; None if :meth:`answer` would make one now.
 
         Nothing is spent. A caller learns before a long preparation whether an answer would be refused: the errors are
         those of :meth:`answer`, without those of ``making.make``.
         """
 
-        def look(turn: _Turn) -> Said | None:
+        def look(turn: _Turn) -> Reply | None:
             said = self._said_before(turn)
             if said is None:
                 self._check_allowed(turn, making)
@@ -211,7 +211,7 @@ class Reporting:
                 refused = error
         raise refused
 
-    def _said_before(self, turn: _Turn) -> Said | None:
+    def _said_before(self, turn: _Turn) -> Reply | None:
         """The stored answer of the turn's period, or of a later one after a clock was set back; None without one."""
         campaign = turn.campaign
         newest = self.ledger.newest(campaign.id)
@@ -219,7 +219,7 @@ class Reporting:
             return None
         next_at = turn.moment.opens_at((newest.period + 1) * campaign.time_precision)
         said = self.ledger.said(newest) or _refuse_deleted(series_refusal(campaign.series, self.ledger, turn.secret))
-        return Said(said, newest.period, repeated=True, next_at=next_at)
+        return Reply(said, newest.period, repeated=True, next_at=next_at)
 
     def _check_allowed(self, turn: _Turn, making: Making) -> tuple[Policy, tuple[int, int]]:
         """Check that the turn's period may be answered. Return the owner's policy and the answer's ε and δ."""
@@ -239,7 +239,7 @@ class Reporting:
             policy.check_delta(self.ledger.deltas.spent_pico(), delta_pico)
         return policy, (micro, delta_pico)
 
-    def _answer_at(self, turn: _Turn, making: Making) -> Said:
+    def _answer_at(self, turn: _Turn, making: Making) -> Reply:
         """Answer for the turn's period. A :class:`PolicyError` is raised before anything is written."""
         said = self._said_before(turn)
         if said is not None:
@@ -256,7 +256,7 @@ class Reporting:
         self._time.note_answer(turn.reading, time, leapt=turn.leapt)
         making.note(campaign)
         next_at = turn.moment.opens_at((period + 1) * campaign.time_precision)
-        return Said(reports, period, repeated=False, next_at=next_at)
+        return Reply(reports, period, repeated=False, next_at=next_at)
 
     def _note_lifetime(self, policy: Policy) -> None:
         """Note the owner's lifetime ε and δ in the install marker, before anything is answered under them.

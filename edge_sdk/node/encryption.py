@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from protocol.masked.keys import KeyBook, MaskedKey
 
 
-class _Kept(NamedTuple):
+class _KeyRow(NamedTuple):
     """A row: the newest key book of a campaign, without the entries of other parties.
 
     Attributes:
@@ -90,7 +90,7 @@ class PartyKeys:
             own_key(book, key)
         except DocumentError as error:
             entry, problem = None, error
-        row = _Kept(
+        row = _KeyRow(
             book.campaign.hex(),
             book.version,
             book.identity,
@@ -126,10 +126,10 @@ class PartyKeys:
             )
         return open_key(self._rows.body(kept.campaign), key, campaign.id)
 
-    def _kept(self, campaign_id: bytes) -> _Kept | None:
+    def _kept(self, campaign_id: bytes) -> _KeyRow | None:
         for row in self._rows.all():
             if row[0] == campaign_id.hex():
-                return _Kept(*row)
+                return _KeyRow(*row)
         return None
 
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.arguments import check_bytes
-from edge_sdk.device import Device, Followed
+from edge_sdk.device import Device, FollowedDocument
 from edge_sdk.log import logged
 from edge_sdk.node.release import OfRecords, check_in_the_clear, node_key
 from edge_sdk.node.sums import ExactSums
@@ -293,7 +293,7 @@ class Node(Device):
         own = keys.own(found, key)
         return AcceptedKeys(found, read.version, len(read.parties), own.serial, own.u)
 
-    def followed(self) -> list[Followed]:
+    def followed(self) -> list[FollowedDocument]:
         """The lists of nodes, and of masked campaigns the key books, of the campaigns that this node has accepted."""
         found = []
         books = self._documents.key_books()
@@ -303,13 +303,13 @@ class Node(Device):
             listed = campaign.nodes.list_name
             held = self._acceptance.listed_version(listed)
             accept = partial(self._accept_list, listed)
-            found.append(Followed("nodes", listed, held, accept, SIZE_LIMITS["nodes"]))
+            found.append(FollowedDocument("nodes", listed, held, accept, SIZE_LIMITS["nodes"]))
             if campaign.masked is not None:
                 from protocol.masked.fields import largest_file
 
                 held = books.get(campaign.id.hex())
                 accept, most = partial(self._accept_book, campaign.id), largest_file("keys", campaign)
-                found.append(Followed("keys", campaign.header.name, held, accept, most))
+                found.append(FollowedDocument("keys", campaign.header.name, held, accept, most))
         return found
 
     def _accept_list(self, name: str, raw: bytes) -> int:

@@ -56,7 +56,7 @@ class Line(NamedTuple):
     seal: bytes
 
 
-class Known(NamedTuple):
+class Payer(NamedTuple):
     """A campaign that this state has answered. ``line`` and ``period`` are of its newest ledger line."""
 
     number: int
@@ -71,12 +71,11 @@ class Known(NamedTuple):
 class Lines(NamedTuple):
     """The campaigns of a ledger by number, every line of a campaign, oldest first, and the answered series.
 
-    ``series`` maps the name of each series to the number of its line. ``adjacency``: whose ε a node's lines count, or
-    None (:meth:`edge_sdk.storage.ledger.Ledger.adjacency`). ``deltas`` maps the number of a line of a
-    campaign to its δ, if it has one.
+    ``series``: name → number of its line. ``adjacency``: whose ε a node's lines count, or None. ``deltas``: number of a
+    line → its δ, if it has one.
     """
 
-    campaigns: tuple[Known, ...]
+    campaigns: tuple[Payer, ...]
     paid: tuple[Line, ...]
     series: Mapping[str, int] = MappingProxyType({})
     adjacency: str | None = None
@@ -84,11 +83,7 @@ class Lines(NamedTuple):
 
 
 class Deltas:
-    """The δ of ledger lines, which few lines have. Methods that write are called inside a transaction.
-
-    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) if a row was changed or is
-    missing.
-    """
+    """The δ of ledger lines, which few lines have. Methods that write are called inside a transaction."""
 
     def __init__(self, state: Database) -> None:
         self._rows = Rows(state, DELTAS)
@@ -125,23 +120,23 @@ class Tally:
         series: name of each series that was answered → number of the line of that answer.
     """
 
-    def __init__(self, era: int, newest: Line, campaigns: Iterable[Known], series: dict[str, int]) -> None:
+    def __init__(self, era: int, newest: Line, campaigns: Iterable[Payer], series: dict[str, int]) -> None:
         self.era = era
         self.turn = 0
         self.newest = newest
-        self.campaigns: dict[bytes, Known] = {}
+        self.campaigns: dict[bytes, Payer] = {}
         self.ends: dict[str, int] = {}
         self.series = series
         self._windows: dict[int, _Window] = {}
         for known in campaigns:
             self._add_campaign(known)
 
-    def _add_campaign(self, known: Known) -> None:
+    def _add_campaign(self, known: Payer) -> None:
         self.campaigns[known.id] = known
         end = (known.period + 1) * known.time_precision
         self.ends[known.name] = max(end, self.ends.get(known.name, 0))
 
-    def add(self, line: Line, payer: Known | None) -> None:
+    def add(self, line: Line, payer: Payer | None) -> None:
         """Add ``line``, the next line. ``payer`` is the row of the line's campaign; None for the line of a reset."""
         self.newest = line
         if payer is not None:
@@ -150,17 +145,14 @@ class Tally:
                 window.add(line)
 
     def covers(self, seconds: int, time: int) -> bool:
-        """Whether :meth:`spent_around` can be called with these arguments: whether enough lines were read."""
+        """Whether enough lines were read for :meth:`spent_around` with these arguments."""
         window = self._windows.get(seconds)
         return window is not None and window.start <= time - seconds
 
     def cover(self, seconds: int, time: int, backward: Iterable[Line]) -> None:
         """Read the lines that :meth:`spent_around` needs, and some older ones for a clock that is set back.
 
-        Args:
-            seconds: length of the owner's limit, for example of a day.
-            time: seconds since 1970.
-            backward: all lines, newest first; it is read until a line is too old.
+        ``backward`` gives all lines, newest first; it is read until a line is too old.
         """
         window = self._windows[seconds] = _Window(seconds, time - _SPARE * seconds)
         for line in backward:
@@ -170,11 +162,7 @@ class Tally:
                 window.add(line)
 
     def spent_around(self, seconds: int, time: int, track: Track | None) -> int:
-        """The ε of lines answered less than ``seconds`` before or after ``time``, in millionths.
-
-        ``track`` moves the dates of lines over steps of the clock; None moves none. Callers make sure first that
-        :meth:`covers` is true.
-        """
+        """The ε of lines answered less than ``seconds`` before or after ``time``; :meth:`covers` must be true."""
         return self._windows[seconds].spent_around(time, track)
 
 
@@ -267,17 +255,17 @@ class Ledger:
         self.deltas = Deltas(state)
         self._tally: Tally | None = None
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[Payer]:
         """Every campaign that was ever answered, sorted by number.
 
         The newest line of all campaigns must be present: a state without its last lines would answer again.
         """
         return self._read()[1]
 
-    def _read(self) -> tuple[Line, list[Known], dict[str, int]]:
+    def _read(self) -> tuple[Line, list[Payer], dict[str, int]]:
         """Read the newest line, every campaign, and every series."""
         with self._state.reading():
-            found = [Known(*row) for row in self._campaigns.all()]
+            found = [Payer(*row) for row in self._campaigns.all()]
             newest, series = self._newest(), dict(self._series.all())
         if newest.number != max((each.line for each in found), default=0) and newest.campaign != BEFORE_RESET:
             raise damaged()
@@ -315,28 +303,21 @@ class Ledger:
             tally.series.update(self._series.some("WHERE line > ?", (last.number,)))
         return True
 
-    def _payer(self, number: int) -> Known | None:
+    def _payer(self, number: int) -> Payer | None:
         """The row of the campaign with this number; None for :data:`BEFORE_RESET`, the number of a reset."""
         if number == BEFORE_RESET:
             return None
         for row in self._campaigns.some("WHERE number = ?", (number,)):
-            return Known(*row)
+            return Payer(*row)
         raise damaged()
 
-    def newest(self, campaign_id: bytes) -> Known | None:
-        """The row of the campaign with the id ``campaign_id``: it has the newest answered period.
-
-        The result is None if the campaign was never answered.
-        """
+    def newest(self, campaign_id: bytes) -> Payer | None:
+        """The row of a campaign: it has the newest answered period. None if the campaign was never answered."""
         with self._state.reading():
             return self._current_tally().campaigns.get(campaign_id)
 
-    def said(self, known: Known) -> bytes:
-        """The reports, joined, of a campaign's newest answered period; empty if an opt-out or a reset deleted them.
-
-        Args:
-            known: the campaign's row, from :meth:`newest`.
-        """
+    def said(self, known: Payer) -> bytes:
+        """The reports, joined, of a campaign's newest answered period; empty if an opt-out or a reset deleted them."""
         if self._payer(known.number) != known:
             raise damaged()
         return self._campaigns.body(known.number)
@@ -355,11 +336,7 @@ class Ledger:
             self._campaigns.replace(each, b"")
 
     def check(self) -> None:
-        """Check every line: none is missing, the totals add up, and each campaign names its newest line.
-
-        Raises:
-            StorageError: ``state_damaged``: one of these checks fails.
-        """
+        """Check that no line is missing, the totals add up, and each campaign names its newest line."""
         newest = {}
         with self._state.reading():
             for line in self._forward():
@@ -447,20 +424,12 @@ class Ledger:
             return series in self._current_tally().series
 
     def series_after(self) -> int | None:
-        """The time of the last reset, in seconds since 1970; None if the state was never reset.
-
-        What was answered before is not known for sure. So series that begin until then are not answered.
-        """
+        """The time of the last reset; None without one. Series that begin until then are not answered."""
         note = self._state.meta(_SERIES_AFTER)
         return None if note is None else number_in(note)
 
     def delay_series(self, seconds: int, now: int) -> None:
-        """Move :meth:`series_after` ahead, since the clock of the reset was behind by up to ``seconds``.
-
-        Args:
-            seconds: by which the clock moved ahead without that time having passed; 0 for none.
-            now: seconds since 1970; the time is not moved beyond.
-        """
+        """Move :meth:`series_after` ahead by ``seconds``, by which the clock of the reset was behind, up to ``now``."""
         after = self.series_after()
         if after is not None and min(after + seconds, now) > after:
             self._state.write_meta(_SERIES_AFTER, str(min(after + seconds, now)).encode())
@@ -489,7 +458,7 @@ class Ledger:
             period: index of the period since 1970.
             answered_at: the device's time of the answer, in seconds since 1970.
             reports: the bytes of the reports, joined.
-            cost: of the answer: ε in millionths, δ in 10⁻¹².
+            cost: ε in millionths, δ in 10⁻¹².
 
         Returns:
             The line's number, one more than that of the line before, and the campaign's number in this state.
@@ -499,7 +468,7 @@ class Ledger:
         number = len(tally.campaigns) + 1 if known is None else known.number
         line = self._line(tally.newest, number, period, cost, answered_at)
         header = campaign.header
-        row = Known(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
+        row = Payer(number, campaign.id, header.name, header.version, campaign.time_precision, line.number, period)
         (self._campaigns.add if known is None else self._campaigns.replace)(row, reports)
         if campaign.series is not None:
             self._series.add((campaign.series.name, line.number))
@@ -508,11 +477,7 @@ class Ledger:
         return line.number, number
 
     def lines(self) -> Lines:
-        """All campaigns and their lines, to be copied by a reset. The line of an earlier reset is left out.
-
-        Raises:
-            StorageError: ``state_damaged``: a line was changed or is missing (:meth:`check`).
-        """
+        """All campaigns and their lines, checked, to be copied by a reset. The line of an earlier reset is left out."""
         with self._state.reading():
             self.check()
             lines = tuple(line for line in self._forward() if line.campaign)
@@ -525,16 +490,8 @@ class Ledger:
         """Write the first lines after a reset: one for the cost beyond the old lines, then the lines of the old ledger.
 
         The lines are copied without the bytes of their answers. So their periods are not answered again, and their ε
-        counts in the owner's limits.
-
-        Args:
-            cost: of all these lines together: ε in millionths, δ in 10⁻¹².
-            now: seconds since 1970.
-            old: the readable lines of the old ledger.
-            series_after: series that begin until this time, in seconds since 1970, are not answered.
-
-        Returns:
-            The last line.
+        counts in the owner's limits. ``cost`` is of all these lines together. Series that begin until ``series_after``
+        are not answered. Returns the last line.
         """
         unknown = cost[0] - sum(line.epsilon_micro for line in old.paid), cost[1] - sum(old.deltas.values())
         line = self._line(self._newest(), BEFORE_RESET, 0, unknown, now)
@@ -567,7 +524,7 @@ class Ledger:
         with self._state.reading():
             _, campaigns, answered = self._read()
             known = {each.number: each for each in campaigns}
-            known[BEFORE_RESET] = Known(BEFORE_RESET, b"", "", 0, 0, 0, 0)
+            known[BEFORE_RESET] = Payer(BEFORE_RESET, b"", "", 0, 0, 0, 0)
             series, deltas = {line: name for name, line in answered.items()}, self.deltas.by_line()
             return [
                 _shown(line, known[line.campaign], series.get(line.number, ""), deltas.get(line.number, 0))
@@ -575,7 +532,7 @@ class Ledger:
             ]
 
 
-def _shown(line: Line, payer: Known, series: str, delta: int) -> Answered:
+def _shown(line: Line, payer: Payer, series: str, delta: int) -> Answered:
     start, paid = line.period * payer.time_precision, line.epsilon_micro
     return Answered(payer.name, payer.version, payer.id, line.period, start, line.answered_at, paid, series, delta)
 

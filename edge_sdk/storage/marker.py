@@ -12,7 +12,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.atomic_files import is_no_file, read_regular, replace
+from edge_sdk.storage.atomic_files import is_no_file, os_errors, read_regular, replace
 from protocol.database import NO_MACHINE_ID, machine_ids
 from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
@@ -92,11 +92,7 @@ class Machine:
             raise InputError("machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable")
 
     def write(self, state: State) -> None:
-        """Store in a new ``state`` what tells this machine from others. Called inside a transaction.
-
-        Raises:
-            InputError: ``machine_unknown``: the file can not be read, or is empty.
-        """
+        """Store in a new ``state`` what tells this machine from others, after :meth:`check`, inside a transaction."""
         self.check()
         if self._file is not None:
             state.write_meta("machine_file", os.fsencode(self._file))
@@ -131,7 +127,7 @@ class Marker(NamedTuple):
     ended: tuple[str, ...] = ()
 
     def is_used(self, mark: str, held: tuple[str, ...] | None, left: str | None) -> bool:
-        """Whether the provisioning file with this ``mark`` was used here.
+        """Whether the provisioning file whose secret has this ``mark`` was used here.
 
         Args:
             mark: :func:`used_mark` of its secret.
@@ -205,26 +201,17 @@ def _digest(text: bytes) -> bytes:
 
 def write_marker(path: str, marker: Marker) -> None:
     """Write ``marker`` to ``path``, or replace the marker there, and flush it to disk."""
-    problem = None
-    text = json.dumps(
-        {
-            "format": _FORMAT,
-            "epsilon_lifetime_micro": marker.lifetime_micro,
-            "enrolments": list(marker.enrolments),
-            "whole": marker.whole,
-            "policy": marker.policy,
-            **({"delta_lifetime_pico": marker.delta_pico} if marker.delta_pico else {}),
-            **({"pending": list(marker.pending)} if marker.pending else {}),
-            **({"ended": list(marker.ended)} if marker.ended else {}),
-        }
-    ).encode()
-    try:
+    content = {
+        "format": _FORMAT,
+        "epsilon_lifetime_micro": marker.lifetime_micro,
+        "enrolments": list(marker.enrolments),
+        "whole": marker.whole,
+        "policy": marker.policy,
+    }
+    later = {"delta_lifetime_pico": marker.delta_pico, "pending": list(marker.pending), "ended": list(marker.ended)}
+    text = json.dumps({**content, **{key: value for key, value in later.items() if value}}).encode()
+    with os_errors("the install marker can not be written"):
         replace(path, b"\n\n".join([_digest(text) + b" " + text] * _COPIES) + b"\n")
-    except OSError as error:
-        problem = error
-    if problem is not None:
-        reason = "disk_full" if problem.errno in (28, 122) else "io_failed"
-        raise StorageError(reason, f"the install marker can not be written: {os.strerror(problem.errno or 5)}")
 
 
 def note_in_marker(
@@ -240,15 +227,14 @@ def note_in_marker(
 
     Args:
         folder: the state folder.
-        lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows for the device's life; the marker keeps
-            the largest of each.
+        lifetime: the ε in millionths and the δ in 10⁻¹² that the owner allows; the marker keeps the largest of each.
         uses: marks of provisioning files that were used here; they are pending no more.
-        pending: mark of a provisioning file that is about to be used; None for none.
+        pending: mark of a provisioning file that is about to be used.
         policy: whether there is a policy file; the marker keeps a true value for ever.
-        ended: mark of the secret that an opt-out has deleted; None for none. The marker keeps the newest 32.
+        ended: mark of the secret that an opt-out has deleted. The marker keeps the newest 32.
 
     Raises:
-        StorageError: ``disk_full``, ``io_failed``, ``state_damaged``.
+        StorageError: ``state_damaged``: the marker is no regular file.
     """
     place, used = os.path.join(folder, MARKER_FILE), tuple(uses)
     with _alone(folder):

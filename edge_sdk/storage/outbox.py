@@ -7,18 +7,17 @@ or a reset removes outbox and notes.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import json
 import os
 import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import (
     TEMPORARY_SUFFIX,
     is_no_file,
     make_private_folder,
+    os_errors,
     private,
     read_regular,
     remove,
@@ -27,13 +26,13 @@ from edge_sdk.storage.atomic_files import (
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
 _MAX_BYTES = 1 << 20
 FETCHED_FILE = "fetched.json"
 
 
-class Known(NamedTuple):
+class FetchNote(NamedTuple):
     """An accepted document: the version it had, the digest of the file it came in, and the transport's tag for it."""
 
     version: int
@@ -51,17 +50,12 @@ class Fetched:
         self._places = _read(self._path, address)
         self._changed = False
 
-    def get(self, place: str, version: int | None) -> Known | None:
-        """The note on a document, if the device has the noted version; None otherwise.
-
-        Args:
-            place: path of the document inside the source.
-            version: the version that the device has; None if it has none.
-        """
+    def get(self, place: str, version: int | None) -> FetchNote | None:
+        """The note on the document at ``place``, if the device has the noted ``version``; None otherwise."""
         known = self._places.get(place)
         return known if known is not None and known.version == version else None
 
-    def put(self, place: str, known: Known) -> None:
+    def put(self, place: str, known: FetchNote) -> None:
         """Note in memory that the document at ``place`` is ``known``; :meth:`save` writes the note to disk."""
         if self._places.get(place) != known:
             self._places[place] = known
@@ -76,7 +70,7 @@ class Fetched:
             return
         text = json.dumps({"address": self._address, "places": self._places})
         temporary = f"{self._path}.new"
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             remove(temporary)  # a crash has left it; or it is a pipe, whose opening would block
             with open(temporary, "x", encoding="utf-8", opener=private) as file:
                 file.write(text)
@@ -89,27 +83,22 @@ class Fetched:
 
 def forget_fetched(folder: str) -> None:
     """Remove the file of notes in ``folder``. It names campaigns, so an opt-out and a reset remove it."""
-    place, problem = os.path.join(folder, FETCHED_FILE), ""
-    try:
-        for path in (f"{place}.new", place):
-            with contextlib.suppress(FileNotFoundError):
+    with os_errors(f"{FETCHED_FILE} can not be removed"):
+        for path in (os.path.join(folder, f"{FETCHED_FILE}.new"), os.path.join(folder, FETCHED_FILE)):
+            with suppress(FileNotFoundError):
                 os.unlink(path)
-    except OSError as error:
-        problem = error.strerror or "the system refused it"
-    if problem:
-        raise StorageError("io_failed", f"{FETCHED_FILE} can not be removed: {problem}")
 
 
-def _read(path: str, address: str) -> dict[str, Known]:
+def _read(path: str, address: str) -> dict[str, FetchNote]:
     entries: object = None
-    with contextlib.suppress(OSError, ValueError, RecursionError):
+    with suppress(OSError, ValueError, RecursionError):
         entries = json.loads(read_regular(path, _MAX_BYTES))
     if not isinstance(entries, dict) or entries.get("address") != address:
         return {}
     places = entries.get("places")
     if not isinstance(places, dict):
         return {}
-    return {place: Known(*fields) for place, fields in places.items() if _is_known(fields)}
+    return {place: FetchNote(*fields) for place, fields in places.items() if _is_known(fields)}
 
 
 def _is_known(fields: object) -> bool:
@@ -132,13 +121,8 @@ class Outbox:
         self._path = os.path.join(os.path.abspath(folder), OUTBOX)
 
     def new(self, chance: bytes, suffix: str) -> str:
-        """The path for a new file. The folder is made if needed, the file is not.
-
-        Args:
-            chance: 16 random bytes; the name has their hexadecimal digits.
-            suffix: the end of the name, for example :data:`REPORTS`.
-        """
-        with _storage_errors(), suppress(FileExistsError):
+        """The path for a new file: 32 digits of ``chance``, 16 random bytes, and ``suffix``. The folder is made."""
+        with os_errors("the outbox can not be used"), suppress(FileExistsError):
             make_private_folder(self._path)
         return os.path.join(self._path, f"{chance.hex()}{suffix}")
 
@@ -147,7 +131,7 @@ class Outbox:
         return self._files(_NAME)
 
     def _files(self, name: re.Pattern[str]) -> list[str]:
-        with _storage_errors(), suppress(FileNotFoundError), os.scandir(self._path) as entries:
+        with os_errors("the outbox can not be used"), suppress(FileNotFoundError), os.scandir(self._path) as entries:
             return sorted(
                 entry.path for entry in entries if name.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)
             )
@@ -171,7 +155,7 @@ class Outbox:
     @staticmethod
     def remove(path: str) -> None:
         """Remove the file at ``path``, if it exists."""
-        with _storage_errors(), suppress(FileNotFoundError):
+        with os_errors("the outbox can not be used"), suppress(FileNotFoundError):
             os.unlink(path)
 
     def clear(self) -> None:
@@ -186,14 +170,11 @@ class Outbox:
 
 
 def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
-    """Remove the files in the outbox of a state folder, and files that its device has sealed into other outboxes.
+    """Remove the files in the outbox of a state folder, and the files ``sealed`` by its device into other outboxes.
 
     The notes on fetched documents beside each outbox are removed too. Other devices may use an outbox elsewhere, so
-    there only unfinished files and the files in ``sealed`` are removed. Files outside of outboxes stay.
-
-    Args:
-        folder: the state folder; None for a state in memory.
-        sealed: paths of the files that the device has sealed.
+    there only unfinished files and the files in ``sealed`` are removed. Files outside of outboxes stay. After an error
+    some files may be left. ``folder`` is None for a state in memory.
     """
     if folder is not None:
         Outbox(folder).clear()
@@ -204,16 +185,3 @@ def clear_outboxes(folder: str | None, sealed: Iterable[str]) -> None:
         if last == OUTBOX and _NAME.fullmatch(name) and place != folder:
             Outbox(place).take_back(path)
             forget_fetched(place)
-
-
-@contextmanager
-def _storage_errors() -> Iterator[None]:
-    problem = 0
-    try:
-        yield
-    except OSError as error:
-        problem = error.errno or errno.EIO
-    if problem in (errno.ENOSPC, errno.EDQUOT):
-        raise StorageError("disk_full", "there is no space left for the outbox")
-    if problem:
-        raise StorageError("io_failed", f"the outbox can not be used: {os.strerror(problem)}")

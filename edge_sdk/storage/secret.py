@@ -36,10 +36,6 @@ _USED = "used"
 def secret_of(enrolment: bytes | None, entropy: Callable[[int], bytes]) -> bytes:
     """The secret, 32 bytes, in a closed fleet's provisioning file; a random one if ``enrolment`` is None.
 
-    Args:
-        enrolment: the bytes of the file; None for a random secret.
-        entropy: n → n random bytes.
-
     Raises:
         DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
         StorageError: ``entropy_unavailable``: the system has no random bytes yet.
@@ -97,9 +93,8 @@ def fresh_secret(
         InputError: ``enrolment_missing``: the device is in a closed fleet, no file is given, and it may not leave;
             ``enrolment_used``: the provisioning file's secret was used here; ``argument_invalid``: a file is given
             although the device is to leave its fleet.
-        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
-        StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here;
-            ``entropy_unavailable``: the system has no random bytes yet.
+        StorageError: ``state_damaged``: the marker was damaged, so it is not known whether the file was used here.
+        DocumentError, StorageError: as :func:`secret_of`.
     """
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if enrolled and enrolment is None and not leave_fleet:
@@ -129,22 +124,19 @@ def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
         )
 
 
-def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int], bytes]) -> None:
-    """Check that a provisioning file holds the secret that a state has.
-
-    Args:
-        state: the state.
-        enrolment: the bytes of the provisioning file; None if none is given.
-        entropy: n → n random bytes; not used here.
+def check_secret(state: State, enrolment: bytes | None) -> None:
+    """Check that a provisioning file, if one is given, holds the secret that a state has.
 
     Raises:
         InputError: ``enrolment_late``: the state has another secret, or none.
-        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+        DocumentError: as :func:`secret_of`.
     """
     if enrolment is None:
         return
+    from protocol.documents.provisioning import parse_provisioning
+
     held = state.meta("secret")
-    if secret_of(enrolment, entropy) == held:
+    if parse_provisioning(enrolment).secret == held:
         return
     raise InputError(
         "enrolment_late",
@@ -158,29 +150,14 @@ def check_secret(state: State, enrolment: bytes | None, entropy: Callable[[int],
 def enable_state(
     state: State, enrolment: bytes | None, entropy: Callable[[int], bytes], *, leave_fleet: bool = False
 ) -> None:
-    """Give a state whose owner has opted out a new secret. Called inside a transaction.
+    """Give a state whose owner has opted out a new secret, as :meth:`edge_sdk.Device.enable`, inside a transaction.
 
     A state that has a secret keeps it; a given file is then only checked (:func:`check_secret`).
-
-    Args:
-        state: the state.
-        enrolment: the bytes of a new provisioning file, whose secret is used; None for a random secret.
-        entropy: n → n random bytes.
-        leave_fleet: whether a device of a closed fleet may get a random secret; with a file it is refused.
-
-    Raises:
-        InputError: ``argument_invalid``: a file is given although the device is to leave its fleet;
-            ``enrolment_late``: the device takes part in the closed fleet that it is to leave, or has another secret
-            than the file's; ``enrolment_missing``: it is in a closed fleet, and no file is given;
-            ``enrolment_used``: the file was used on this device.
-        DocumentError: the file is not acceptable.
-        StorageError: ``state_copied``, ``state_damaged``, ``entropy_unavailable``, or the marker can not be read or
-            written.
     """
     check_own_machine(state)
     _check_choice(enrolment, leave_fleet=leave_fleet)
     if state.meta("secret") is not None:
-        check_secret(state, enrolment, entropy)
+        check_secret(state, enrolment)
         if enrolment is not None:
             note_fleet(state, enrolment)  # older software has not stored the names
         if leave_fleet and state.meta("enrolled") is not None:
@@ -217,16 +194,10 @@ def note_uses(state: State) -> None:
 
 
 def note_fleet(state: State, enrolment: bytes | None) -> None:
-    """Store the names of fleet and device of the provisioning file whose secret the state has.
+    """Store the names of fleet and device of the provisioning file whose secret the state has, inside a transaction.
 
-    Called inside a transaction. The names are for the owner, in ``status``; they are part of no report.
-
-    Args:
-        state: the state.
-        enrolment: the bytes of the file; None if the secret is a random one: then the device is in no closed fleet.
-
-    Raises:
-        DocumentError: ``malformed``, ``too_large``, ``unsupported_version``: the file is not acceptable.
+    The names are for the owner, in ``status``; they are part of no report. Without a file (None) the secret is a random
+    one, and the device in no closed fleet.
     """
     if enrolment is None:
         state.remove_meta("enrolled")
@@ -254,16 +225,8 @@ def disable_state(state: State, ledger: Ledger, spool: Spool) -> None:
 
     The lines of the ledger and the documents stay. This is a transaction of its own. If the disk is full, it is tried a
     second time with the journal in memory, which takes no space on the disk. A power cut in that moment may damage the
-    state, which then answers nothing either.
-
-    Args:
-        state: the state; ``ledger`` and ``spool`` are its parts.
-        ledger: loses the bytes of its answers.
-        spool: loses all reports, which are counted as dropped for the reason ``disabled``.
-
-    Raises:
-        StorageError: ``disk_full``, ``io_failed``, ``state_busy``, ``state_damaged``: the device still takes part.
-            Files of the outboxes may have been removed.
+    state, which then answers nothing either. After an error the device still takes part, and files of the outboxes may
+    have been removed.
     """
     for journal in (nullcontext, state.journal_in_memory):
         try:
@@ -294,11 +257,7 @@ def note_ended(state: State) -> None:
 
 
 def keep_opt_out(state: State, ledger: Ledger, spool: Spool, marker: Marker | None) -> None:
-    """Opt out an older copy of a state, whose secret was deleted by an opt-out, as the ``marker`` says.
-
-    Raises:
-        StorageError: the reasons of :func:`disable_state`.
-    """
+    """Opt out an older copy of a state, whose secret was deleted by an opt-out, as the ``marker`` says."""
     secret = state.meta("secret")
     if marker is not None and secret is not None and used_mark(secret) in marker.ended:
         disable_state(state, ledger, spool)

@@ -29,7 +29,7 @@ _RELEASED = "released"
 _DROPPED = "dropped:"
 
 
-class Kept(NamedTuple):
+class SpoolRow(NamedTuple):
     """A row: the reports of one period.
 
     Attributes:
@@ -72,7 +72,7 @@ class Limits(NamedTuple):
     age_seconds: int
 
 
-class Held(NamedTuple):
+class SpoolCounts(NamedTuple):
     """Contents of the spool in numbers.
 
     Attributes:
@@ -106,20 +106,20 @@ class Spool:
     def _released(self) -> int:
         return _number(self._state.meta(_RELEASED))
 
-    def _kept(self) -> list[Kept]:
+    def _kept(self) -> list[SpoolRow]:
         """All rows, oldest first. A missing row is an error."""
         with self._state.reading():
             released = self._released()
-            rows = [Kept(*row) for row in self._rows.all()]
+            rows = [SpoolRow(*row) for row in self._rows.all()]
             ((last,),) = self._state.run("SELECT coalesce(max(number), 0) FROM ledger")
         if [row.line for row in rows] != list(range(released + 1, last + 1)):
             raise damaged()
         return rows
 
-    def _row(self, line: int) -> Kept:
+    def _row(self, line: int) -> SpoolRow:
         """The row with the reports of a ledger line. It must exist: a missing row is damage."""
         for row in self._rows.some("WHERE number = ?", (line,)):
-            return Kept(*row)
+            return SpoolRow(*row)
         raise damaged()
 
     def add(self, line: int, number: int, records: Sequence[bytes], now: int, sure: int, limits: Limits) -> None:
@@ -132,13 +132,13 @@ class Spool:
             now: seconds since 1970.
             sure: seconds since 1970 without any leap of the wall clock. Ages are judged by this time, so that a wrong
                 clock does not drop all stored reports.
-            limits: the owner's limits. The reports of the newest period stay, however many they are.
+            limits: the owner's. The reports of the newest period stay, however many they are.
         """
         first = self._released() + 1
         before = self._row(line - 1) if first < line else None
         content = b"".join(records)
         answers, size = (0, 0) if before is None else (before.all_answers, before.all_bytes)
-        newest = Kept(line, number, len(records), now, answers + len(records), size + len(content), content)
+        newest = SpoolRow(line, number, len(records), now, answers + len(records), size + len(content), content)
         self._rows.add(newest)
         if before is None:
             return
@@ -152,7 +152,7 @@ class Spool:
         large = newest.all_bytes - limits.size_bytes
         self._drop_while("spool_bytes", oldest, newest, lambda row: row.all_bytes - len(row.reports) < large)
 
-    def _date_back(self, row: Kept, first: int, now: int) -> None:
+    def _date_back(self, row: SpoolRow, first: int, now: int) -> None:
         """Lower the dates of earlier rows to ``now``, after a clock was set back, so that dates never decrease."""
         while row.made_at > now:
             self._rows.replace(row._replace(made_at=now))
@@ -160,7 +160,9 @@ class Spool:
                 break
             row = self._row(row.line - 1)
 
-    def _drop_while(self, reason: str, oldest: Kept, newest: Kept, unwanted: Callable[[Kept], bool]) -> Kept:
+    def _drop_while(
+        self, reason: str, oldest: SpoolRow, newest: SpoolRow, unwanted: Callable[[SpoolRow], bool]
+    ) -> SpoolRow:
         """Drop the oldest rows while they are unwanted, except the newest row; returns the oldest row that is left."""
         row, dropped = oldest, 0
         while row.line < newest.line and unwanted(row):
@@ -188,10 +190,7 @@ class Spool:
     def oldest(self, kind: Callable[[bytes], str]) -> Batch | None:
         """The oldest unacknowledged answers of one kind, up to the first of another kind; None if there are none.
 
-        A file holds answers of one kind. Nearly always all answers that wait are of one kind.
-
-        Args:
-            kind: the bytes of an answer → its kind.
+        A file holds answers of one kind. ``kind``: the bytes of an answer → its kind.
         """
         with self._state.reading():
             rows = self._kept()
@@ -201,7 +200,7 @@ class Spool:
             rows = list(takewhile(lambda row: kind(row.reports) == found, rows))
             return Batch(found, self._grouped(rows), rows[-1].line)
 
-    def _grouped(self, rows: Sequence[Kept]) -> dict[bytes, list[bytes]]:
+    def _grouped(self, rows: Sequence[SpoolRow]) -> dict[bytes, list[bytes]]:
         """Campaign id → the reports of these rows."""
         ids = {row[0]: row[1] for row in Rows(self._state, CAMPAIGNS).all()}
         groups: dict[bytes, list[bytes]] = {}
@@ -214,13 +213,9 @@ class Spool:
         return groups
 
     def note_sealed(self, path: str, content: bytes, through: int, now: int) -> None:
-        """Note that all reports up to a ledger line are in a sealed file. Notes on the 256 newest files are kept.
+        """Note that all reports up to the ledger line ``through`` are in a file sealed at the absolute ``path``.
 
-        Args:
-            path: the absolute path where the file was sealed.
-            content: the bytes of the file.
-            through: number of the last ledger line whose reports the file holds.
-            now: seconds since 1970.
+        Notes on the 256 newest files are kept.
         """
         known = self._sealed.all()
         number = 1 + max((row[0] for row in known), default=0)
@@ -235,9 +230,8 @@ class Spool:
     def sealed_through(self, path: str, digest: bytes | None) -> int:
         """The last ledger line whose reports a sealed file holds.
 
-        Args:
-            path: the absolute path where the file was sealed.
-            digest: SHA-256 of the file's bytes, None if the file is gone. A digest decides alone, since files move.
+        ``path`` is where the file was sealed. ``digest`` is of its bytes, None if it is gone; it decides alone, since
+        files move.
 
         Raises:
             InputError: ``batch_unknown``: the spool has no note on such a file.
@@ -269,7 +263,7 @@ class Spool:
         """The number of unacknowledged reports."""
         return sum(row.answers for row in self._kept())
 
-    def held(self) -> Held:
+    def held(self) -> SpoolCounts:
         """Count the reports and sealed files that wait for acknowledgement, and the dropped reports by reason."""
         with self._state.reading():
             rows, sealed, meta = self._kept(), self._sealed.all(), self._state.all_meta()
@@ -278,7 +272,7 @@ class Spool:
         drops = {key.removeprefix(_DROPPED): _number(value) for key, value in meta.items() if key.startswith(_DROPPED)}
         size = sum(len(row.reports) for row in rows)
         oldest = min((row.made_at for row in rows), default=None)
-        return Held(sum(row.answers for row in rows), size, oldest, files, drops)
+        return SpoolCounts(sum(row.answers for row in rows), size, oldest, files, drops)
 
 
 def _number(text: bytes | None) -> int:

@@ -16,7 +16,7 @@ from support.publisher import DAY, NOW
 from edge_sdk import Device, Policy
 from edge_sdk.storage.database import State
 from edge_sdk.storage.rows import DOCUMENTS, Rows
-from edge_sdk.storage.spool import Kept, Limits, Spool
+from edge_sdk.storage.spool import Limits, Spool, SpoolRow
 from protocol.documents.series import Series
 from protocol.errors import StorageError
 
@@ -238,7 +238,7 @@ def test_a_row_of_the_spool_that_is_missing_is_noticed_by_the_next_report(wide, 
         wide._state.run("DELETE FROM spool WHERE number = ?", (number,))
         clock.now += DAY
         assert reason(wide.report, campaign.id, RECORD) == "state_damaged"
-        wide._reporting.spool._rows.add(Kept(*row))
+        wide._reporting.spool._rows.add(SpoolRow(*row))
     assert wide.report(campaign.id, RECORD)
 
 

@@ -14,7 +14,7 @@ from support.failures import failure, reason
 import edge_sdk.storage.atomic_files
 from edge_sdk import Device
 from edge_sdk.storage.atomic_files import ABANDONED_SECONDS, replace, write_new
-from edge_sdk.storage.outbox import Fetched, Known
+from edge_sdk.storage.outbox import Fetched, FetchNote
 from protocol.batches import batch
 
 RECORD = {"odor": "n", "width": 3.2}
@@ -283,7 +283,7 @@ def test_the_notes_of_sync_wait_for_no_pipe_and_replace_no_device(tmp_path, name
     made_no_file(tmp_path / name, kind)
     before = (tmp_path / name).lstat()
     notes = Fetched(str(tmp_path), "source")
-    notes.put("campaigns/a.hsc", Known(1, "00", ""))
+    notes.put("campaigns/a.hsc", FetchNote(1, "00", ""))
     saved = threading.Thread(target=notes.save, daemon=True)
     saved.start()
     saved.join(10)

@@ -22,7 +22,7 @@ import edge_sdk.storage.outbox
 from edge_sdk import Device
 from edge_sdk.carriers import open_transport
 from edge_sdk.policy import Policy
-from edge_sdk.storage.outbox import FETCHED_FILE, Fetched, Known
+from edge_sdk.storage.outbox import FETCHED_FILE, Fetched, FetchNote
 from edge_sdk.sync import MAX_ROOTS, sync
 from edge_sdk.transport.base import Found
 from edge_sdk.transport.folder import Folder
@@ -560,7 +560,7 @@ def test_a_server_that_takes_nothing(enrolled, clock):
 
 def test_what_was_fetched_is_remembered_for_one_address(tmp_path):
     memory = Fetched(str(tmp_path), "a")
-    memory.put("x", Known(2, "digest", "tag"))
+    memory.put("x", FetchNote(2, "digest", "tag"))
     memory.save()
     assert Fetched(str(tmp_path), "a").get("x", 2) == (2, "digest", "tag")
     assert Fetched(str(tmp_path), "a").get("x", 1) is None
