@@ -576,15 +576,5 @@ class Device:
         """Tell what was spent, what is left, what waits, which documents are installed, and what the clocks say."""
         from edge_sdk.status import gather
 
-        reporting = self._reporting
         with self._state.reading():
-            return gather(
-                self._documents,
-                reporting.ledger,
-                reporting.spool,
-                reporting.allowed,
-                self._meanings,
-                self._time,
-                secret=self._state.meta("secret"),
-                state=self._state,
-            )
+            return gather(self._state, self._documents, self._time, self._reporting, self._meanings)

@@ -160,13 +160,21 @@ def _prepare_folder(
     *,
     present: bool,
 ) -> None:
-    """Check that a folder has a state (``present``), or that a device may begin there.
+    """Check that a folder has a state (``present``), or that a device may begin there, before anything is written.
 
     Without a marker, make the folder if needed and flush its name; without a state as well, remove an old file
     ``highest``. ``root`` is None if no device may begin.
     """
     if not present:
-        _check_beginning(folder, marker, root, enrolment, now)
+        if marker is not None:
+            raise state_lost()
+        if root is None:
+            raise _not_provisioned(folder)
+        trust.pin(root, now)
+        if enrolment is not None:
+            from protocol.documents.provisioning import parse_provisioning
+
+            parse_provisioning(enrolment)
         machine.check()
     if marker is None:
         with os_errors("the state folder can not be used"):
@@ -174,19 +182,6 @@ def _prepare_folder(
         if not present:
             # The file is of an earlier device. Its owner has removed the state and the marker.
             remove(os.path.join(folder, HIGHEST_FILE))
-
-
-def _check_beginning(folder: str, marker: Marker | None, root: bytes | None, enrolment: bytes | None, now: int) -> None:
-    """Check that a device may begin, before anything is written: the files that were given must be acceptable."""
-    if marker is not None:
-        raise state_lost()
-    if root is None:
-        raise _not_provisioned(folder)
-    trust.pin(root, now)
-    if enrolment is not None:
-        from protocol.documents.provisioning import parse_provisioning
-
-        parse_provisioning(enrolment)
 
 
 def _provision(

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from edge_sdk.answering.answer import Meanings, Unread
-    from edge_sdk.policy import PolicyFile, PolicyGiven
+    from edge_sdk.answering.reporting import Reporting
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
     from edge_sdk.storage.ledger import Ledger
-    from edge_sdk.storage.spool import Spool, SpoolCounts
+    from edge_sdk.storage.spool import SpoolCounts
     from edge_sdk.timekeeping import Present, Reading, Timekeeper, Track
     from protocol.documents.campaign import Campaign
 
@@ -210,9 +210,9 @@ class Status(NamedTuple):
             "oldest_report_at": self.spool.oldest_at,
             "sealed_files": self.spool.sealed_files,
             "dropped": self.spool.dropped,
-            "campaigns": [{**each._asdict(), "missing_models": list(each.missing_models)} for each in self.campaigns],
+            "campaigns": as_json(self.campaigns),
             "unsigned_campaigns": list(self.unsigned),
-            "models": [model._asdict() for model in self.models],
+            "models": as_json(self.models),
             "root_version": self.root_version,
             "root_expired": self.root_expired,
             "root_expires": self.root_expires,
@@ -229,7 +229,7 @@ class Status(NamedTuple):
             "machine": self.machine,
             "copied": self.copied,
             "policy": self.policy,
-            "unread": [each._asdict() for each in self.unread],
+            "unread": as_json(self.unread),
             "warnings": list(self.warnings),
         }
 
@@ -244,30 +244,16 @@ class Status(NamedTuple):
         }
 
 
-def gather(
-    documents: Documents,
-    ledger: Ledger,
-    spool: Spool,
-    allowed: PolicyFile | PolicyGiven,
-    meanings: Meanings,
-    time: Timekeeper,
-    *,
-    secret: bytes | None,
-    state: State,
-) -> Status:
-    """Gather the status, with the clocks read once.
+def as_json(facts: Any) -> Any:
+    """Facts for JSON: at every depth, named tuples as dictionaries, and other tuples as lists."""
+    if hasattr(facts, "_asdict"):
+        return {name: as_json(value) for name, value in facts._asdict().items()}
+    return [as_json(each) for each in facts] if isinstance(facts, list | tuple) else facts
 
-    Args:
-        documents, ledger, spool: parts of the device's state.
-        allowed: its call returns the owner's policy.
-        meanings: counts of missing and unlisted values.
-        time: the device's clocks.
-        secret: of the device; None if the owner has opted out.
-        state: the device's state.
 
-    Raises:
-        StorageError: ``state_damaged``; or the state or the install marker can not be read or written.
-    """
+def gather(state: State, documents: Documents, time: Timekeeper, reporting: Reporting, meanings: Meanings) -> Status:
+    """Gather the status from the parts of a device, with the clocks read once."""
+    ledger, allowed, secret = reporting.ledger, reporting.allowed, state.meta("secret")
     reading = time.read()
     present = time.present(reading)
     now = present.now
@@ -294,7 +280,7 @@ def gather(
         spent_micro=spent.lifetime_micro,
         left_micro=max(0, policy.lifetime_micro - spent.lifetime_micro),
         spent=spent,
-        spool=spool.held(),
+        spool=reporting.spool.held(),
         campaigns=tuple(shown),
         unsigned=tuple(documents.ended_unsigned("campaign")),
         models=tuple(_model(payload, now) for _, _, payload in documents.all("model")),
@@ -403,13 +389,14 @@ _FORGETTING = frozenset((b"tmpfs", b"ramfs", b"overlay", b"aufs"))
 
 
 def disk_may_forget(folder: str, mounts: str = _MOUNTS) -> str | None:
-    """The type of a folder's file system, for example ``tmpfs``, if it may be empty after the next start.
+    """The type of a folder's file system, for example ``tmpfs``, if it may be empty after the next start; else None.
 
-    Other file systems, and file systems of unknown type, give None.
+    A state in memory, or in a layer above a read-only disk, is gone after the next start. The device then answers a
+    period again that it has answered, with new noise, and nothing that is left tells of it. Such a layer may also be
+    kept, as a container's is, so this is said in the status and is no refusal. Only the folder's own file system is
+    looked at: a disk image that lies in memory, a loop device or a RAM disk below another file system is not found.
 
-    Args:
-        folder: the state folder.
-        mounts: path of the kernel's list of mounts.
+    ``mounts`` is the path of the kernel's list of mounts.
     """
     with suppress(OSError, IndexError):
         number = os.stat(folder).st_dev

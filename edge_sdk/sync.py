@@ -91,15 +91,10 @@ class Outcome(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as a dictionary for JSON."""
-        return {
-            **self._asdict(),
-            "campaigns": [each._asdict() for each in self.campaigns],
-            "models": [each._asdict() for each in self.models],
-            "lists": [each._asdict() for each in self.lists],
-            "key_books": [each._asdict() for each in self.key_books],
-            "absent": list(self.absent),
-            "refusals": [each._asdict() for each in self.refusals],
-        }
+        from edge_sdk.status import as_json
+
+        shown: dict[str, Any] = as_json(self)
+        return shown
 
 
 MAX_ROOTS = 100
@@ -186,10 +181,7 @@ class _Run:
         self._released = 0
 
     def all(self, named: Mapping[str, tuple[str, ...]]) -> Outcome:
-        """Run all steps: batches, then roots, then models and campaigns. A refused step does not stop the others.
-
-        ``named`` has the names that the arguments of :func:`sync` give, under ``campaign`` and ``model``.
-        """
+        """Run all steps: batches, then roots, then models and campaigns. A refused step does not stop the others."""
         device = self._device
         before = device.status()
         if not before.disabled:
@@ -255,8 +247,7 @@ class _Run:
     def _fetch_roots(self, version: int, roots: list[bytes], most: int) -> bool:
         """Append the roots after ``version`` to ``roots``, until there are ``most`` or 4 MiB, or no more can be had.
 
-        Returns:
-            Whether ``most`` was reached, so that there may be more.
+        Returns whether ``most`` was reached, so that there may be more.
         """
         while len(roots) < most and sum(map(len, roots)) < _MAX_ROOT_BYTES:
             place = _root_place(version + len(roots) + 1)

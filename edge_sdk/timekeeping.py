@@ -27,7 +27,7 @@ The rules are pure functions of what the clocks show. :class:`Timekeeper` reads 
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
 from protocol.errors import DocumentError
@@ -58,6 +58,15 @@ class Reading(NamedTuple):
     uptime: int | None = None
 
 
+def _fields(raw: bytes, kinds: tuple[type, ...]) -> list[Any] | None:
+    """The stored values of these types; None if ``raw`` holds others."""
+    try:
+        values = canonical.unpack(raw)
+    except DocumentError:
+        return None
+    return values if isinstance(values, list) and tuple(map(type, values)) == kinds else None
+
+
 class Anchor(NamedTuple):
     """The last confirmed time.
 
@@ -84,13 +93,9 @@ class Anchor(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Anchor | None:
-        """Read ``raw``, the bytes of :meth:`to_bytes`; None if they are not six values of the right types."""
-        try:
-            values = canonical.unpack(raw)
-        except DocumentError:
-            return None
-        kinds = (str, int, int, bool, bool, int)
-        return cls(*values) if isinstance(values, list) and tuple(map(type, values)) == kinds else None
+        """Read the bytes of :meth:`to_bytes`; None for other bytes."""
+        values = _fields(raw, (str, int, int, bool, bool, int))
+        return None if values is None else cls(*values)
 
 
 class Proof(NamedTuple):
@@ -114,13 +119,9 @@ class Proof(NamedTuple):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Proof | None:
-        """Read ``raw``, the bytes of :meth:`to_bytes`; None if they are not four values of the right types."""
-        try:
-            values = canonical.unpack(raw)
-        except DocumentError:
-            return None
-        kinds = (str, int, int, int)
-        return cls(*values) if isinstance(values, list) and tuple(map(type, values)) == kinds else None
+        """Read the bytes of :meth:`to_bytes`; None for other bytes."""
+        values = _fields(raw, (str, int, int, int))
+        return None if values is None else cls(*values)
 
 
 def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
@@ -162,8 +163,7 @@ class Present(NamedTuple):
     def period_time(self, time_precision: int) -> tuple[int, bool]:
         """The time that decides a campaign's period, and whether an answer then uses the boot's one leap.
 
-        Args:
-            time_precision: length of the campaign's periods in seconds.
+        ``time_precision`` is the length of the campaign's periods in seconds.
         """
         if self.now // time_precision <= self.confirmed // time_precision:
             return self.now, False
@@ -178,9 +178,6 @@ class Present(NamedTuple):
         """When the clock will show that a later period, which begins at ``start``, can be answered.
 
         The clock must go on as it does now, without a restart and without a newer signed document.
-
-        Args:
-            start: the begin of the period, in seconds since 1970.
         """
         after_leap = self.leap_end is not None and start >= self.leap_end
         return start if after_leap else start + self.late
@@ -230,7 +227,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
         anchor: the last confirmed time before the answer; None if none is stored.
         floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
         reading: the clocks, as read for the answer.
-        time: the time that decided the period, in seconds since 1970 (:meth:`Present.period_time`).
+        time: the time that decided the period (:meth:`Present.period_time`).
         leapt: whether the answer used the boot's one leap.
     """
     if reading.uptime is None:
@@ -243,14 +240,9 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
 
 
 def after_document(anchor: Anchor | None, reading: Reading, issued_at: int) -> Anchor | None:
-    """The new anchor after a signed document was accepted; None if the old anchor stays.
+    """The new anchor after a document of the date ``issued_at`` was accepted; None if the old one stays.
 
     The old anchor stays if it confirms the document's date already, or if there is no uptime.
-
-    Args:
-        anchor: the last confirmed time before; None if none is stored.
-        reading: the clocks.
-        issued_at: the document's date, in seconds since 1970.
     """
     if reading.uptime is None or (anchor is not None and issued_at <= present(anchor, 0, reading).confirmed):
         return None
@@ -284,6 +276,13 @@ class Step(NamedTuple):
     def end(self) -> int:
         """Limit time just after the step, in seconds since 1970."""
         return self.before + self.seconds
+
+    def keeps_age(self, line: int, date: int, seconds: int) -> bool:
+        """Whether a line keeps its age over this forward step: it is of the step's boot, or counted just before.
+
+        ``date`` is the date of the line by the clock before the step, ``seconds`` the length of the limit's window.
+        """
+        return line > self.boot_line or self.before - date < seconds
 
 
 class Track(NamedTuple):
@@ -321,7 +320,7 @@ class Track(NamedTuple):
             return None
 
     def is_news(self, stored: Track | None) -> bool:
-        """Whether this track must replace the track ``stored`` (None: no track).
+        """Whether this track must replace the track ``stored``; None if there is none.
 
         It must if it is of another boot, has another step or ``behind_since``, is six hours or more later, or is
         earlier.
@@ -335,7 +334,7 @@ class Track(NamedTuple):
     def ahead_of(self, stored: Track | None) -> int:
         """Seconds by which the limit time went further than the uptime since the track ``stored``: steps and less.
 
-        Without a track before (None), nothing is known of the time before: the result is the whole limit time.
+        Without a track before (None), the result is the whole limit time.
         """
         if stored is None:
             return self.time
@@ -369,14 +368,15 @@ class Track(NamedTuple):
             answered_at: limit time of the answer, as the line has it.
             seconds: length of the limit's window.
         """
-        date = clock = answered_at
+        date = by_clock = answered_at
         for step in self.steps:
-            if line > step.line:
+            if line > step.line:  # the line came after the step
                 continue
-            if step.seconds < 0:
-                date = clock = date + step.seconds
-            elif line > step.boot_line or step.before - clock < seconds:
+            if step.seconds < 0:  # the limit time went back, and with it all lines before
+                date = by_clock = date + step.seconds
+            elif step.keeps_age(line, by_clock, seconds):
                 date += step.seconds
+        # A line that was moved is never later than the limit time.
         return date if date == answered_at else min(date, self.time)
 
 
@@ -416,11 +416,8 @@ def follow(track: Track | None, reading: Reading, now: int, line: int, longest: 
 def _pruned(steps: tuple[Step, ...], track: Track, before: int, longest: int) -> tuple[Step, ...]:
     """Leave out the steps over which no line that still counts keeps its age; join two if there are too many.
 
-    Args:
-        steps: oldest first.
-        track: of which ``boot_line`` tells the steps of this boot.
-        before: the limit time now, or just before a step that is seen now, in seconds since 1970.
-        longest: length of the longest window in seconds.
+    ``steps`` are oldest first. ``before`` is the limit time now, or just before a step that is seen now. ``longest`` is
+    the length of the longest window in seconds. The track's ``boot_line`` tells the steps of this boot.
     """
     if steps and before - steps[-1].end >= longest:
         return ()
@@ -453,12 +450,9 @@ def stored_track(state: State) -> bytes | None:
 
 
 def carry_track(state: State, raw: bytes, numbers: Sequence[int]) -> None:
-    """Store an old state's track in a new one. Called inside a transaction.
+    """Store an old state's track in a new one, inside a transaction. Bytes that are no track are not stored.
 
-    Args:
-        state: the new state.
-        raw: the bytes of the old state's track. Bytes that are no track are not stored.
-        numbers: numbers of the old ledger lines, rising, that are lines 2, 3 and so on of the new ledger.
+    ``numbers``, rising, are the old ledger lines that are lines 2, 3 and so on of the new ledger.
     """
     track = Track.from_bytes(raw)
     if track is not None:
@@ -510,40 +504,25 @@ class Timekeeper:
         proof, time, floor = self._proof(), self.earliest(reading), self._documents.time_floor()
         known = 0 if proof is None or proof.floor > floor else proof.time
         if reading.wall < time and time >= known + SLACK_SECONDS:
-            self._write_proof(Proof(reading.boot, reading.uptime, time, floor))
+            self._state.write_meta(_PROOF_KEY, Proof(reading.boot, reading.uptime, time, floor).to_bytes())
 
     def now(self) -> int:
         """The wall clock, or the time that signed documents prove if that is later."""
         return self.present(self.read()).now
 
     def note_answer(self, reading: Reading, time: int, *, leapt: bool) -> None:
-        """Store the confirmed time after an answer.
-
-        Args:
-            reading: the clocks, as read for the answer.
-            time: the time that decided the period, in seconds since 1970.
-            leapt: whether the answer used the one leap of the wall clock that is accepted per boot.
-        """
+        """Store the confirmed time after an answer, as :func:`after_answer`."""
         self._keep(after_answer(self._anchor(), self.earliest(reading), reading, time, leapt=leapt))
 
     def track(self, reading: Reading, line: int, longest: int) -> Track | None:
-        """The time by which limits are counted, with its steps; None if the application gave a clock of its own.
-
-        Args:
-            reading: the clocks.
-            line: number of the newest ledger line.
-            longest: length of the owner's longest window in seconds.
-        """
+        """The time by which limits are counted, with its steps, as :func:`follow`."""
         now = self.present(reading).now
         return None if reading.uptime is None else follow(self._track(), reading, now, line, longest)
 
     def note_track(self, reading: Reading, track: Track | None, *, after_reset: bool) -> tuple[int, int]:
         """Store ``track`` if :meth:`Track.is_news` says that it must replace the stored one; None is not stored.
 
-        Args:
-            reading: the clocks, as read for the track.
-            track: the result of :meth:`track`.
-            after_reset: whether the state was reset. The track is then stored as well if the clock gained a second.
+        After a reset (``after_reset``) the track is stored as well if the clock gained a second.
 
         Returns:
             Seconds by which the clock was behind so far, as is seen now: what it gained on the uptime since the
@@ -564,22 +543,16 @@ class Timekeeper:
         return (now if now - reading.wall > _BEHIND_SECONDS else gained), now if track is None else track.time
 
     def note_document(self, issued_at: int) -> None:
-        """Store the confirmed time after a signed document was accepted.
-
-        Args:
-            issued_at: the document's date, in seconds since 1970.
-        """
+        """Store the confirmed time after a signed document of the date ``issued_at`` was accepted."""
         reading, floor = self.read(), self._documents.time_floor()
         self._keep(after_document(self._anchor(), reading, issued_at))
         if reading.uptime is not None:
-            self._write_proof(Proof(reading.boot, reading.uptime, max(self.earliest(reading), issued_at), floor))
+            proof = Proof(reading.boot, reading.uptime, max(self.earliest(reading), issued_at), floor)
+            self._state.write_meta(_PROOF_KEY, proof.to_bytes())
 
     def _proof(self) -> Proof | None:
         raw = None if self._uptime is None else self._state.meta(_PROOF_KEY)
         return None if raw is None else Proof.from_bytes(raw)
-
-    def _write_proof(self, proof: Proof) -> None:
-        self._state.write_meta(_PROOF_KEY, proof.to_bytes())
 
     def _anchor(self) -> Anchor | None:
         raw = None if self._uptime is None else self._state.meta(_KEY)

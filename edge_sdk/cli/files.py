@@ -63,7 +63,7 @@ def write_file(path: Path, content: bytes) -> None:
     """Write ``content`` to a new file, completely or not at all. Raises FileExistsError and other OSErrors."""
     from edge_sdk.storage.atomic_files import write_new
 
-    write_new(str(path), lambda file: (file.write(content), None)[1])
+    write_new(str(path), lambda file: file.write(content))
 
 
 def read_file(path: Path, limit: int) -> bytes:

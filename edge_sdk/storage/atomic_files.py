@@ -46,7 +46,7 @@ def os_errors(what: str) -> Iterator[None]:
     raise StorageError(reason, f"{what}: {os.strerror(number)}")
 
 
-def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
+def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
     """Make a new file that ``write`` fills. Only its owner can read it, and it is flushed to disk.
 
     Temporary files that a crash left in the folder are removed (:func:`remove_abandoned`).
@@ -62,22 +62,32 @@ def write_new(path: str, write: Callable[[IO[bytes]], None]) -> None:
     """
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+    placed = False
+    try:
+        with _temporary(path, write) as temporary:
+            _place(temporary, path)
+            placed = True
+            flush_folder(os.path.dirname(path) or ".")
+    except BaseException:
+        if placed:
+            remove(path)
+        raise
+
+
+@contextlib.contextmanager
+def _temporary(path: str, write: Callable[[IO[bytes]], object]) -> Iterator[str]:
+    """The path of a temporary file beside ``path``, filled and flushed. It is removed if the body of ``with`` fails."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
-    placed = False
     try:
         with open(temporary, "xb", opener=private) as file:
             remove_abandoned(folder or ".", os.fstat(file.fileno()))
             write(file)
             file.flush()
             os.fsync(file.fileno())
-        _place(temporary, path)
-        placed = True
-        flush_folder(folder or ".")
+        yield temporary
     except BaseException:
         remove(temporary)
-        if placed:
-            remove(path)
         raise
 
 
@@ -93,29 +103,15 @@ def replace(path: str, content: bytes) -> None:
             the old content stays, unless only the last flush failed: then the new content is there, but a power
             cut may undo it. The temporary file is removed, if the system allows it.
     """
-    folder, name = os.path.split(path)
-    temporary = os.path.join(folder, f".{name}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
-    try:
-        with open(temporary, "xb", opener=private) as file:
-            remove_abandoned(folder or ".", os.fstat(file.fileno()))
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+    with _temporary(path, lambda file: file.write(content)) as temporary:
         if is_no_file(path):
             raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
         os.rename(temporary, path)
-    except BaseException:
-        remove(temporary)
-        raise
-    flush_folder(folder or ".")
+    flush_folder(os.path.dirname(path) or ".")
 
 
 def read_regular(path: str, limit: int) -> bytes:
-    """Read at most ``limit`` bytes of a regular file. Pipes are not waited for, and devices are not read.
-
-    Args:
-        path: of the file; links are followed.
-        limit: largest number of bytes to read.
+    """Read at most ``limit`` bytes of a regular file. Links are followed; pipes are not waited for.
 
     Raises:
         OSError: EINVAL: it is no regular file; other numbers: it can not be read.
@@ -138,15 +134,7 @@ def is_no_file(path: str) -> bool:
 def private(path: str, flags: int) -> int:
     """Open a new file that only its owner can read: the user of this process, or for root the folder's owner.
 
-    Args:
-        path: of the file; there must be none.
-        flags: of ``os.open``, with ``O_CREAT`` and ``O_EXCL``.
-
-    Returns:
-        The descriptor.
-
-    Raises:
-        OSError: the file can not be made.
+    ``flags`` are of ``os.open``, with ``O_CREAT`` and ``O_EXCL``. Returns the descriptor.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW, 0o600)
     _leave_to_owner(descriptor, os.path.dirname(path))
@@ -154,11 +142,7 @@ def private(path: str, flags: int) -> int:
 
 
 def make_private_folder(path: str) -> None:
-    """Make the folder ``path``, with mode 0700, for this process's user, or for root for the owner of the one above.
-
-    Raises:
-        OSError: it can not be made; FileExistsError: the name is taken.
-    """
+    """Make the folder ``path``, with mode 0700, for this process's user, or for root for the owner of the one above."""
     os.mkdir(path, 0o700)
     with contextlib.suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -237,9 +221,6 @@ def make_folder(path: str) -> None:
 
     If the folder exists, its name is flushed all the same: the program that made it may have stopped before its
     flush. The modes of existing folders stay, and the names of existing folders above it are not flushed.
-
-    Raises:
-        OSError: the folder can not be made or flushed, or a file that is no folder has its name.
     """
     missing = [path]
     while not os.path.isdir(above := os.path.dirname(missing[-1]) or "."):
@@ -257,11 +238,7 @@ def make_folder(path: str) -> None:
 
 
 def flush_folder(folder: str) -> None:
-    """Flush the names of the files in ``folder`` to disk, so that they survive a power cut.
-
-    Raises:
-        OSError: the folder can not be read or flushed.
-    """
+    """Flush the names of the files in ``folder`` to disk, so that they survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

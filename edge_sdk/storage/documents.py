@@ -35,7 +35,10 @@ _KIND = "kind"
 
 
 class Documents:
-    """Reads and writes of trust and documents. Methods that write are called inside a transaction."""
+    """Reads and writes of trust and documents. Methods that write are called inside a transaction.
+
+    Methods that read raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -48,9 +51,6 @@ class Documents:
         """Which campaigns the state takes: :data:`DEVICE` or :data:`NODE`; None before the first one was accepted.
 
         Older software, which knew devices only, has not stored the kind.
-
-        Raises:
-            StorageError: ``state_damaged``: the stored kind is none of the two.
         """
         stored = self._state.meta(_KIND)
         if stored is not None:
@@ -69,9 +69,8 @@ class Documents:
     def trust(self) -> TrustState | None:
         """The stored trust root, version floors and time floor; None in a state that is not provisioned yet.
 
-        Raises:
-            StorageError: ``state_damaged``: the stored root could not have been accepted, or an entry that
-                provisioning writes is missing or malformed.
+        ``state_damaged``: the stored root could not have been accepted, or an entry that provisioning writes is missing
+        or malformed.
         """
         with self._state.reading():
             meta, known = self._state.all_meta(), self._floors.all()
@@ -92,11 +91,7 @@ class Documents:
         return restored
 
     def time_floor(self) -> int:
-        """The earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state.
-
-        Raises:
-            StorageError: ``state_damaged``: the stored time is no number.
-        """
+        """The earliest possible time by the dates of signed documents, in seconds since 1970; 0 in a new state."""
         text = self._state.meta("time_floor")
         return 0 if text is None else number_in(text)
 
@@ -107,11 +102,7 @@ class Documents:
         self._floors.rewrite([(*name, *floor) for name, floor in sorted(trust.floors.items())])
 
     def all(self, role: str) -> list[tuple[str, bytes, bytes]]:
-        """Name, digest and payload of the accepted documents of ``role`` (campaign or model), sorted by name.
-
-        Raises:
-            StorageError: ``state_damaged``: a payload differs from the accepted one.
-        """
+        """Name, digest and payload of the accepted documents of ``role`` (campaign or model), sorted by name."""
         with self._state.reading():
             return sorted((name, digest, self._payload(number, role)) for number, name, digest in self._of(role))
 
@@ -123,11 +114,7 @@ class Documents:
         return _payload(self._documents.body(number), role)
 
     def payload(self, role: str, digest: bytes) -> bytes | None:
-        """The payload of the accepted document of ``role`` with this ``digest``; None if there is none.
-
-        Raises:
-            StorageError: ``state_damaged``: the payload differs from the accepted one.
-        """
+        """The payload of the accepted document of ``role`` with this ``digest``; None if there is none."""
         with self._state.reading():
             for number, *_ in self._documents.some("WHERE digest = ? AND role = ?", (digest, role)):
                 return self._payload(number, role)
@@ -136,14 +123,7 @@ class Documents:
         return None
 
     def write(self, role: str, name: str, digest: bytes, envelope: bytes) -> None:
-        """Store an accepted document. It replaces the document of the same role and name.
-
-        Args:
-            role: campaign or model.
-            name: of the document.
-            digest: SHA-256 of the payload.
-            envelope: the whole file.
-        """
+        """Store an accepted document, a whole file, in the place of the one of the same role and name."""
         for number, known, _ in self._of(role):
             if known == name:
                 self._documents.replace((number, role, name, digest), envelope)
@@ -153,16 +133,9 @@ class Documents:
         self._state.remove_meta(_ended_key(role, name))
 
     def end_unsigned(self, role: str, now_trusted: Role) -> list[str]:
-        """Delete the documents of ``role`` that too few of the role's present keys have signed. Note their names.
+        """Delete the documents of ``role`` that too few of the keys ``now_trusted`` have signed. Return their names.
 
-        Version floors stay.
-
-        Args:
-            role: ``"campaign"``, ``"nodes"`` or ``"model"``.
-            now_trusted: the present keys that sign this role's documents, and how many of them must sign.
-
-        Returns:
-            The names of the deleted documents.
+        The names are noted. Version floors stay.
         """
         ended = []
         for number, name, _ in self._of(role):
@@ -188,14 +161,10 @@ class Documents:
         return {row[0]: row[1] for row in self._books.all()}
 
     def keep_contradictions(self, role: str, refused: Iterable[bytes]) -> None:
-        """Store signed documents as evidence, each with the document that it contradicts; eight pairs at most.
+        """Store ``refused`` documents as evidence, each with the document that it contradicts; eight pairs at most.
 
         A campaign or model is stored with the accepted one of its name, if the two differ. Roots are compared with the
         trusted root and with each other.
-
-        Args:
-            role: of the documents.
-            refused: the files that were refused as ``equivocation``.
         """
         if role == "root":
             pairs = list(self._contradicting_roots(refused))

@@ -80,7 +80,8 @@ class Transport(Protocol):
 class Guarded:
     """Wraps a transport, so that an unexpected exception of the transport can not end a run of ``sync``.
 
-    ``fetch`` and ``send`` turn every exception into a :class:`HearsayError`, except KeyboardInterrupt.
+    ``fetch`` and ``send`` turn every exception but KeyboardInterrupt into a :class:`HearsayError`: those that are none
+    into the StorageError ``transport_failed``.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -92,18 +93,7 @@ class Guarded:
         return self._transport.address
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """Fetch the document at a place of the source by the wrapped transport; None if there is none.
-
-        Args:
-            place: a path below the address.
-            limit: largest size in bytes; more is refused here, even if the transport returns it.
-            tag: tag of the version that is known already.
-
-        Raises:
-            DocumentError: ``too_large``: the transport returns more than ``limit`` bytes.
-            HearsayError: an error of the transport.
-            StorageError: ``transport_failed``: the transport raises any other exception.
-        """
+        """As :meth:`Transport.fetch`. More bytes than ``limit`` are refused, even if the transport returns them."""
         with refusals():
             found = self._transport.fetch(place, limit, tag)
             if found is not None and found.content is not None and len(found.content) > limit:
@@ -111,12 +101,7 @@ class Guarded:
             return found
 
     def send(self, place: str, path: str) -> None:
-        """Send the file at ``path`` to ``place``, a path below the address, by the wrapped transport.
-
-        Raises:
-            HearsayError: an error of the transport.
-            StorageError: ``transport_failed``: the transport raises any other exception.
-        """
+        """As :meth:`Transport.send`."""
         with refusals():
             self._transport.send(place, path)
 
@@ -125,8 +110,7 @@ class Guarded:
 def refusals() -> Iterator[None]:
     """In the body of ``with``, turn every exception that is no :class:`HearsayError` into ``transport_failed``.
 
-    The new error is a StorageError. The text of the exception is dropped, since the server may have written it.
-    KeyboardInterrupt is not changed.
+    The text of the exception is dropped, since the server may have written it. KeyboardInterrupt is not changed.
     """
     foreign = ""
     try:

@@ -39,16 +39,11 @@ class Folder(Transport):
         return self._path
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:  # noqa: ARG002
-        """Read the file at ``place``, a path below the folder; None if the source has no such file.
+        """Read the file at ``place``, as :meth:`Transport.fetch`; None if the source has no such file.
 
-        ``limit`` is the largest size in bytes. ``tag`` is ignored: a reliable check for changes would cost more than
-        reading. The result has no tag.
-
-        Raises:
-            InputError: ``address_invalid``: the place is no path below the folder.
-            DocumentError: ``too_large``: the file has more than ``limit`` bytes.
-            StorageError: ``unreachable``: the folder is not there, or nothing was published in it; ``io_failed``: the
-                file can not be read, is not regular, or a link is on the way to it.
+        ``tag`` is ignored, and the result has none: a reliable check for changes would cost more than reading.
+        ``unreachable``: the folder is not there, or nothing was published in it. ``io_failed``: the file can not be
+        read, is not regular, or a link is on the way to it.
         """
         problem = 0
         try:
@@ -66,19 +61,10 @@ class Folder(Transport):
         return Found(content)
 
     def send(self, place: str, path: str) -> None:
-        """Copy a file to a place, completely or not at all, and flush it. The same file may be there already.
+        """Copy a file to a place, completely or not at all, and flush it, as :meth:`Transport.send`.
 
-        Every user who may read the folder may read the copy, so the folder's owner decides who can.
-
-        Args:
-            place: path below the folder; missing folders on the way are made.
-            path: of the file to copy.
-
-        Raises:
-            InputError: ``address_invalid``: the place is no path below the folder.
-            StorageError: ``file_exists``: another file is at the place; ``unreachable``: the folder is not there, or
-                nothing was published in it; ``disk_full``, ``io_failed``: the folder can not be used, or the file to
-                send can not be read.
+        Missing folders on the way are made. Every user who may read the folder may read the copy, so the folder's owner
+        decides who can.
         """
         *above, name = parts_of(place)
         folder = self._path

@@ -176,10 +176,6 @@ def exchange(
         limit: most bytes of content that are accepted. The default 0 is for requests whose content is not used.
         context: TLS settings for an https address; by default the system's authorities are trusted.
 
-    Returns:
-        Status, headers and content. The content is read only if the status is 200, and is empty otherwise. It is None
-        if it is longer than ``limit``.
-
     Raises:
         OSError: there is no connection; or it broke. If it broke before the whole body was sent, an answer that
             came before is returned all the same, unless its status is 2xx. TimeoutError: it took too long.
@@ -426,20 +422,10 @@ class Web(Transport):
         return f"{self._base.scheme}://{_netloc(self._base)}{self._base.path.rstrip('/')}/"
 
     def fetch(self, place: str, limit: int, tag: str = "") -> Found | None:
-        """GET the document at ``place``, a path below the address; None after status 404 or 410.
+        """GET the document at ``place``, as :meth:`Transport.fetch`; None after status 404 or 410.
 
-        Args:
-            place: the path.
-            limit: largest size of the document in bytes.
-            tag: tag of the version that is known already; empty for none. If the document is unchanged since
-                (status 304), the result's content is None.
-
-        Raises:
-            InputError: ``address_invalid``: the place is no path below the address.
-            DocumentError: ``too_large``: the document has more than ``limit`` bytes.
-            StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;
-                ``redirect_refused``: too many redirects, or a wrong one; ``refused_by_server``: any other status;
-                ``entropy_unavailable``.
+        After status 304 the document is unchanged since ``tag``, and the result's content is None.
+        ``refused_by_server``: any other status.
         """
         conditions = _conditions(tag)
         answer = self._ask("GET", place, conditions, None, limit)
@@ -454,17 +440,11 @@ class Web(Transport):
         return Found(answer.content, _tag(answer.headers))
 
     def send(self, place: str, path: str) -> None:
-        """Send the file at ``path`` to ``place``, a path below the address. A status 2xx means that it has arrived.
+        """Send the file at ``path`` to ``place``, as :meth:`Transport.send`. Status 2xx means that it has arrived.
 
         A status 2xx counts only if the system took the whole file for sending. If the connection broke before, the file
-        is sent again, and is at last ``unreachable``.
-
-        Raises:
-            InputError: ``address_invalid``: the place is no path below the address.
-            StorageError: ``unreachable``: no answer; ``server_untrusted``: the certificate is not trusted;
-                ``redirect_refused``: too many redirects, or a wrong one; ``file_exists``: status 409, another file is
-                there; ``refused_by_server``: any other status; ``io_failed``: the file can not be read;
-                ``entropy_unavailable``.
+        is sent again, and is at last ``unreachable``. ``file_exists``: status 409; ``refused_by_server``: any other
+        status.
         """
         answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
         if answer.status == _CONFLICT:
@@ -475,8 +455,7 @@ class Web(Transport):
     def _ask(self, method: str, place: str, headers: Mapping[str, str], path: str | None, limit: int) -> Answer:
         """Repeat a request until its answer is not a temporary failure, or no try or time is left.
 
-        Returns:
-            The answer to the last try, which may be a temporary failure.
+        Returns the answer to the last try, which may be a temporary failure.
         """
         url = self._base._replace(path=self._base.path.rstrip("/") + "/" + quote("/".join(parts_of(place))))
         deadline = Deadline(self._retry, self._monotonic)
@@ -566,12 +545,7 @@ def _words(error: OSError) -> str:
 
 
 def _why_untrusted(error: OSError, *, own_context: bool) -> str:
-    """Why a certificate is refused, in words.
-
-    Args:
-        error: an ``ssl.SSLCertVerificationError``.
-        own_context: whether the application chose the authorities, so that the environment's do not count.
-    """
+    """Why a certificate is refused, in words. ``own_context``: the application chose the authorities."""
     code = getattr(error, "verify_code", None)
     if code in _NOT_NOW:
         return "the server's certificate is not valid at the time of this device's clock; look at the clock"
