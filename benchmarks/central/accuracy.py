@@ -1,9 +1,6 @@
 """Accuracy of a curator's fits against the independent reference, rows of setting ``central``.
 
     python -m benchmarks.central.accuracy [--data adult …] [--methods sums …] [--repeats 5] [--as-reference] [--json]
-    python -m benchmarks.central.accuracy --targets          adult and skin at a total ε of 0.1 with sums
-    python -m benchmarks.central.accuracy --vary noise cauchy gamma4 … --method smooth --epsilon 0.5 2 10 --data seeds
-                                                    accuracies by one of the terms: division, family, postprocess, noise
 
 Ten folds, repeated. A row holds if its mean is not more than 2 points plus three standard errors below the
 reference's; ``=`` says that it is not above it by more than that either. The adjacency is ``change-features``, which
@@ -22,9 +19,6 @@ import json
 import os
 import sys
 import time
-from fractions import Fraction
-from math import sqrt
-from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
@@ -37,10 +31,10 @@ from aggregator.curator.records import Records, read_records
 from aggregator.curator.terms import EQUAL, TWO_TO_ONE, FitTerms
 from aggregator.models.encoding import EncodedFrame, recognise
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Case, available, central_cases, mixed_data
+from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, central_cases, mixed_data
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
-from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES
+from protocol.sums.adjacency import CHANGE_FEATURES
 
 METHODS = {
     "sums": "sums",
@@ -53,42 +47,18 @@ METHODS = {
 """Names of the reference → names of methods."""
 NOISE = {"smooth": "cauchy", "smooth-trimmed": "cauchy", "bun-steinke": "student-t"}
 FOLDS = 10
-TOLERANCE, STANDARD_ERRORS = 0.02, 3
-TARGETS = {"adult": 0.77, "skin": 0.915}
 LOW_FLOOR_MICRO = 300
-NEEDS_DELTA = ("laplace", "gaussian", "laplace-log-normal")
-DELTA = Fraction(1, 10**6)
 
 
-class Row(NamedTuple):
-    """The measured accuracies of one row of the reference, one per fold."""
-
-    case: Case
-    accuracies: list[float]
-    seconds: float
-
-    @property
-    def accuracy(self) -> float:
-        """Mean over all folds and repeats."""
-        return fmean(self.accuracies)
-
-    @property
-    def difference(self) -> float:
-        """Measured minus the reference's accuracy."""
-        return self.accuracy - self.case.accuracy
-
-    @property
-    def allowed(self) -> float:
-        """2 points plus three standard errors of the difference of two means."""
-        own = stdev(self.accuracies) ** 2 / len(self.accuracies)
-        return TOLERANCE + STANDARD_ERRORS * sqrt(self.case.sd**2 / self.case.runs + own)
+class FitComparison(Comparison):
+    """A row that may be better than the reference's."""
 
     @property
     def verdict(self) -> str:
         """``below``, ``=`` or ``above``."""
-        if self.difference < -self.allowed:
+        if self.difference < -self.allowed():
             return "below"
-        return "=" if self.difference <= self.allowed else "above"
+        return "=" if self.difference <= self.allowed() else "above"
 
 
 class Data(NamedTuple):
@@ -121,7 +91,7 @@ class Data(NamedTuple):
         return found
 
 
-def measured(case: Case, data: Data, options: argparse.Namespace) -> Row:
+def measured(case: Case, data: Data, options: argparse.Namespace) -> FitComparison:
     """One row of the reference."""
     method = METHODS[case.mechanism]
     noise = NOISE.get(method)
@@ -137,70 +107,17 @@ def measured(case: Case, data: Data, options: argparse.Namespace) -> Row:
         postprocess="add-one" if options.as_reference else options.postprocess,
         variance_floor_micro=LOW_FLOOR_MICRO if options.as_reference else 10_000,
     )
-    began = time.perf_counter()
-    return Row(case, data.accuracies(terms, options.repeats, options.seed), time.perf_counter() - began)
+    return FitComparison(case, data.accuracies(terms, options.repeats, options.seed))
 
 
-def printed(row: Row) -> str:
+def printed(row: Comparison, seconds: float) -> str:
     """One line of the table."""
     case = row.case
-    spread = stdev(row.accuracies) / sqrt(len(row.accuracies))
     return (
         f"{case.data:10} {METHODS[case.mechanism]:15} {case.epsilon_total:>4}"
-        f" {100 * row.accuracy:6.1f} ± {100 * spread:3.1f} {100 * case.accuracy:6.1f} {100 * row.difference:+6.1f}"
-        f" (allowed {100 * row.allowed:4.1f})  {row.verdict:6} {row.seconds:5.0f} s"
+        f" {100 * row.accuracy:6.1f} ± {100 * row.error:3.1f} {100 * case.accuracy:6.1f} {100 * row.difference:+6.1f}"
+        f" (allowed {100 * row.allowed():4.1f})  {row.verdict:6} {seconds:5.0f} s"
     )
-
-
-def targets(options: argparse.Namespace) -> bool:
-    """Adult and skin at a total ε of 0.1 with ``sums``, for adjacencies ``change`` and ``change-features``."""
-    reached = True
-    for name, needed in TARGETS.items():
-        data = Data.load(name)
-        for adjacency in (CHANGE, CHANGE_FEATURES):
-            terms = FitTerms(
-                "sums",
-                100_000,
-                adjacency=adjacency,
-                division=options.division or TWO_TO_ONE,
-                postprocess=options.postprocess,
-            )
-            found = data.accuracies(terms, options.repeats, options.seed)
-            reached &= fmean(found) >= needed
-            error = stdev(found) / sqrt(len(found))
-            print(
-                f"{name:10} sums ε = 0.1 {adjacency:15} {100 * fmean(found):5.1f} ± {100 * error:3.1f}"
-                f" (at least {100 * needed:.1f})",
-                flush=True,
-            )
-    return reached
-
-
-def vary(options: argparse.Namespace) -> None:
-    """Accuracies of one method by the values of one of the terms. Noise that needs δ gets δ = 10⁻⁶."""
-    term, *values = options.vary
-    for name in options.data or ["adult", "seeds"]:
-        data = Data.load(name)
-        for epsilon in options.epsilon:
-            for value in values:
-                terms = FitTerms(
-                    options.method,
-                    micro_epsilon(epsilon),
-                    adjacency=options.adjacency,
-                    division=options.division or TWO_TO_ONE,
-                    noise=NOISE.get(options.method),
-                    family=data.family,
-                    postprocess=options.postprocess,
-                )._replace(**{term: value})
-                if terms.noise in NEEDS_DELTA:
-                    terms = terms._replace(delta=DELTA)
-                found = data.accuracies(terms, options.repeats, options.seed)
-                error = stdev(found) / sqrt(len(found))
-                print(
-                    f"{name:10} {options.method:14} {terms.adjacency:15} ε = {epsilon:<4} {term} {value:18}"
-                    f" {100 * fmean(found):5.1f} ± {100 * error:3.1f}",
-                    flush=True,
-                )
 
 
 def use_published_constants() -> None:
@@ -210,29 +127,19 @@ def use_published_constants() -> None:
 
 
 def main() -> int:
-    """Measure and print. Returns 1 if a row is below the reference or a target is missed, else 0."""
+    """Measure and print. Returns 1 if a row is below the reference, else 0."""
     parser = arguments("accuracy of a curator's fits against the reference")
     parser.add_argument("--data", nargs="+", default=[])
     parser.add_argument("--methods", nargs="+", default=list(METHODS.values()))
     parser.add_argument("--repeats", type=int, default=5, help="repetitions of the ten folds")
     parser.add_argument("--division", help="default: 2:1, and equal with --as-reference")
-    parser.add_argument("--vary", nargs="+", help="one of the terms, and its values")
-    parser.add_argument("--method", default="sums", help="with --vary")
-    parser.add_argument("--adjacency", default=CHANGE_FEATURES, help="with --vary")
-    parser.add_argument("--epsilon", nargs="+", default=["0.5", "2", "10"], help="with --vary")
     parser.add_argument("--postprocess", default="posterior")
     parser.add_argument("--as-reference", action="store_true", help="low floor, published constants, add-one")
-    parser.add_argument("--targets", action="store_true", help="adult and skin at a total ε of 0.1")
     parser.add_argument("--seed", type=int, default=1, help="of the folds; noise is always fresh")
     options = parser.parse_args()
     if not available():
         print(NOT_HERE, file=sys.stderr)
         return 0
-    if options.vary:
-        vary(options)
-        return 0
-    if options.targets:
-        return 0 if targets(options) else 1
     if options.as_reference:
         use_published_constants()
     loaded: dict[str, Data] = {}
@@ -242,9 +149,10 @@ def main() -> int:
             continue
         if case.data not in loaded:
             loaded[case.data] = Data.load(case.data)
+        began = time.perf_counter()
         rows.append(measured(case, loaded[case.data], options))
         if not options.json:
-            print(printed(rows[-1]), flush=True)
+            print(printed(rows[-1], time.perf_counter() - began), flush=True)
     below = [row for row in rows if row.verdict == "below"]
     if options.json:
         named = [{**row.case._asdict(), "measured": row.accuracy, "verdict": row.verdict} for row in rows]

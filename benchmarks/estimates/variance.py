@@ -24,7 +24,7 @@ import numpy as np
 
 from aggregator.common.plots import Line, line_chart
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.panels import panels
+from benchmarks.shared.study import panels
 from protocol import SCALE, mechanisms
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO
 from protocol.mechanisms.numeric import NumericMechanism

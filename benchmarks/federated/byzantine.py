@@ -25,34 +25,21 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from itertools import product
-from math import sqrt
 from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from numpy.typing import NDArray
 
-from aggregator.common.arrays import Integers
+from aggregator.common.arrays import Floats, Integers
 from aggregator.common.plots import Bars, bar_chart
 from aggregator.nodes.statistics import robust as robust_estimate
 from aggregator.nodes.statistics.robust import parse_rule
-from benchmarks.central.figures import Job, measured, read_rows
 from benchmarks.federated.data import NAMES, PERIOD, Data
-from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import NOT_HERE, available
+from benchmarks.shared.study import Found, Job, Study, arguments, grouped, panels, run, spread
 from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import ranges, released_vectors
 from simulation.drawn import released, statistics_of
 
-Found = dict[str, Any]
-
-
-ROOT = Path(__file__).parents[2]
-TABLE = ROOT / "benchmarks" / "results" / "federated-byzantine.csv"
-PLOT = ROOT / "docs" / "plots" / "federated-byzantine.svg"
 NODES, LIARS = 100, 10
 HONEST, PLAIN, BEYOND = "honest", "plain", "hidden"
 RULES = (PLAIN, "trimmed-mean:0.1", "trimmed-mean:0.2", "median", "krum:10")
@@ -98,7 +85,7 @@ def hidden(exact: Integers, campaign: Campaign, rng: np.random.Generator) -> Int
     return np.tile(np.clip(np.rint(shifted).astype(np.int64), *limits(campaign)), (LIARS, 1))
 
 
-def exchanged(exact: Integers, campaign: Campaign) -> NDArray[np.float64]:
+def exchanged(exact: Integers, campaign: Campaign) -> Floats:
     """The sums of max_records average records, each with the next class in place of its own: shape (M,) float64."""
     assert campaign.nodes is not None
     classes = released_vectors(campaign)[0].size
@@ -115,8 +102,8 @@ ATTACKS: dict[str, Callable[[Integers, Campaign, np.random.Generator], Integers]
 }
 
 
-def accuracies(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> dict[str, list[float]]:
-    """Accuracies by rule, on the same noisy sums."""
+def by_rule(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> list[Found]:
+    """Accuracies of every rule, on the same noisy sums."""
     rng = np.random.default_rng()
     found: dict[str, list[float]] = {rule: [] for rule in RULES}
     for _ in range(repeats):
@@ -130,45 +117,34 @@ def accuracies(data: Data, epsilon: str, attack: str, repeats: int, most: int) -
         for rule in RULES:
             statistics = statistics_of(values, campaign, PERIOD, None if rule == PLAIN else parse_rule(rule))
             found[rule].append(data.accuracy(statistics, "floored", split.test))
-    return found
+    return [
+        {"accuracy": one["accuracy"], "error": one["error"], "least": round(min(own), 5), "runs": one["runs"]}
+        for own in found.values()
+        for one in [spread(own)]
+    ]
 
 
 def jobs(options: argparse.Namespace) -> Iterator[Job]:
     """One row per ε, allowed number of records, attack and rule."""
-    data = Data.load(options.data)
-    for epsilon, most, attack in product(options.epsilons, options.most, ATTACKS):
-        found: dict[str, list[float]] = {}
-
-        def measure(
-            rule: str, epsilon: str = epsilon, most: int = most, attack: str = attack, found: Found = found
-        ) -> Found:
-            if not found:
-                found.update(accuracies(data, epsilon, attack, options.repeats, most))
-            own = found[rule]
-            return {
-                "accuracy": round(fmean(own), 5),
-                "error": round(stdev(own) / sqrt(len(own)), 5),
-                "least": round(min(own), 5),
-                "runs": len(own),
-            }
-
-        for rule in RULES:
-            names = {"data": options.data, "epsilon": epsilon, "most": str(most), "attack": attack, "rule": rule}
-            yield Job(names, lambda rule=rule, measure=measure: measure(rule))  # type: ignore[misc]
+    for name in options.data or ["adult"]:
+        data = Data.load(name)
+        for epsilon, most, attack in product(options.epsilons or ["1", "10"], options.most, ATTACKS):
+            names = {"data": name, "epsilon": epsilon, "most": str(most), "attack": attack}
+            rows = [{**names, "rule": rule} for rule in RULES]
+            yield Job(rows, by_rule, (data, epsilon, attack, options.repeats or 20, most))
 
 
-def by_setting(rows: list[Found]) -> dict[tuple[str, str], dict[tuple[str, str], float]]:
-    """(ε, allowed records) → (attack, rule) → accuracy."""
-    found: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
-    for row in rows:
-        found.setdefault((row["epsilon"], row["most"]), {})[row["attack"], row["rule"]] = float(row["accuracy"])
-    return found
+def accuracies(rows: list[Found]) -> dict[tuple[str, str], float]:
+    """(attack, rule) → accuracy."""
+    return {(row["attack"], row["rule"]): float(row["accuracy"]) for row in rows}
 
 
-def reached(rows: list[Found]) -> bool:
+def reached(rows: list[Found], folder: Path) -> bool:
     """Print by how many points each rule is below honest plain addition. Returns whether the target is reached."""
+    del folder
     good = True
-    for (epsilon, most), own in by_setting(rows).items():
+    for (epsilon, most), chosen in grouped(rows, "epsilon", "most").items():
+        own = accuracies(chosen)
         for attack in ATTACKS:
             lost = {rule: own[HONEST, PLAIN] - own[attack, rule] for rule in RULES}
             good &= attack == BEYOND or lost[JUDGED] <= ALLOWED
@@ -180,7 +156,8 @@ def reached(rows: list[Found]) -> bool:
 def draw(rows: list[Found]) -> str:
     """Bars of the accuracy by attack, one colour per rule, one chart per ε and allowed number of records."""
     charts = []
-    for (epsilon, most), own in by_setting(rows).items():
+    for (epsilon, most), chosen in grouped(rows, "epsilon", "most").items():
+        own = accuracies(chosen)
         series = [Bars(rule, [100 * own[attack, rule] for attack in ATTACKS]) for rule in RULES]
         title = f"{rows[0]['data']}, {LIARS} of {NODES} nodes lie, ε = {epsilon}, at most {most} shares of records"
         charts.append(bar_chart(title, list(ATTACKS), series, y_label="accuracy, %"))
@@ -189,25 +166,12 @@ def draw(rows: list[Found]) -> str:
 
 def main() -> int:
     """Measure, print and draw. Returns 1 if the trimmed mean misses its target, else 0."""
-    parser = arguments("accuracy where some nodes lie")
-    parser.add_argument("--data", choices=NAMES, default="adult")
-    parser.add_argument("--epsilons", nargs="+", default=["1", "10"])
-    parser.add_argument("--repeats", type=int, default=20)
+    parser = arguments("accuracy where some nodes lie", NAMES)
     parser.add_argument("--most", type=int, nargs="+", default=[2, 10], help="max_records, in shares of a node")
-    parser.add_argument("--draw", action="store_true", help="draw the rows that are there")
-    parser.add_argument("--folder", type=Path, help="of table and drawing; by default the project's")
     options = parser.parse_args()
-    if not available() and not options.draw:
-        print(NOT_HERE, file=sys.stderr)
-        return 0
-    table, plot = (place if options.folder is None else options.folder / place.name for place in (TABLE, PLOT))
     # What a rule costs is measured here, so the simulated loss that statistics state is left out.
     with patch.object(robust_estimate, "expected_loss", lambda *_: "not simulated"):
-        rows = read_rows(table) if options.draw else measured(jobs(options), table)
-    plot.write_text(draw(rows), encoding="utf-8")
-    good = reached(rows)
-    print(machine())
-    return 0 if good else 1
+        return run(Study("federated-byzantine", jobs, draw), options, reached)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 import numpy as np
 
 from aggregator.common.arrays import Integers
-from aggregator.curator.fitting import model_of
+from aggregator.curator.fitting import fit, model_of
 from aggregator.curator.records import Records
+from aggregator.curator.terms import FitTerms
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import EncodedFrame, label_codes, observe, recognise
+from aggregator.models.scoring import Model
 from aggregator.nodes.campaigns.campaigns import NODE_FIELDS
 from aggregator.nodes.statistics.robust import Rule
 from benchmarks.shared.reference import mixed_data, training_rows
@@ -20,6 +23,7 @@ from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
 from protocol.schema import Schema, build_schema
+from protocol.sums.adjacency import ADD_REMOVE
 from simulation.drawn import deal, exact_sums, released, statistics_of
 
 NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")
@@ -119,7 +123,7 @@ class Data(NamedTuple):
             rng: deals the records to nodes.
             owners: shape (n,) int64, the node of every record; None deals the records at random.
         """
-        encoded = EncodedFrame(self.observed.codes[rows], self.observed.numbers[rows])
+        encoded = part(self.observed, rows)
         owners = deal(len(rows), nodes, rng) if owners is None else owners
         return exact_sums(released_vectors(campaign), encoded, self.labels[rows], owners, nodes)
 
@@ -128,11 +132,28 @@ class Data(NamedTuple):
         """All rows as records of a curator, for the centralised rival."""
         return Records(self.schema, self.labels, self.observed.codes, self.observed.numbers, {}, ())
 
+    def curator_accuracy(self, epsilon: str, split: Split, postprocess: str) -> float:
+        """Accuracy of a curator's fit with the method ``sums``, at ε for adding or removing a record."""
+        terms = FitTerms(
+            "sums", micro_epsilon(epsilon), adjacency=ADD_REMOVE, family=self.family, variance_floor_micro=FLOOR_MICRO
+        )
+        return self.accuracy(
+            fit(self.records.part(split.learning), terms, os.urandom(32)).statistics, postprocess, split.test
+        )
+
     def accuracy(self, statistics: Statistics, postprocess: str, test: Integers) -> float:
         """Share of the test rows that a model of the statistics classifies rightly."""
-        encoded = EncodedFrame(self.recognised.codes[test], self.recognised.numbers[test])
-        scores = model_of(statistics, postprocess).scores_of(encoded)
+        return self.accuracy_of(model_of(statistics, postprocess), test)
+
+    def accuracy_of(self, model: Model, test: Integers) -> float:
+        """Share of the test rows that a model classifies rightly."""
+        scores = model.scores_of(part(self.recognised, test))
         return float((scores.argmax(axis=1) == self.labels[test]).mean())
+
+
+def part(encoded: EncodedFrame, rows: Integers) -> EncodedFrame:
+    """Some rows of an encoded frame."""
+    return EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
 
 
 def noisy_statistics(

@@ -1,7 +1,6 @@
 """Accuracy of simulated nodes against the independent reference, rows of setting ``federated``.
 
     python -m benchmarks.federated.reference_rows [--data adult …] [--repeats 60] [--postprocess printed]
-    python -m benchmarks.federated.reference_rows --targets [--repeats 200]     the two targets of ``floored``
     python -m benchmarks.federated.reference_rows --like-votes [--repeats 300]  votes, on splits like the reference's
 
 A row holds (``=``) if its mean differs from the reference's by at most 2 points plus three standard errors of the
@@ -20,57 +19,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from math import sqrt
-from statistics import fmean, stdev
-from typing import NamedTuple
+from statistics import stdev
 
 import numpy as np
 
 from benchmarks.federated.data import NAMES, Data, Split, noisy_statistics
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Case, available, federated_cases
+from benchmarks.shared.reference import NOT_HERE, Comparison, available, federated_cases
 from simulation.drawn import statistics_of
 
-TOLERANCE, STANDARD_ERRORS = 0.02, 3
-TARGETS = (("adult", "0.1", 1000, 0.72), ("votes", "0.1", 1, 0.78))
-"""Data set, ε, nodes, least accuracy of ``floored``."""
-COMPARED = ("floored", "printed", "posterior", "simplex")
 LIKE_VOTES = (0.94, 0.96)
 """Accuracies without noise of the splits of votes that are like the reference's: 41 of 43 records."""
 
 
-class Found(NamedTuple):
-    """One measured row of the reference: accuracies of all repeats, and the variance between random splits."""
-
-    case: Case
-    accuracies: list[float]
-    between: float
-
-    @property
-    def difference(self) -> float:
-        """Measured minus the reference's accuracy."""
-        return fmean(self.accuracies) - self.case.accuracy
-
-    def allowed(self, between: float = 0.0) -> float:
-        """2 points plus three standard errors. ``between``: variance of the reference's one split."""
-        own = stdev(self.accuracies) ** 2 / len(self.accuracies)
-        return TOLERANCE + STANDARD_ERRORS * sqrt(self.case.sd**2 / self.case.runs + own + between)
-
-    @property
-    def verdict(self) -> str:
-        """``=``, ``(=)``, or ``differs``."""
-        if abs(self.difference) <= self.allowed():
-            return "="
-        return "(=)" if abs(self.difference) <= self.allowed(self.between) else "differs"
-
-    def line(self) -> str:
-        """One line of the table."""
-        case, error = self.case, stdev(self.accuracies) / sqrt(len(self.accuracies))
-        return (
-            f"{case.data:13} {case.answers:>10} ε = {case.epsilon_total:>4} {100 * fmean(self.accuracies):5.1f} ± "
-            f"{100 * error:3.1f}   reference {100 * case.accuracy:5.1f} ± {100 * case.sd / sqrt(case.runs):3.1f}   "
-            f"{100 * self.difference:+5.1f} (allowed {100 * self.allowed():4.1f})  {self.verdict}"
-        )
+def line(found: Comparison) -> str:
+    """One line of the table."""
+    return f"{found.case.data:13} {found.case.answers:>10} ε = {found.case.epsilon_total:>4} {found.text}"
 
 
 def accuracies(
@@ -128,34 +92,11 @@ def rows(options: argparse.Namespace) -> bool:
         for case in federated_cases():
             if case.data == name:
                 nodes = int(case.answers.split()[0])
-                measured = accuracies(
-                    data,
-                    case.epsilon_total,
-                    nodes,
-                    [options.postprocess],
-                    options.repeats,
-                    random_splits(data, options.seed),
-                )
-                found = Found(case, measured[options.postprocess], between)
+                splits, chosen = random_splits(data, options.seed), [options.postprocess]
+                measured = accuracies(data, case.epsilon_total, nodes, chosen, options.repeats, splits)
+                found = Comparison(case, measured[options.postprocess], between)
                 good &= found.verdict != "differs"
-                print(found.line(), flush=True)
-    return good
-
-
-def targets(options: argparse.Namespace) -> bool:
-    """The targets of ``floored``, beside other post-processings of the same sums. Returns whether both are reached."""
-    good = True
-    for name, epsilon, nodes, least in TARGETS:
-        data = Data.load(name)
-        measured = accuracies(data, epsilon, nodes, COMPARED, options.repeats, random_splits(data, options.seed))
-        errors = {key: stdev(found) / sqrt(len(found)) for key, found in measured.items()}
-        good &= fmean(measured["floored"]) >= least - 2 * errors["floored"] * (name == "votes")
-        texts = [f"{key} {100 * fmean(found):.1f} ± {100 * errors[key]:.1f}" for key, found in measured.items()]
-        least_text = f"at least {100 * least:.0f}" + " less two standard errors" * (name == "votes")
-        print(
-            f"{name} ε = {epsilon}, {nodes} nodes, {options.repeats} repeats: {', '.join(texts)} ({least_text})",
-            flush=True,
-        )
+                print(line(found), flush=True)
     return good
 
 
@@ -174,20 +115,19 @@ def like_votes(options: argparse.Namespace) -> bool:
         if case.data == "votes":
             nodes = int(case.answers.split()[0])
             found = accuracies(data, case.epsilon_total, nodes, ["printed"], options.repeats, iter(alike))
-            row = Found(case, found["printed"], 0.0)
+            row = Comparison(case, found["printed"])
             good &= row.verdict == "="
-            print(row.line(), flush=True)
+            print(line(row), flush=True)
     print(f"{drawn} random splits drawn, of which {len(alike)} are like the reference's")
     return good
 
 
 def main() -> int:
-    """Measure and print. Returns 1 if a row differs or a target is missed, else 0."""
+    """Measure and print. Returns 1 if a row differs, else 0."""
     parser = arguments("accuracy of simulated nodes against the reference")
     parser.add_argument("--data", nargs="+", choices=NAMES)
     parser.add_argument("--repeats", type=int, default=60)
     parser.add_argument("--postprocess", default="printed")
-    parser.add_argument("--targets", action="store_true", help="adult and votes at ε = 0.1 with 'floored'")
     parser.add_argument("--like-votes", action="store_true", help="votes, on splits like the reference's")
     parser.add_argument("--seed", type=int, default=1, help="of the splits; noise is always fresh")
     options = parser.parse_args()
@@ -195,8 +135,7 @@ def main() -> int:
         print(NOT_HERE, file=sys.stderr)
         return 0
     print(machine())
-    run = targets if options.targets else like_votes if options.like_votes else rows
-    return 0 if run(options) else 1
+    return 0 if (like_votes if options.like_votes else rows)(options) else 1
 
 
 if __name__ == "__main__":

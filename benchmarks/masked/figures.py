@@ -3,9 +3,8 @@
     python -m benchmarks.masked.figures car [--repeats 10]
     python -m benchmarks.masked.figures nodes [--data adult …] [--repeats 20]
 
-Each writes ``benchmarks/results/masked-COMMAND.csv`` row by row, and then draws ``docs/plots/masked-COMMAND.svg``.
-``--quick`` takes few repeats and budgets and writes to ``--folder`` (default: the working folder). ``--draw`` draws the
-rows that are there.
+Each writes ``benchmarks/results/masked-COMMAND.csv`` and ``docs/plots/masked-COMMAND.svg``
+(:mod:`benchmarks.shared.study`).
 
 ``car`` (figures 1 a and b): accuracy on car by ε from 0.1 to 0.4, means over ten folds × repeats. *Horizontal*: one
 record per party with the number u = n, post-processing ``halves``, γ = 1, noise ``divided`` or ``diluted`` with δ =
@@ -21,42 +20,38 @@ two nodes at least.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
-import time
-from collections.abc import Callable, Iterator
-from math import sqrt
-from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from aggregator.common.plots import Line, line_chart
-from aggregator.curator.fitting import fit
-from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
 from aggregator.models.encoding import EncodedFrame
-from benchmarks.central.figures import Job, measured, read_rows
-from benchmarks.federated.data import FLOOR_MICRO, Data, Split, noisy_statistics
+from benchmarks.federated.data import Data, Split, noisy_statistics, part
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
-from benchmarks.shared.harness import machine
-from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import NOT_HERE, available
+from benchmarks.shared.study import (
+    Found,
+    Job,
+    Study,
+    accuracies,
+    arguments,
+    grouped,
+    level,
+    line,
+    panels,
+    run,
+    single,
+    spread,
+)
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.questions import discrete_subjects
-from protocol.sums.adjacency import ADD_REMOVE
 from research.vertical import VerticalTerms
 from simulation.drawn import exact_sums
 from simulation.vertical import draw_tables, predict
 
-Found = dict[str, Any]
-
-
-ROOT = Path(__file__).parents[2]
-RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
 EPSILONS = ("0.1", "0.15", "0.2", "0.25", "0.3", "0.35", "0.4")
 READINGS = ("per count", "in total")
 DATA, BUDGETS = ("adult", "mushroom"), ("0.1", "1")
@@ -70,15 +65,15 @@ _TITLES = {DIVIDED: "masked, divided", DILUTED: "masked, diluted"}
 def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
     """The rows of ``car``."""
     data = Data.load("car")
-    yield Job({"form": "no noise", "reading": "", "epsilon": ""}, lambda: exact_accuracy(data, options))
+    yield single({"form": "no noise", "reading": "", "epsilon": ""}, exact_accuracy, data, options)
     for form in (DIVIDED, DILUTED, "vertical"):
         for reading in READINGS:
             for epsilon in options.epsilons:
                 names = {"form": form, "reading": reading, "epsilon": epsilon}
-                yield Job(names, lambda names=names: on_car(data, options, **names))  # type: ignore[misc]
+                yield single(names, on_car, data, options, form, reading, epsilon)
 
 
-def on_car(data: Data, options: argparse.Namespace, *, form: str, reading: str, epsilon: str) -> Found:
+def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> Found:
     """Accuracy on car in one form, over all folds and repeats."""
     splits, rng = folds(data, np.random.default_rng(options.seed)), np.random.default_rng()
     micro = micro_epsilon(epsilon) if reading == "per count" else micro_epsilon(epsilon) // COUNTS
@@ -113,14 +108,8 @@ def exact_accuracy(data: Data, options: argparse.Namespace) -> Found:
     for _ in range(options.repeats * FOLDS):
         learning, test = next(splits)
         model = plain_model(part(data.observed, learning), data.labels[learning], data.schema)
-        scores = model.scores_of(part(data.recognised, test))
-        found.append(float((scores.argmax(axis=1) == data.labels[test]).mean()))
+        found.append(data.accuracy_of(model, test))
     return spread(found)
-
-
-def part(encoded: EncodedFrame, rows: np.ndarray[Any, Any]) -> EncodedFrame:
-    """Some rows of an encoded frame."""
-    return EncodedFrame(encoded.codes[rows], encoded.numbers[rows])
 
 
 def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
@@ -129,16 +118,15 @@ def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
         data = Data.load(name)
         repeats = options.repeats if name == "adult" else 5 * options.repeats
         learning = len(data.split(np.random.default_rng(0)).learning)
-        for epsilon in options.budgets:
+        for epsilon in options.epsilons:
             names = {"data": name, "epsilon": epsilon, "kind": CENTRAL, "nodes": ""}
-            yield Job(names, lambda data=data, epsilon=epsilon, repeats=repeats: of_curator(data, epsilon, repeats))  # type: ignore[misc]
+            yield single(names, of_curator, data, epsilon, repeats)
             for nodes in NODES:
                 if nodes > 1 and LEAST_RECORDS * nodes > learning:
                     continue
                 for kind in (PLAIN, DIVIDED, DILUTED)[: 1 if nodes == 1 else 3]:
                     names = {"data": name, "epsilon": epsilon, "kind": kind, "nodes": str(nodes)}
-                    given = (data, epsilon, kind, nodes, repeats)
-                    yield Job(names, lambda given=given: of_nodes(*given))  # type: ignore[misc]
+                    yield single(names, of_nodes, data, epsilon, kind, nodes, repeats)
 
 
 def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> Found:
@@ -159,21 +147,8 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> F
 
 def of_curator(data: Data, epsilon: str, repeats: int) -> Found:
     """Accuracy of a curator's fits with the method ``sums`` and the same post-processing."""
-    rng, found, records = np.random.default_rng(), [], data.records
-    fitting = FitTerms(
-        "sums", micro_epsilon(epsilon), adjacency=ADD_REMOVE, family=data.family, variance_floor_micro=FLOOR_MICRO
-    )
-    for _ in range(repeats):
-        split = data.split(rng)
-        statistics = fit(records.part(split.learning), fitting, os.urandom(32)).statistics
-        found.append(data.accuracy(statistics, "floored", split.test))
-    return spread(found)
-
-
-def spread(found: list[float]) -> Found:
-    """Mean and standard error."""
-    error = stdev(found) / sqrt(len(found)) if len(found) > 1 else 0.0
-    return {"accuracy": round(fmean(found), 5), "error": round(error, 5), "runs": len(found)}
+    rng = np.random.default_rng()
+    return spread([data.curator_accuracy(epsilon, data.split(rng), "floored") for _ in range(repeats)])
 
 
 def draw_car(rows: list[Found]) -> str:
@@ -181,71 +156,42 @@ def draw_car(rows: list[Found]) -> str:
     exact = next(100 * float(row["accuracy"]) for row in rows if row["form"] == "no noise")
     charts = []
     for title, forms in (("car, horizontal", (DIVIDED, DILUTED)), ("car, vertical", ("vertical",))):
-        own = [row for row in rows if row["form"] in forms]
-        epsilons = sorted({float(row["epsilon"]) for row in own})
-        lines = [Line("no noise", epsilons, [exact] * len(epsilons))]
-        for form, reading in dict.fromkeys((row["form"], row["reading"]) for row in own):
-            chosen = [row for row in own if (row["form"], row["reading"]) == (form, reading)]
-            name = f"ε {reading}" if form == "vertical" else f"{form}, ε {reading}"
-            ys = [100 * float(row["accuracy"]) for row in chosen]
-            lines.append(Line(name, [float(row["epsilon"]) for row in chosen], ys))
-        charts.append(line_chart(title, lines, x_label="ε", y_label="accuracy, %"))
+        lines = [
+            line(f"ε {reading}" if form == "vertical" else f"{form}, ε {reading}", chosen, "epsilon")
+            for (form, reading), chosen in grouped(rows, "form", "reading").items()
+            if form in forms
+        ]
+        without = Line("no noise", lines[0].xs, [exact] * len(lines[0].xs))
+        charts.append(line_chart(title, [without, *lines], x_label="ε", y_label="accuracy, %"))
     return panels(charts, 2)
 
 
 def draw_nodes(rows: list[Found]) -> str:
     """Accuracy against the number of nodes, a line for each kind; a chart per data set and ε."""
     charts = []
-    for name, epsilon in dict.fromkeys((row["data"], row["epsilon"]) for row in rows):
-        own = [row for row in rows if (row["data"], row["epsilon"]) == (name, epsilon)]
-        largest = max(float(row["nodes"] or 1) for row in own)
-        lines = []
-        for kind in dict.fromkeys(row["kind"] for row in own):
-            chosen = [row for row in own if row["kind"] == kind]
-            ys = [100 * float(row["accuracy"]) for row in chosen]
-            xs = [1.0, largest] if kind == CENTRAL else [float(row["nodes"]) for row in chosen]
-            lines.append(Line(_TITLES.get(kind, kind), xs, 2 * ys if kind == CENTRAL else ys))
-        title = f"{name}, ε = {epsilon}"
-        charts.append(line_chart(title, lines, x_label="nodes", y_label="accuracy, %", log_x=True, from_zero=False))
+    for (name, epsilon), own in grouped(rows, "data", "epsilon").items():
+        by_kind = grouped(own, "kind")
+        curator = 100 * float(by_kind.pop((CENTRAL,))[0]["accuracy"])
+        lines = [line(_TITLES.get(kind, kind), chosen, "nodes") for (kind,), chosen in by_kind.items()]
+        charts.append(accuracies(f"{name}, ε = {epsilon}", [level(CENTRAL, curator, lines), *lines], "nodes"))
     return panels(charts, 2)
 
 
-COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], Iterator[Job]], Callable[[list[Found]], str]]] = {
-    "car": (car_jobs, draw_car),
-    "nodes": (nodes_jobs, draw_nodes),
-}
+STUDIES = {"car": Study("masked-car", car_jobs, draw_car), "nodes": Study("masked-nodes", nodes_jobs, draw_nodes)}
 
 
 def main() -> int:
     """Measure and draw."""
-    parser = argparse.ArgumentParser(description="figures of masked sums")
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument("--data", nargs="+", choices=DATA, default=[])
-    parser.add_argument(
-        "--repeats", type=int, default=0, help="car: of ten folds; nodes: five times as many of mushroom"
+    parser = arguments(
+        "figures of masked sums", DATA, repeats="car: of ten folds; nodes: five times as many of mushroom"
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the folds of car")
-    parser.add_argument("--quick", action="store_true", help="under a minute")
-    parser.add_argument("--draw", action="store_true", help="draw the rows that are there")
-    parser.add_argument("--folder", type=Path, help="of table and drawing")
+    parser.add_argument("command", choices=STUDIES)
     options = parser.parse_args()
-    if not available() and not options.draw:
-        print(NOT_HERE, file=sys.stderr)
-        return 2
-    options.repeats = options.repeats or (1 if options.quick else 10 if options.command == "car" else 20)
-    options.epsilons = EPSILONS[::3] if options.quick else EPSILONS
-    options.budgets = BUDGETS[:1] if options.quick else BUDGETS
-    options.data = options.data or (["mushroom"] if options.quick else list(DATA))
-    folder = options.folder or (Path() if options.quick else None)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    jobs, draw = COMMANDS[options.command]
-    table = (folder or RESULTS) / f"masked-{options.command}.csv"
-    began = time.perf_counter()
-    rows = read_rows(table) if options.draw else measured(jobs(options), table)
-    (folder or PLOTS).joinpath(f"masked-{options.command}.svg").write_text(draw(rows), encoding="utf-8")
-    print(f"{len(rows)} rows, {time.perf_counter() - began:.0f} s; {machine()}")
-    return 0
+    quick, budgets = options.quick, EPSILONS if options.command == "car" else BUDGETS
+    options.repeats = options.repeats or (1 if quick else 10 if options.command == "car" else 20)
+    options.epsilons = options.epsilons or (budgets[::3] if quick else budgets)
+    options.data = options.data or (["mushroom"] if quick else list(DATA))
+    return run(STUDIES[options.command], options)
 
 
 if __name__ == "__main__":

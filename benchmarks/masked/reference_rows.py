@@ -30,10 +30,9 @@ import numpy as np
 
 from benchmarks.federated.data import Data, noisy_statistics
 from benchmarks.federated.figures import rival
-from benchmarks.federated.reference_rows import Found
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.shared.harness import arguments, machine
-from benchmarks.shared.reference import NOT_HERE, Case, available, distributed_cases
+from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, distributed_cases
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.masked.costs import moved
 from protocol.sums.adjacency import ADD_REMOVE
@@ -58,7 +57,7 @@ def epsilon_of(case: Case) -> str:
     return f"{COUNTS * share:.6f}"
 
 
-def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | None = None) -> Found:
+def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | None = None) -> Comparison:
     """The accuracies of one row over so many folds. ``noise_seed`` fixes parties and noise; None draws new ones."""
     splits, rng = folds(data, np.random.default_rng(seed)), np.random.default_rng(noise_seed)
     parties = int(case.answers.split()[0])
@@ -70,18 +69,14 @@ def measured(case: Case, data: Data, repeats: int, seed: int, noise_seed: int | 
         campaign = masked_campaign(data, epsilon_of(case), len(rows), len(rows), *chosen)
         statistics = masked_statistics(data, campaign, rows, len(rows), rng, {len(rows): len(rows)})
         found.append(data.accuracy(statistics, "halves", split.test))
-    return Found(case, found, 0.0)
+    return Comparison(case, found)
 
 
-def line(found: Found) -> str:
+def line(found: Comparison) -> str:
     """One line of the table."""
-    case, own = found.case, stdev(found.accuracies)
-    kind = "one copy" if case.mechanism.startswith("one") else "diluted"
+    case, kind = found.case, "one copy" if found.case.mechanism.startswith("one") else "diluted"
     return (
-        f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}"
-        f"{100 * fmean(found.accuracies):5.1f} ± {100 * own / sqrt(len(found.accuracies)):3.1f}   reference "
-        f"{100 * case.accuracy:5.1f} ± {100 * case.sd / sqrt(case.runs):3.1f}   {100 * found.difference:+5.1f} "
-        f"(allowed {100 * found.allowed():4.1f})  {found.verdict}"
+        f"{case.answers:>12}  {kind:8}  ε = {float(case.epsilon_total):4.1f}  {case.epsilon_per_answer:19}{found.text}"
     )
 
 

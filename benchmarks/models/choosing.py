@@ -30,17 +30,14 @@ takes few repeats and writes to ``--folder`` (default: the working folder).
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from aggregator.common.plots import Line, line_chart
+from aggregator.common.arrays import Integers
 from aggregator.curator.fitting import fit
 from aggregator.curator.terms import FitTerms
 from aggregator.models.baselines import plain_model
@@ -51,23 +48,26 @@ from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulat
 from aggregator.planning.power_analysis.study import Design
 from aggregator.planning.power_analysis.targets import rising
 from aggregator.publishing.mechanisms.choice import AUTO
-from benchmarks.central.figures import Job, measured, read_rows
-from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics
+from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics, part
 from benchmarks.masked.data import masked_campaign, masked_statistics
-from benchmarks.masked.figures import part, spread
-from benchmarks.shared.harness import machine
-from benchmarks.shared.panels import panels
-from benchmarks.shared.reference import NOT_HERE, available
+from benchmarks.shared.study import (
+    Found,
+    Job,
+    Study,
+    accuracies,
+    arguments,
+    grouped,
+    line,
+    panels,
+    run,
+    single,
+    spread,
+    write_rows,
+)
 from protocol.documents.campaign import DISCRETE, Campaign
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.sums.adjacency import CHANGE
 
-Integers = np.ndarray[Any, np.dtype[np.int64]]
-Found = dict[str, Any]
-
-
-ROOT = Path(__file__).parents[2]
-RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
 DATA, BUDGETS = ("mushroom", "car", "chess"), ("1", "0.1", "4")
 LOCAL, CENTRAL, PLAIN = "local", "central", "no privacy"
 FEDERATED, DISTRIBUTED = "federated", "distributed"
@@ -115,8 +115,7 @@ class Trial:
 
     def accuracy(self, model: Model) -> float:
         """Share of the test records that the model classifies rightly."""
-        scores = model.scores_of(part(self.data.recognised, self.split.test))
-        return float((scores.argmax(axis=1) == self.data.labels[self.split.test]).mean())
+        return self.data.accuracy_of(model, self.split.test)
 
     def drawn(self, size: int) -> Integers:
         """Row numbers of ``size`` records of the learning part, drawn with replacement: (size,) int64."""
@@ -183,7 +182,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
         noise = np.random.default_rng(options.seed)
         best = [Trial(data, [options.seed, turn], noise).plain(0) for turn in range(options.repeats)]
         names = {"data": name, "epsilon": "", "kind": PLAIN, "nodes": 1, "records": ENDLESS}
-        yield Job(names, lambda best=best: row_of(best, best))  # type: ignore[misc]
+        yield single(names, row_of, best, best)
         for number, epsilon in enumerate(options.epsilons):
             for kind, nodes in KINDS:
                 if kind == PLAIN and number:
@@ -191,7 +190,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
                 for size in sizes(kind, nodes):
                     names = {"data": name, "epsilon": "" if kind == PLAIN else epsilon, "kind": kind, "nodes": nodes}
                     found = point(data, options, best, (kind, nodes, size, epsilon))
-                    yield Job({**names, "records": size}, lambda found=found: found)  # type: ignore[misc]
+                    yield Job([{**names, "records": size}], list, ([found],))
                     if found["lacking"] < NEAR:
                         break
 
@@ -252,66 +251,35 @@ def needed(rows: Sequence[Found]) -> Iterator[Found]:
 
 def curves(rows: Sequence[Found]) -> dict[tuple[str, ...], list[Found]]:
     """The points of each curve, by data set, ε, kind and number of nodes."""
-    found: dict[tuple[str, ...], list[Found]] = {}
-    for row in rows:
-        if row["records"] != ENDLESS:
-            found.setdefault((row["data"], row["epsilon"], row["kind"], str(row["nodes"])), []).append(row)
-    return found
+    return grouped((row for row in rows if row["records"] != ENDLESS), "data", "epsilon", "kind", "nodes")
 
 
 def draw(rows: Sequence[Found]) -> str:
     """Accuracy against the number of records, a line for each kind in :data:`DRAWN`; a chart per data set and ε."""
     charts, known = [], curves(rows)
     for name, epsilon in dict.fromkeys((data, epsilon) for data, epsilon, _, _ in known if epsilon):
-        lines: list[Line] = []
-        for (data, budget, kind, nodes), points in known.items():
-            if data == name and budget in ("", epsilon) and (kind, int(nodes)) in DRAWN:
-                title = kind if nodes == "1" else f"{kind}, {nodes} nodes"
-                ys = [100 * float(row["accuracy"]) for row in points]
-                lines.append(Line(title, [float(row["records"]) for row in points], ys))
-        title = f"{name}, ε = {epsilon} for a replaced record"
-        charts.append(
-            line_chart(title, lines, x_label="records or devices", y_label="accuracy, %", log_x=True, from_zero=False)
-        )
+        lines = [
+            line(kind if nodes == "1" else f"{kind}, {nodes} nodes", points, "records")
+            for (data, budget, kind, nodes), points in known.items()
+            if data == name and budget in ("", epsilon) and (kind, int(nodes)) in DRAWN
+        ]
+        charts.append(accuracies(f"{name}, ε = {epsilon} for a replaced record", lines, "records or devices"))
     return panels(charts, 2)
 
 
-def write(rows: Sequence[Found], file: Path) -> None:
-    """Write a table as CSV."""
-    with file.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+def write_needed(rows: Sequence[Found], folder: Path) -> bool:
+    """Interpolate, and write the second table."""
+    write_rows(list(needed(rows)), folder / "choosing-needed.csv")
+    return True
 
 
 def main() -> int:
     """Measure, interpolate and draw."""
-    parser = argparse.ArgumentParser(description="records that each kind of trust needs for the same accuracy")
-    parser.add_argument("--data", nargs="+", choices=DATA, default=[])
-    parser.add_argument("--epsilons", nargs="+", default=[])
-    parser.add_argument("--repeats", type=int, default=0)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--draw", action="store_true", help="use the points that are there")
-    parser.add_argument("--folder", type=Path, help="of tables and drawing")
-    options = parser.parse_args()
-    if not available() and not options.draw:
-        print(NOT_HERE, file=sys.stderr)
-        return 2
+    options = arguments("records that each kind of trust needs for the same accuracy", DATA).parse_args()
     options.repeats = options.repeats or (2 if options.quick else 20)
     options.data = options.data or list(DATA[1:2] if options.quick else DATA)
     options.epsilons = options.epsilons or list(BUDGETS[:1] if options.quick else BUDGETS)
-    folder = options.folder or (Path() if options.quick else None)
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    began, table = time.perf_counter(), (folder or RESULTS) / "choosing.csv"
-    if not options.draw:
-        measured(jobs(options), table)
-    rows = read_rows(table)
-    write(list(needed(rows)), (folder or RESULTS) / "choosing-needed.csv")
-    (folder or PLOTS).joinpath("choosing.svg").write_text(draw(rows), encoding="utf-8")
-    print(f"{len(rows)} rows, {time.perf_counter() - began:.0f} s; {machine()}")
-    return 0
+    return run(Study("choosing", jobs, draw), options, write_needed)
 
 
 if __name__ == "__main__":

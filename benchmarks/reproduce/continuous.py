@@ -37,8 +37,8 @@ from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
 from benchmarks.reproduce.jobs import Job, Row, Size, csv_text
 from benchmarks.shared.fleets import campaign_of, tally_of
-from benchmarks.shared.panels import panels
 from benchmarks.shared.reference import BINS, REDUCTIONS, Case, numeric_cases, numeric_data
+from benchmarks.shared.study import panels
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon

@@ -10,7 +10,7 @@ from aggregator.common.plots import Line, line_chart
 from benchmarks.reproduce.jobs import Row, Size, csv_text
 from benchmarks.reproduce.released import DATA, FIFTH, MECHANISMS, RANDOM, RELEASED, published, released_answers, sample
 from benchmarks.shared import reference
-from benchmarks.shared.panels import panels
+from benchmarks.shared.study import panels
 
 POSTPROCESSES = ("posterior", "paper")
 PRIVATE_NOT = ("none", "majority")

@@ -17,7 +17,7 @@ from aggregator.models.fitting import fit
 from benchmarks.models.estimators import load, right
 from benchmarks.models.fleet import divided, growing_fleet, without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
-from benchmarks.shared.panels import panels
+from benchmarks.shared.study import panels
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 EPSILON = "1"

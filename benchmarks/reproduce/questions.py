@@ -24,7 +24,7 @@ from benchmarks.models.estimators import TEST_SHARE, load
 from benchmarks.models.fleet import without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import published, released_answers
-from benchmarks.shared.panels import panels
+from benchmarks.shared.study import panels
 from simulation.settings import ALL, PILOT, REFINE
 
 DATA = ("car", "chess", "mushroom", "connect-4")

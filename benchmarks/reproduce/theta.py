@@ -19,7 +19,7 @@ from benchmarks.reproduce.discrete import accuracy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import FIFTH, sample
 from benchmarks.shared.fleets import campaign_of, tally_of
-from benchmarks.shared.panels import panels
+from benchmarks.shared.study import panels
 from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism

@@ -9,7 +9,10 @@ from __future__ import annotations
 import csv
 import json
 import os
+from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -72,6 +75,60 @@ class Case(NamedTuple):
     def bins(self) -> int:
         """Number of bins of a numeric feature: from the row's note, else that of the data set's other rows."""
         return int(self.note.removeprefix("bins ")) if self.note.startswith("bins ") else BINS[self.data]
+
+
+TOLERANCE, STANDARD_ERRORS = 0.02, 3
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Measured accuracies of one row of the reference.
+
+    Attributes:
+        case: the row.
+        accuracies: one per run.
+        between: variance of the accuracy between random splits, of which the reference has one.
+    """
+
+    case: Case
+    accuracies: list[float]
+    between: float = 0.0
+
+    @property
+    def accuracy(self) -> float:
+        """Mean over all runs."""
+        return fmean(self.accuracies)
+
+    @property
+    def error(self) -> float:
+        """Standard error of the mean."""
+        return stdev(self.accuracies) / sqrt(len(self.accuracies))
+
+    @property
+    def difference(self) -> float:
+        """Measured minus the reference's accuracy."""
+        return self.accuracy - self.case.accuracy
+
+    def allowed(self, between: float = 0.0) -> float:
+        """2 points plus three standard errors of the difference of two means. ``between``: added to its variance."""
+        return TOLERANCE + STANDARD_ERRORS * sqrt(self.case.sd**2 / self.case.runs + self.error**2 + between)
+
+    @property
+    def verdict(self) -> str:
+        """``=``; ``(=)`` if the row holds only with the variance between splits; or ``differs``."""
+        if abs(self.difference) <= self.allowed():
+            return "="
+        return "(=)" if abs(self.difference) <= self.allowed(self.between) else "differs"
+
+    @property
+    def text(self) -> str:
+        """Both accuracies, their difference and the verdict, for a line of a table."""
+        case = self.case
+        return (
+            f"{100 * self.accuracy:5.1f} ± {100 * self.error:3.1f}   reference {100 * case.accuracy:5.1f} ± "
+            f"{100 * case.sd / sqrt(case.runs):3.1f}   {100 * self.difference:+5.1f} "
+            f"(allowed {100 * self.allowed():4.1f})  {self.verdict}"
+        )
 
 
 def available() -> bool:
