@@ -73,9 +73,7 @@ def class_shares(statistics: Statistics) -> ClassShares:
 def combined(votes: Sequence[Vote], classes: int) -> ClassShares:
     """Shares of the classes from the votes of all questions, by the formulas of :func:`class_shares`.
 
-    Args:
-        votes: one vote per question about the classes; without votes the shares are 0, with infinite variances.
-        classes: k, the number of classes.
+    ``votes``: one vote per question about the classes; without votes the shares are 0, with infinite variances.
     """
     if not votes:
         endless = np.full(classes, np.inf)

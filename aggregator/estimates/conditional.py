@@ -62,10 +62,8 @@ def conditionals(questions: Sequence[QuestionEstimate], schema: Schema, z: float
 
     Questions about the class alone or about outcomes have no entry. Without answers nothing is determined.
 
-    Args:
-        questions: estimates of all questions of one source, or joined estimates.
-        schema: the schema of the questions.
-        z: normal quantile of the intervals' level.
+    ``questions``: estimates of all questions of one source, or joined estimates. ``z``: normal quantile of the
+    intervals' level.
     """
     classes = len(schema.label.classes)
     votes = [vote for question in questions for vote in question.classes]
@@ -243,12 +241,7 @@ def _divisor(
 ) -> _Divisor | None:
     """The share that divides a mean: of the present numbers if that was asked, else of the class; None without answers.
 
-    Args:
-        place: place of the mean in the question's estimate.
-        subject: subject of the question.
-        questions: all estimates.
-        schema: the schema of the questions.
-        pool: the pooled shares of the classes.
+    ``place``: place of the mean in the question's estimate. ``pool``: the pooled shares of the classes.
     """
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
@@ -273,9 +266,8 @@ def _single(found: QuestionEstimate, law: Law) -> Pool:
 def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
     """V(μ) of :func:`_means`, for both populations: coefficients of shape (2, K) float64, or (K,) without sampling.
 
-    Args:
-        found: the question, with at least one answer.
-        given: K pairs: the shares that divide the mean, and the place of the mean's class in them.
+    ``found``: the question, with at least one answer. ``given``: K pairs: the shares that divide the mean, and the
+    place of the mean's class in them.
     """
     n = found.n
     likely = {id(pool): pool.likely for pool, _ in given}

@@ -66,16 +66,10 @@ def support_counts(
 ) -> Sequence[int] | NDArray[np.int64]:
     """What the estimators of a question count, from its sums in the tally.
 
-    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`):
-    K integers. They are the tally's own sums unless the mechanism defines other sets. The same holds for all other
-    mechanisms.
-
-    Args:
-        mechanism: the mechanism of the answers.
-        counts: the question's sums in the tally, one for each of ``mechanism.answers``; or an array of rows of them.
-
-    Returns:
-        A sequence of K integers; for an array an array with K columns.
+    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`): K
+    integers. They are the tally's own sums unless the mechanism defines other sets. The same holds for all other
+    mechanisms. ``counts``: the question's sums in the tally, one for each of ``mechanism.answers``; or an array of rows
+    of them. Returns a sequence of K integers; for an array an array with K columns.
     """
     table = _support_table(mechanism)
     if table is None:
@@ -111,13 +105,8 @@ def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
 def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Unbiased estimates from one question's counts. Run by the aggregator.
 
-    Args:
-        mechanism: the mechanism of the answers.
-        n: number of answers, m in the formulas.
-        counts: K integers, :func:`support_counts` of the question's sums in the tally.
-
-    Returns:
-        Estimates and variances. Without answers (n = 0) every estimate is 0 with infinite variance.
+    ``n``: number of answers, m in the formulas. ``counts``: K integers, :func:`support_counts` of the question's sums
+    in the tally. Returns estimates and variances. Without answers (n = 0) every estimate is 0 with infinite variance.
 
     Raises:
         InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
@@ -166,9 +155,8 @@ class Law(NamedTuple):
     def pure(cls, p: Fraction | float, q: Fraction | float) -> Law:
         """Law of a pure protocol: q(1 − q)/(p − q)² at share 0 and p(1 − p)/(p − q)² at share 1.
 
-        Args:
-            p: probability that an answer supports the true value.
-            q: probability that an answer supports one given other value.
+        ``p``: probability that an answer supports the true value. ``q``: probability that an answer supports one given
+        other value.
         """
         return cls(float(q * (1 - q) / (p - q) ** 2), float(p * (1 - p) / (p - q) ** 2))
 
@@ -320,8 +308,7 @@ def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -
         counts: K integers, :func:`support_counts` of the question's sums in the tally.
         groups: number of groups; divides K.
 
-    Returns:
-        The estimates, or None if the mechanism's family has no estimator for groups.
+    Returns the estimates, or None if the mechanism's family has no estimator for groups.
     """
     del mechanism, n, counts, groups
     return None
@@ -412,14 +399,8 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
     the middle of the score interval for the mean. No population has V outside [N, W]. The result is close to the
     mechanism's own variance for one answer, and close to the scatter for many answers.
 
-    Args:
-        mechanism: the mechanism of the answers.
-        n: number of answers, at least 1.
-        total: shape (K,) float64, sums of the answers' estimates x̂/S.
-        squares: shape (K,) float64, sums of (x̂/S)².
-
-    Returns:
-        Shape (K,) float64.
+    ``n``: number of answers, at least 1. ``total``: shape (K,) float64, sums of the answers' estimates x̂/S.
+    ``squares``: shape (K,) float64, sums of (x̂/S)². Returns shape (K,) float64.
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2

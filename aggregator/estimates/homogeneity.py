@@ -120,8 +120,7 @@ def homogeneity(asked: Sequence[Sequence[QuestionEstimate]], schema: Schema, sou
         schema: the sources' common schema.
         sources: number of sources, for the result's text.
 
-    Returns:
-        The result. A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
+    Returns the result. A number is compared if at least two sources have enough answers (:data:`LEAST_DEVICES`).
     """
     found = [one for estimates in asked for one in _compared([each for each in estimates if _is_enough(each)], schema)]
     return Homogeneity(sources, tuple(sorted(found, key=lambda one: one.chance)))
@@ -182,8 +181,7 @@ def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
 def deviance(estimates: Sequence[QuestionEstimate]) -> Floats:
     """The statistic G² of this module for each of the K numbers of one subject: shape (K,) float64.
 
-    Args:
-        estimates: one per source. Each has a linear noise law (``law``) and at least one answer.
+    ``estimates``: one per source. Each has a linear noise law (``law``) and at least one answer.
     """
     scatter = np.array([[max(one.scatter, 1.0)] for one in estimates])
     throws = np.array([[one.n] for one in estimates]) / scatter

@@ -152,8 +152,7 @@ def score_interval(
         is_binomial: whether the counts are binomial at D = 1.
         z: quantile of the normal distribution that the test compares with; by default that of a 95 % interval.
 
-    Returns:
-        Ends as shares, float64 of the broadcast shape.
+    Returns ends as shares, float64 of the broadcast shape.
     """
     beyond = np.minimum(dependence, 1.0) if is_binomial else 0.0
     ends = [_roots(share, n, law, scatter, z) for scatter in (np.asarray(dependence), np.asarray(beyond))]
@@ -204,9 +203,7 @@ def two_sided_tail(size: float, kurtosis: float) -> float:
 
         P(X > t) = Φ(−t/σ) + ½ e^{σ²/2b²} [e^{−t/b} Φ(t/σ − σ/b) − e^{t/b} Φ(−t/σ − σ/b)]
 
-    Args:
-        size: t ≥ 0.
-        kurtosis: κ; above 3 it counts as 3.
+    ``size``: t ≥ 0. ``kurtosis``: κ; above 3 it counts as 3.
     """
     share = sqrt(min(max(kurtosis, 0.0), _LAPLACE) / _LAPLACE)
     if share < _LEAST_SHARE:

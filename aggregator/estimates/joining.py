@@ -80,8 +80,7 @@ def join(
         postprocess: name of the post-processing in place of the campaigns', which may then differ; not with ``fit``.
             The variance floor is then the largest of the campaigns': the one for the noisiest source.
 
-    Returns:
-        Statistics about the features that any source asked about, in the order of the stated schema, and the test.
+    Returns statistics about the features that any source asked about, in the order of the stated schema, and the test.
 
     Raises:
         InputError: ``population_undeclared``, ``one_population`` is False; ``argument_invalid``, fewer than two
@@ -123,11 +122,7 @@ def of_one_series(parts: Sequence[Statistics]) -> bool:
 
 
 def _aligned(parts: Sequence[Statistics]) -> tuple[Schema, list[Statistics]]:
-    """The schema of all features that some part is about, and the parts with questions about that schema.
-
-    Raises:
-        InputError: ``groups_differ``: two parts are about one feature in different groups.
-    """
+    """The schema of all features that some part is about, and the parts with questions about that schema."""
     groups: dict[str, tuple[int, ...] | None] = {}
     for part in parts:
         own = part.schema.groups or (None,) * len(part.schema.observed)
@@ -160,12 +155,7 @@ def _about(part: Statistics, schema: Schema, places: Mapping[str, int]) -> Stati
 
 
 def _check(parts: Sequence[Statistics], *, one_population: bool) -> None:
-    """Refuse parts that cannot be joined.
-
-    Raises:
-        InputError: ``population_undeclared``, ``argument_invalid``, ``schema_differs``, ``source_repeated``;
-            ``not_joinable``: the campaigns evaluate different models. :func:`join` explains the reasons.
-    """
+    """Refuse parts that cannot be joined."""
     if len(parts) < 2:
         raise InputError("argument_invalid", f"a join has at least two parts, not {len(parts)}")
     campaigns = [campaign_of(source) for part in parts for source in part.sources]
@@ -266,8 +256,7 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:
     """The statistics with moments in one form: unchanged if all sources have the same, else single numbers.
 
-    Args:
-        parts: statistics about one schema.
+    ``parts``: statistics about one schema.
     """
     forms = {
         (one.subject.kind, one.subject.of_class is None)
@@ -317,9 +306,8 @@ def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: in
 def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
     """One estimate from several estimates of one subject, by the weights of :func:`aggregator.join`.
 
-    Args:
-        given: at least one estimate. Those without answers are left out, unless all are without.
-        disjoint: True if no device answered in two of them.
+    ``given``: at least one estimate. Those without answers are left out, unless all are without. ``disjoint``: True if
+    no device answered in two of them.
 
     Raises:
         InputError: ``not_joinable``: a mechanism states no variance.
@@ -458,9 +446,8 @@ def _interval(found: QuestionEstimate, scatter: float) -> Interval:
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
     """The statistics of some observed features, and of the classes.
 
-    Args:
-        statistics: statistics of a discrete campaign, or of several joined ones.
-        names: the features or components to keep.
+    ``statistics``: statistics of a discrete campaign, or of several joined ones. ``names``: the features or components
+    to keep.
 
     Raises:
         InputError: ``ask_invalid``: no name is given, or the statistics have no feature of that name;

@@ -238,8 +238,7 @@ def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> 
         spread: shape (K,) float64, s².
         least: smallest possible number.
 
-    Returns:
-        Shape (K,) float64, in [0, 1].
+    Returns shape (K,) float64, in [0, 1].
     """
     mean = estimate / n
     room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
@@ -303,8 +302,7 @@ class Pool(NamedTuple):
 class VoteSums:
     """Sums over votes, from which the pool of all, or of all but those of one question, is found without adding again.
 
-    Args:
-        votes: at least one.
+    ``votes``: at least one.
     """
 
     def __init__(self, votes: Sequence[Vote]) -> None:
@@ -321,11 +319,7 @@ class VoteSums:
             chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
             people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
 
-        Args:
-            without: votes to leave out, some of those that were added.
-
-        Returns:
-            The pool; None if no vote is left.
+        ``without``: votes to leave out, some of those that were added. Returns the pool; None if no vote is left.
         """
         if len(without) == self._number:
             return None

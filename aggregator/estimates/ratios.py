@@ -128,9 +128,8 @@ def cell_variance(
 def own_weight(variance: Callable[[float], Variance]) -> float:
     """The weight β in [0, 1] with the smallest variance at ρ = 1/2, the middle of the possible ratios.
 
-    Args:
-        variance: V for a given β, for one column; V(1/2) is a parabola in β. If it is taken at shares that do not
-            depend on the answers, neither does the weight, and ŷ stays unbiased.
+    ``variance``: V for a given β, for one column; V(1/2) is a parabola in β. If it is taken at shares that do not
+    depend on the answers, neither does the weight, and ŷ stays unbiased.
     """
     at = [float(variance(own).at(0.5).max()) for own in (0.0, 0.5, 1.0)]
     bend = 2 * (at[0] - 2 * at[1] + at[2])
@@ -155,8 +154,7 @@ def ratio_interval(
         least, most: range of the possible ratios.
         z: quantile of the level, in standard deviations; float64 of a shape that broadcasts.
 
-    Returns:
-        Arrays of the broadcast shape.
+    Returns arrays of the broadcast shape.
     """
     numerator, denominator = np.broadcast_arrays(numerator, denominator)
     k = z**2 + _least_misfit(numerator, denominator, variance, least, most)

@@ -102,10 +102,8 @@ def at_most(campaign: Campaign, tally: Tally, turnout: Turnout) -> Recurrence:
 def known(campaign: Campaign, tally: Tally, squares: tuple[int, ...]) -> Recurrence:
     """The exact recurrence.
 
-    Args:
-        campaign: the campaign of the answers.
-        tally: the counts of the answers.
-        squares: for every stratum ΣT², with T the number of answers of a device, computed with the fleet's secrets.
+    ``tally``: the counts of the answers. ``squares``: for every stratum ΣT², with T the number of answers of a device,
+    computed with the fleet's secrets.
     """
     answers = answers_by_stratum(campaign, tally)
     pairs = zip(squares, answers, strict=True)

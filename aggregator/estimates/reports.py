@@ -198,9 +198,8 @@ def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int
 
     The numbers of answers to whole strata, which only variances rest on, stay as they are.
 
-    Args:
-        statistics: of one source of reports.
-        added: for each answer the index of its question and what it adds to the question's counts.
+    ``statistics``: of one source of reports. ``added``: for each answer the index of its question and what it adds to
+    the question's counts.
     """
     source = statistics.source
     assert isinstance(source, Reports)

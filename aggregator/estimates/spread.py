@@ -43,13 +43,8 @@ class SubjectEstimate(NamedTuple):
 def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> Floats:
     """Estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y is the record's class.
 
-    Args:
-        found: estimates of any questions; only those about moments of this power are used.
-        schema: the questions' schema.
-        power: 1 or 2.
-
-    Returns:
-        Shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
+    ``found``: estimates of any questions; only those about moments of this power are used. ``power``: 1 or 2. Returns
+    shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
     """
     totals, asked = _totals(found, schema, power)
     with np.errstate(invalid="ignore"):
@@ -107,12 +102,7 @@ class Spreads(NamedTuple):
     of_square: Floats
 
     def of_subject(self, subject: Subject, schema: Schema) -> Floats:
-        """Variances between devices of the K numbers that a question about moments asks for: shape (K,) float64.
-
-        Args:
-            subject: of the question.
-            schema: the campaign's schema.
-        """
+        """Variances between devices of the K numbers that a question about moments asks for: shape (K,) float64."""
         table: Floats = self.of_square if subject.power == SQUARE else self.of_number
         if subject.kind == MOMENTS:
             return table.ravel()

@@ -231,8 +231,7 @@ def of_sums(
         is_counted: True if n is public; False if n is made of the sum of the noisy class counts, which is
             ``source.stated_reports``.
 
-    Returns:
-        Statistics with one question per entry of ``sums``, each of n answers.
+    Returns statistics with one question per entry of ``sums``, each of n answers.
     """
     n, classes = source.reports, len(schema.label.classes)
     concentration = 1 / n if concentration is None else concentration

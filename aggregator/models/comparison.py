@@ -77,10 +77,8 @@ def compare(
 
     Parameters of features that only one of the models has are left out (:func:`unshared` names these features). A value
     of a feature that was asked about in groups has no interval: the statistics are about the groups.
-
-    Args:
-        old, new: the two models.
-        old_statistics, new_statistics: the statistics that the models were made from. Both are needed for intervals.
+    ``old_statistics``, ``new_statistics``: the statistics that the models were made from. Both are needed for
+    intervals.
 
     Returns:
         One row per parameter of both models, in the order of the older one's schema. Values that both campaigns asked
@@ -117,11 +115,7 @@ def unshared(one: Model, other: Model) -> list[str]:
 
 
 def _check_same(old: Schema, new: Schema) -> None:
-    """Refuse models that have different labels, no feature in common, or different features of one name.
-
-    Raises:
-        InputError: ``schemas_differ``.
-    """
+    """Refuse models that have different labels, no feature in common, or different features of one name."""
     (old_label, before), (new_label, after) = _described(old), _described(new)
     shared = before.keys() & after.keys()
     if old_label != new_label or not shared or any(before[name] != after[name] for name in shared):
@@ -159,10 +153,8 @@ def _parameters(
 ) -> Iterator[tuple[str, float]]:
     """Name and published value of every parameter about the classes or one of ``features``, named as in statistics.
 
-    Args:
-        model: a model with a probability for each code.
-        features: names of the features.
-        groups: feature → group of each of its codes. A group's probability is the sum over its codes.
+    ``model``: a model with a probability for each code. ``features``: names of the features. ``groups``: feature →
+    group of each of its codes. A group's probability is the sum over its codes.
     """
     classes = len(model.classes)
     placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
@@ -235,12 +227,8 @@ def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
 def _quantile(distance: float, halves: Sequence[float]) -> float:
     """The normal quantile at which the half width of an interval reaches ``distance``.
 
-    Args:
-        distance: absolute value of a difference.
-        halves: half widths at the first of :data:`QUANTILES`, rising.
-
-    Returns:
-        The last quantile of ``halves`` if none of them reaches the distance.
+    ``distance``: absolute value of a difference. ``halves``: half widths at the first of :data:`QUANTILES`, rising.
+    Returns the last quantile of ``halves`` if none of them reaches the distance.
     """
     if not distance:
         return 0.0
@@ -265,9 +253,7 @@ def _adjusted(rows: Sequence[Change]) -> list[Change]:
 def agreement(old: Model, new: Model, old_records: Any, new_records: Any) -> float:
     """Share of records that both models give the same class.
 
-    Args:
-        old, new: the two models.
-        old_records, new_records: the same records as rows of a DataFrame, typed for each model's features.
+    ``old_records``, ``new_records``: the same records as rows of a DataFrame, typed for each model's features.
 
     Raises:
         InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``: the frame can not

@@ -83,10 +83,7 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Codes and numbers of every row for scoring. Cells without a listed value or number are marked as missing.
 
     Equal to :meth:`protocol.schema.Schema.recognise` of each row. A feature without a column is missing in every row.
-
-    Args:
-        frame: records, one per row.
-        schema: names and features of the columns.
+    ``schema``: names and features of the columns.
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
@@ -99,10 +96,7 @@ def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
     """Codes and numbers of every row as a device reports them: a missing value has its own code or its substitute.
 
     Equal to :meth:`protocol.schema.Schema.observe` of each row. A feature without a column is missing in every row.
-
-    Args:
-        frame: records, one per row.
-        schema: names and features of the columns.
+    ``schema``: names and features of the columns.
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
@@ -128,10 +122,9 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
     """The observed features: first the features outside the projection, then its components, in groups; all int64.
 
-    Args:
-        schema: the frame's schema; without a projection and groups the result is ``encoded``.
-        encoded: the schema's features, before the projection.
-        missing: code of a missing component; None means the component's own missing code.
+    ``schema``: the frame's schema; without a projection and groups the result is ``encoded``. ``encoded``: the schema's
+    features, before the projection. ``missing``: code of a missing component; None means the component's own missing
+    code.
     """
     projection = schema.projection
     if projection is None:
@@ -153,12 +146,8 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
     """Outputs of a projection, equal to :meth:`protocol.projection.Projection.apply` of each row.
 
-    Args:
-        projection: n inputs, K components.
-        inputs: shape (rows, n) int64, scaled numbers of records that lack none of these.
-
-    Returns:
-        Shape (rows, K) int64.
+    ``projection``: n inputs, K components. ``inputs``: shape (rows, n) int64, scaled numbers of records that lack none
+    of these. Returns shape (rows, K) int64.
     """
     sums = inputs @ np.array(projection.matrix, np.int64).T
     outputs = (sums + np.array(projection.offsets, np.int64)) >> projection.shift
@@ -169,9 +158,8 @@ def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
 def in_groups(codes: Integers, schema: Schema) -> Integers:
     """Codes of the observed features with the group of each code in place of the code, where a feature has groups.
 
-    Args:
-        codes: shape (rows, observed features) int64; :data:`MISSING` stays as it is.
-        schema: with or without groups.
+    ``codes``: shape (rows, observed features) int64; :data:`MISSING` stays as it is. ``schema``: with or without
+    groups.
     """
     if not schema.groups:
         return codes
@@ -185,14 +173,8 @@ def in_groups(codes: Integers, schema: Schema) -> Integers:
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
     """The scaled number u of every cell of one column: an integer from −S (lower bound) to S (upper bound).
 
-    Equal to :meth:`protocol.features.Numeric.scaled` of each cell.
-
-    Args:
-        column: the cells.
-        feature: the numeric feature with the bounds.
-
-    Returns:
-        Shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
+    Equal to :meth:`protocol.features.Numeric.scaled` of each cell. ``feature``: the numeric feature with the bounds.
+    Returns shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
 
     Raises:
         InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
@@ -281,9 +263,6 @@ def _check_digits(column: pd.Series, part: Label | Feature) -> None:
     pandas turns a column of integers with one empty cell into floats. A double holds the integers up to 2^53, a float32
     up to 2^24; a larger integer becomes a neighbour of itself. Two cases need the lost digits: a label or category that
     lists such an integer, and a numeric feature whose bounds are so close that neighbours differ in u.
-
-    Raises:
-        InputError: ``digits_lost``: a cell is beyond the exact integers, and the label or feature needs its digits.
     """
     if not pd.api.types.is_float_dtype(column.dtype):
         return
@@ -330,8 +309,7 @@ def _check_listed(column: pd.Series, missing: NDArray[np.bool_], what: str) -> N
 def _by_value(column: pd.Series, rule: Callable[[object], int | None], nothing: int) -> Integers:
     """The protocol's rule applied to every cell, once per distinct cell; ``nothing`` if the rule returns None.
 
-    Returns:
-        Shape (rows,) int64.
+    Returns shape (rows,) int64.
     """
     if _is_plain(column, "fiub") or (column.dtype == object and pd.api.types.infer_dtype(column) == "string"):
         places, distinct = pd.factorize(column.to_numpy())  # None and NaN get the place −1: the last entry

@@ -60,12 +60,9 @@ class Parameters(NamedTuple):
 def fit(statistics: Statistics, postprocess: str = DEFAULT) -> Parameters:
     """Naive Bayes from statistics, of their family. Run by the aggregator; a pure function.
 
-    Args:
-        statistics: statistics of a discrete or Gaussian campaign.
-        postprocess: name of the post-processing, a key of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`.
-
-    Returns:
-        The parameters. A number without answers has mean 0 and the variance 1/3, or the floor if that is larger.
+    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing, a key
+    of :data:`aggregator.models.postprocess.methods.POSTPROCESSES`. Returns the parameters. A number without answers has
+    mean 0 and the variance 1/3, or the floor if that is larger.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``, the campaign lacks the question about a feature's

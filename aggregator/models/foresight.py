@@ -209,9 +209,7 @@ class Foresight(NamedTuple):
     def reconciled(self, measured: float, low: float, high: float) -> str:
         """One sentence about the expected and the measured accuracy: which one holds, and why they may differ.
 
-        Args:
-            measured: the measured accuracy.
-            low, high: its 95 % interval for the population.
+        ``measured``: the measured accuracy. ``low``, ``high``: its 95 % interval for the population.
         """
         found = f"{min(max(measured, 0.0), 1.0):.1%} ({max(low, 0.0):.1%} to {min(high, 1.0):.1%})"
         if self.accuracy is None or self.least is None or self.most is None:
@@ -302,9 +300,7 @@ def foresee(statistics: Statistics, postprocess: str) -> Foresight:
     more than :data:`MOST_CELLS` cells. Under a robust rule the
     interval of the largest class is not known either: what lying nodes did is not known.
 
-    Args:
-        statistics: statistics of a discrete or Gaussian campaign.
-        postprocess: name of the model's post-processing.
+    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the model's post-processing.
 
     Raises:
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign lacks a question that the model needs.
@@ -392,10 +388,7 @@ def _answers(
     """Predictions of the model for random records of a fleet, and P(class | record) in the fleet.
 
     ``label``: shape (records,) int64, the true classes of the records. ``is_truncated``: whether the model's normal
-    distributions are cut to [−1, 1].
-
-    Returns:
-        Arrays of shape (records,) int64 and (records, k) float64.
+    distributions are cut to [−1, 1]. Returns arrays of shape (records,) int64 and (records, k) float64.
     """
     score = np.tile(log_prior, (len(label), 1))
     true_score = np.tile(np.log(fleet.prior), (len(label), 1))

@@ -38,10 +38,8 @@ def to_json(model: Model) -> dict[str, Any]:
         a truncated-normal:  the same minus ln Z, Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
     The predicted class has the largest score. ``terms`` has one entry per observed feature: first the features outside
-    the projection, then its components. Reading a parameter gives the same double again.
-
-    Args:
-        model: a model of any family, loaded or fitted in memory.
+    the projection, then its components. Reading a parameter gives the same double again. ``model``: a model of any
+    family, loaded or fitted in memory.
     """
     schema = model.schema
     terms = [
@@ -101,13 +99,8 @@ def to_sklearn(model: Model) -> Any:
     numbers.
 
     A prediction can differ from :meth:`Model.predict` in two cases: two classes have equal scores, or a number is so
-    near to the place where its u changes that doubles do not tell the sides apart.
-
-    Args:
-        model: a discrete model, or a Gaussian model without categorical features.
-
-    Returns:
-        The pipeline, with the steps ``encode`` and ``model``.
+    near to the place where its u changes that doubles do not tell the sides apart. ``model``: a discrete model, or a
+    Gaussian model without categorical features. Returns the pipeline, with the steps ``encode`` and ``model``.
 
     Raises:
         InputError: ``missing_extra``: scikit-learn is not installed; ``not_exportable``: the model has tables and
@@ -151,12 +144,8 @@ def to_sklearn(model: Model) -> Any:
 def _padded(feature: Any, table: Any) -> Floats:
     """The rows of a table in the order of :func:`_encoder`'s codes; zeros for a missing value, which is left out.
 
-    Args:
-        feature: an observed feature.
-        table: shape (codes, k) float64, log P(code | class).
-
-    Returns:
-        Shape (codes of the encoder, k) float64.
+    ``feature``: an observed feature. ``table``: shape (codes, k) float64, log P(code | class). Returns shape (codes of
+    the encoder, k) float64.
     """
     zeros = np.zeros((1, table.shape[1]))
     if not isinstance(feature, Categorical):
@@ -249,11 +238,7 @@ def _filled(empty: float) -> list[Any]:
 
 
 def _scaled(feature: Numeric) -> list[Any]:
-    """Steps from numbers to u, which is from −S to S; a missing number stays NaN.
-
-    Raises:
-        InputError: ``not_exportable``: the bounds are too close for floats.
-    """
+    """Steps from numbers to u, which is from −S to S; a missing number stays NaN."""
     if not feature.float_scale:
         raise InputError(
             "not_exportable", f"the bounds of '{feature.name}' are too close for floats; export it to json"

@@ -105,9 +105,7 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
     Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin. Only a
     pilot shows it, before the bounds are signed.
 
-    Args:
-        frame: a table from :func:`check_pilot`.
-        schema: the schema with the bounds.
+    ``frame``: a table from :func:`check_pilot`. ``schema``: the schema with the bounds.
     """
     found = []
     for feature in schema.features:
@@ -168,17 +166,11 @@ class Population(NamedTuple):
 def assumed(schema: Schema, effect: float, rng: np.random.Generator, records: int = ASSUMED_RECORDS) -> Population:
     """Invent records in which features tell classes apart by a stated effect.
 
-    All classes have the same share. Behind feature i is a normal number with standard deviation 1 and mean d/2 in
-    class i mod k, −d/2 in all other classes, where d is the effect and k the number of classes. Features are
-    independent given the class. A numeric feature is that number: its bounds are 3 standard deviations from the
-    middle. The values of a categorical feature divide the normal number into parts of equal probability. No value is
-    missing.
-
-    Args:
-        schema: label and features.
-        effect: d, the difference of the means of two classes in standard deviations (Cohen's d).
-        rng: source of randomness.
-        records: number of records.
+    All classes have the same share. Behind feature i is a normal number with standard deviation 1 and mean d/2 in class
+    i mod k, −d/2 in all other classes, where d is the effect and k the number of classes. Features are independent
+    given the class. A numeric feature is that number: its bounds are 3 standard deviations from the middle. The values
+    of a categorical feature divide the normal number into parts of equal probability. No value is missing. ``effect``:
+    d, the difference of the means of two classes in standard deviations (Cohen's d).
     """
     classes = len(schema.label.classes)
     labels = np.arange(records) % classes

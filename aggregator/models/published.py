@@ -28,12 +28,9 @@ MOST_FEATURES = 64
 def published(statistics: Statistics, postprocess: str | None = None) -> dict[Subject, Floats] | None:
     """Values of the parameters of a fitted model: P(class), P(value | class), E[x | class] and E[x² | class].
 
-    Args:
-        statistics: statistics of a discrete or Gaussian campaign.
-        postprocess: name of the post-processing; by default as the statistics' ``fit`` says.
-
-    Returns:
-        Subject → values of shape (K,) float64, in the order of the subject's cells; None if no model can be made.
+    ``statistics``: statistics of a discrete or Gaussian campaign. ``postprocess``: name of the post-processing; by
+    default as the statistics' ``fit`` says. Returns subject → values of shape (K,) float64, in the order of the
+    subject's cells; None if no model can be made.
     """
     if statistics.fit.family == EVALUATION or not statistics.reports:
         return None

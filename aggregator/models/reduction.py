@@ -312,9 +312,6 @@ def _integers(directions: Directions, low: Floats, high: Floats) -> tuple[list[l
 
     u_out = Σ g_i u_i + c with g = 2w/(high − low) and c = S(−2(mean·w + low)/(high − low) − 1). The offset includes
     2^shift/2, so that the shift rounds to nearest. ``low`` and ``high``: shape (K,) float64.
-
-    Raises:
-        InputError: ``projection_overflow``: the weights are so large that the outputs would be too coarse.
     """
     gains = 2 * directions.weights / (high - low)
     constants = SCALE * (-2 * (directions.mean @ directions.weights + low) / (high - low) - 1)

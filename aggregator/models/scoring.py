@@ -78,10 +78,7 @@ class Model:
     def load(cls, path: str | Path, trust: str | Path | bytes, *, clock: Callable[[], float] = time.time) -> Model:
         """Verify a model file and read it.
 
-        Args:
-            path: the ``.hsm`` file.
-            trust: the ``.hst`` file, or its bytes.
-            clock: seconds since 1970.
+        ``path``: the ``.hsm`` file. ``trust``: the ``.hst`` file, or its bytes.
 
         Raises:
             InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``argument_invalid``, an argument of
@@ -98,10 +95,7 @@ class Model:
     def verified(cls, raw: bytes, root: bytes, *, clock: Callable[[], float] = time.time) -> Model:
         """Verify the signatures of a model file, and return the model in it.
 
-        Args:
-            raw: the bytes of the ``.hsm`` file.
-            root: the bytes of the ``.hst`` file with the trusted keys.
-            clock: seconds since 1970.
+        ``raw``: the bytes of the ``.hsm`` file. ``root``: the bytes of the ``.hst`` file with the trusted keys.
 
         Raises:
             DocumentError: ``bad_signature``, ``expired`` and the other reasons of
@@ -229,12 +223,8 @@ class Model:
         """Share of right predictions among the records with one of the classes as label.
 
         Labels are read by the devices' rules, so the integer 1 is the class "1". scikit-learn's metrics differ: they
-        compare texts with texts, and count a label that is no class as wrong.
-
-        Args:
-            frame: the records.
-            labels: shape (rows,), the true classes; by default the label column of the frame. Records without one of
-                the model's classes are not counted.
+        compare texts with texts, and count a label that is no class as wrong. ``labels``: shape (rows,), the true
+        classes; by default the label column of the frame. Records without one of the model's classes are not counted.
 
         Raises:
             InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``labels`` is None and

@@ -70,9 +70,7 @@ class JointTable(NamedTuple):
 def joint_table(statistics: Statistics, feature: int) -> JointTable:
     """The joint table of one observed feature, summed over all questions about the feature's values and the class.
 
-    Args:
-        statistics: statistics of a campaign.
-        feature: index of the observed feature.
+    ``feature``: index of the observed feature.
 
     Raises:
         InputError: ``not_fittable``: there is no such question.
@@ -92,10 +90,7 @@ def joint_table(statistics: Statistics, feature: int) -> JointTable:
 def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Floats:
     """Shape (K,) float64: the estimate about one subject in reports, summed over all questions about the subject.
 
-    Args:
-        statistics: statistics of a campaign.
-        kind: kind of the subject.
-        feature: feature of the subject, or None.
+    ``kind``: kind of the subject. ``feature``: feature of the subject, or None.
 
     Raises:
         InputError: ``not_fittable``: there is no such question.
@@ -118,12 +113,7 @@ def project_to_simplex(values: Floats, total: float) -> Floats:
     Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
     τ = (u_1 + … + u_ρ − total)/ρ.
 
-    Args:
-        values: shape (n,) float64, n ≥ 1.
-        total: the sum, ≥ 0; 0 gives zeros.
-
-    Returns:
-        Shape (n,) float64.
+    ``values``: shape (n,) float64, n ≥ 1. ``total``: the sum, ≥ 0; 0 gives zeros. Returns shape (n,) float64.
     """
     if total <= 0:
         return np.zeros_like(values)
@@ -139,11 +129,7 @@ def normalised(estimate: Floats) -> Floats:
 
 
 def _about(statistics: Statistics, kind: str, feature: int | None) -> list[QuestionEstimate]:
-    """All questions about one subject, at least one.
-
-    Raises:
-        InputError: ``not_fittable``.
-    """
+    """All questions about one subject, at least one."""
     wanted = (kind, feature)
     found = [item for item in statistics.questions if (item.subject.kind, item.subject.feature) == wanted]
     if not found:

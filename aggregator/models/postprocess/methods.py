@@ -40,9 +40,7 @@ class Postprocess(Protocol):
     def __call__(self, statistics: Statistics, features: Sequence[int], /) -> Tables:
         """P(class), and P(value | class) of the given observed features, in the order given.
 
-        Args:
-            statistics: statistics of a campaign, discrete or Gaussian.
-            features: indices of observed features.
+        ``statistics``: statistics of a campaign, discrete or Gaussian. ``features``: indices of observed features.
 
         Raises:
             InputError: ``not_fittable``: the campaign lacks a question that the post-processing needs.

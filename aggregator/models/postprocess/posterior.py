@@ -312,9 +312,8 @@ def shape_weights(prior: Floats, variance: Floats) -> Floats:
     The largest share p is the largest of P(c) + √Var(c), at most 1: classes of little known shares count as skewed,
     so that the model falls back to the class prior.
 
-    Args:
-        prior: shape (k,) float64, P(c).
-        variance: shape (k,) float64, Var(c), the variances of the estimated shares.
+    ``prior``: shape (k,) float64, P(c). ``variance``: shape (k,) float64, Var(c), the variances of the estimated
+    shares.
     """
     balance = (1 - min(1.0, float((prior + np.sqrt(variance)).max()))) / (1 - 1 / len(prior))
     equal = np.clip((balance - SKEWED) / (1 - SKEWED), 0, 1)

@@ -70,8 +70,7 @@ class Cut(NamedTuple):
     def codes(self, codes: Integers, numbers: Integers) -> Integers:
         """The codes of a feature by this cut, shape (rows,) int64. Missing values in records to score stay missing.
 
-        Args:
-            codes, numbers: the feature's columns of an encoded frame, shape (rows,) int64.
+        ``codes``, ``numbers``: the feature's columns of an encoded frame, shape (rows,) int64.
         """
         if self.edges is not None:
             found = np.searchsorted(np.array(self.edges, np.int64), numbers, side="right")
@@ -84,9 +83,7 @@ class Cut(NamedTuple):
 def ways(schema: Schema, feature: int) -> list[Way]:
     """All ways to ask about an observed feature.
 
-    Args:
-        schema: the schema. With a projection, no feature gets other bins.
-        feature: index of the observed feature.
+    ``schema``: the schema. With a projection, no feature gets other bins. ``feature``: index of the observed feature.
     """
     found = [Way(feature)]
     one = schema.ungrouped[feature]
@@ -101,11 +98,8 @@ def ways(schema: Schema, feature: int) -> list[Way]:
 def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
     """The groups or edges of a way, from a pilot's records; None if the records allow no such cut.
 
-    Args:
-        way: the way.
-        schema: the schema.
-        codes, numbers: the feature's columns of the records as they are reported, shape (rows,) int64.
-        labels: shape (rows,) int64, class codes.
+    ``codes``, ``numbers``: the feature's columns of the records as they are reported, shape (rows,) int64. ``labels``:
+    shape (rows,) int64, class codes.
     """
     feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:
@@ -130,9 +124,7 @@ def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: In
 def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:
     """The group of each value, numbered in the order of the values; None if there are not more values than groups.
 
-    Args:
-        table: shape (values, k) float64, number of records of each value and class.
-        parts: number of groups.
+    ``table``: shape (values, k) float64, number of records of each value and class.
     """
     if len(table) <= parts:
         return None

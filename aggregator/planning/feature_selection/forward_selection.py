@@ -194,12 +194,8 @@ def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: 
 def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
     """Models of the simulated answers of a fleet, in which each device answers one of m questions.
 
-    Args:
-        devices: number of devices.
-        epsilon_micro: ε of the one answer of a device, in millionths.
-
-    Returns:
-        For a part, the function from m and a source of randomness to the scores of one simulated campaign's model.
+    ``epsilon_micro``: ε of the one answer of a device, in millionths. The result makes,
+    for a part, the function from m and a source of randomness to the scores of one simulated campaign's model.
     """
 
     def prepared(part: Part) -> Scoring:
@@ -228,12 +224,9 @@ class AskedFleet(NamedTuple):
     def tables(self, sizes: Sequence[int], populations: Sequence[tuple[Integers, Floats]]) -> Tabling:
         """The function that simulates a campaign, and returns the tables of a model made of its answers.
 
-        Args:
-            sizes: number of values of each way to ask.
-            populations: of each way the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
-
-        Returns:
-            From m and a source of randomness: P(class), (k,) float64; P(value | class) of each way, (A, k) float64.
+        ``sizes``: number of values of each way to ask. ``populations``: of each way the inputs value·k + class, (N,)
+        int64, and their shares, (N,) float64. The function takes m and a source of randomness; it gives P(class),
+        (k,) float64, and P(value | class) of each way, (A, k) float64.
         """
         features = [
             Categorical(str(place), [str(code) for code in range(size)], substitute=0)

@@ -193,10 +193,7 @@ def _features_of(name: str, series: str, count: int) -> Subset:
 def first_step(schema: Schema, series: str, fleet: SeriesFleet) -> Refinement:
     """The first campaign of a series, before there are answers.
 
-    Args:
-        schema: the features that the series may ask about, with their groups.
-        series: name of the series.
-        fleet: devices and ε.
+    ``schema``: the features that the series may ask about, with their groups.
 
     Raises:
         InputError: ``series_invalid``: the series has a name that no campaign can state.
@@ -400,8 +397,7 @@ def sign_candidates(
         campaigns: the files of all campaigns that asked about features.
         now: seconds since 1970.
 
-    Returns:
-        Name of each candidate → the bytes of its ``.hsm`` file, in the order in which they are evaluated.
+    Returns name of each candidate → the bytes of its ``.hsm`` file, in the order in which they are evaluated.
 
     Raises:
         InputError: ``refine_invalid``: the workspace has another model of a candidate's name.

@@ -398,8 +398,7 @@ def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Accuracy | N
         rate: r > 0, the ε of one added or removed record.
         stream: the randomness.
 
-    Returns:
-        None if g + b is below four standard deviations of its noise.
+    Returns None if g + b is below four standard deviations of its noise.
     """
     s, t = rate.as_integer_ratio()
     good, bad = (int(count) + discrete_laplace(stream, s, t) for count in (right.sum(), (~right).sum()))

@@ -212,12 +212,8 @@ def number_of_candidates(fleet: SeriesFleet) -> int:
 def can_choose(features: int, classes: int, fleet: SeriesFleet) -> str:
     """Why a fleet can not choose between features, as a sentence; the empty text if it can.
 
-    Args:
-        features: F, number of features that a record has.
-        classes: k, number of classes.
-        fleet: N devices, c.
-
-    A choice needs F ≥ 8, N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that can be told apart. The table of a feature
+    Of N devices, F features and k classes: a choice needs F ≥ 8, N/(4c²)/F ≥ 150 (k/2)^2.5, and two candidates that
+    can be told apart, c the error of :attr:`SeriesFleet.error`. The table of a feature
     has k times as many cells as values, so that the more classes there are, the more answers the tables of all features
     need, and the more the accuracy loses by the answers that a choice costs.
     """
@@ -244,12 +240,8 @@ def next_round(
 ) -> Step | None:
     """The next campaign that asks about features before there are candidates; None if all of these rounds are over.
 
-    Args:
-        features: F, number of features that a record has.
-        classes: k, number of classes.
-        fleet: devices and ε.
-        asked: the campaigns so far that asked about features.
-        tables: P(class) and P(value | class) of all features, from the answers so far; None without answers.
+    ``asked``: the campaigns so far that asked about features. ``tables``: P(class) and P(value | class) of all
+    features, from the answers so far; None without answers.
     """
     everything = tuple(range(features))
     low = used(each.share for each in asked)

@@ -472,11 +472,7 @@ def _checked(
     solve: str,
     coding: str,
 ) -> Fleet:
-    """Refuse numbers outside their ranges, and arguments that exclude each other. Returns the fleet to rank at.
-
-    Raises:
-        InputError: ``plan_invalid``.
-    """
+    """Refuse numbers outside their ranges, and arguments that exclude each other. Returns the fleet to rank at."""
     targets = [one for one in (target_accuracy, target_width) if one is not None]
     problems = [
         (solve not in QUANTITIES, f"a plan solves for {', '.join(QUANTITIES)}"),
@@ -518,10 +514,8 @@ def _records(
 def _limits(epsilon_micro: int, periods: int, solutions: Sequence[Solution]) -> tuple[str, ...]:
     """A sentence if the plan, or what a target needs, is more than devices answer under the default limits of owners.
 
-    Args:
-        epsilon_micro: ε of one period, in millionths.
-        periods: number of periods.
-        solutions: what the targets need.
+    ``epsilon_micro``: ε of one period, in millionths. ``periods``: number of periods. ``solutions``: what the targets
+    need.
     """
     needed = {one.quantity: one.value for one in solutions if one.value is not None}
     micro = max(epsilon_micro, round(needed.get(EPSILON, 0) * MICRO))

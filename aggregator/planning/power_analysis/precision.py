@@ -88,11 +88,8 @@ class Precision(NamedTuple):
 def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) -> list[Precision]:
     """Expected standard errors of every question, and of the classes' shares from all questions together.
 
-    Args:
-        campaign: the campaign.
-        fleet: devices and periods.
-        population: records that stand for the devices'. None: equal shares of all values, and numbers with the uniform
-            distribution in classes of the same size.
+    ``population``: records that stand for the devices'. None: equal shares of all values, and numbers with the uniform
+    distribution in classes of the same size.
 
     Returns:
         One entry per question, in the order of the campaign; then one for the classes, unless no question has an
@@ -201,12 +198,8 @@ def typical_error(found: list[Precision]) -> float:
 def devices_for_width(found: list[Precision], devices: int, width: float) -> int:
     """The number of devices for which the widest interval has a width, if each answers in one period.
 
-    All variances are proportional to 1/N, so N = ``devices``·(width at ``devices``/``width``)², rounded up.
-
-    Args:
-        found: precisions at ``devices`` devices and one period.
-        devices: their number of devices.
-        width: the wanted width.
+    All variances are proportional to 1/N, so N = ``devices``·(width at ``devices``/``width``)², rounded up. ``found``:
+    precisions at ``devices`` devices and one period.
     """
     needed = devices * (widest(found).width / width) ** 2
     assert isfinite(needed)

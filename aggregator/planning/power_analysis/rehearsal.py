@@ -75,11 +75,7 @@ def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
 class Rehearsal:
     """Simulated campaigns of one design for one fleet, in any number; more can be added later.
 
-    Args:
-        folds: the divisions of the records, at least one.
-        records: N, number of records of the population.
-        fleet: devices and periods.
-        rng: source of randomness.
+    ``folds``: the divisions of the records, at least one. ``records``: N, number of records of the population.
     """
 
     def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
@@ -197,11 +193,8 @@ def laws_of(campaign: Campaign, population: Population, shares: Floats) -> list[
 def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: np.random.Generator) -> Statistics:
     """Statistics of one simulated campaign, without intervals: random numbers of answers, random counts, estimates.
 
-    Args:
-        campaign: the campaign.
-        laws: from :func:`laws_of`, one per question.
-        fleet: every device answers one question of each stratum in every period.
-        rng: source of randomness.
+    ``laws``: from :func:`laws_of`, one per question. ``fleet``: every device answers one question of each stratum in
+    every period.
     """
     answers = fleet.devices * fleet.periods
     shares = shares_of_questions(campaign)
@@ -229,9 +222,7 @@ def _right(model: Model, population: Population) -> Floats:
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
     """Expected accuracy of the same model without privacy and with endless devices, from the same records.
 
-    Args:
-        folds: divisions of the records.
-        records: number of records of the population.
+    ``folds``: divisions of the records. ``records``: number of records of the population.
     """
     found = np.zeros((2, records))
     times = np.zeros((2, records))

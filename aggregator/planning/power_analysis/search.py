@@ -38,9 +38,8 @@ FINE = 0.005
 def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
     """Simulate campaigns of all designs until the first one is clear, or :data:`ROUNDS` rounds are over.
 
-    Args:
-        running: design → its rehearsal, which the race extends.
-        step: called after the start, and then :data:`ROUNDS` times.
+    ``running``: design → its rehearsal, which the race extends. ``step``: called after the start, and then
+    :data:`ROUNDS` times.
 
     Raises:
         InputError: a campaign makes no model (:meth:`aggregator.planning.power_analysis.rehearsal.Rehearsal.run`).
@@ -330,11 +329,7 @@ def _like(known: Sequence[Design], coding: tuple[str, int | None, str], study: S
 def search(study: Study, scope: Scope, fleet: Fleet, step: Callable[[], None]) -> Ranking:
     """Rank designs by expected accuracy.
 
-    Args:
-        study: the records.
-        scope: the choices that may be made.
-        fleet: devices and periods.
-        step: called :data:`STEPS` times, after each part of the work.
+    ``scope``: the choices that may be made. ``step``: called :data:`STEPS` times, after each part of the work.
 
     Raises:
         InputError, DocumentError: no design makes a campaign.
