@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from aggregator.common.tables import MISSING_TOKENS
 from aggregator.planning.power_analysis.plan import Plan, plan
 from aggregator.planning.power_analysis.study import NO_SHARES
 from aggregator.publishing.ask_table import Ask
@@ -35,32 +34,23 @@ def only_family(schema: Schema, family: str, mechanism: str, *, class_question: 
 def best_of_families(
     schema: Schema,
     *,
-    epsilon: str | float,
     devices: int | None,
-    pilot: pd.DataFrame | str | Path | None,
-    answers: str | int,
-    postprocess: str,
     ask: Ask = NO_SHARES,
     coding: str = "schema",
     fixed: Sequence[object] = (),
-    seed: int = 0,
-    missing: Collection[str] = MISSING_TOKENS,
+    **options: Any,
 ) -> Plan:
     """Rank the campaigns of both families. ``Plan.ranked[0].design`` is the campaign that ``auto`` means.
 
     Args:
         schema: the schema, with its projection.
-        epsilon: total ε of a device in one period.
         devices: size of the fleet.
-        pilot: records with their label, or None (:func:`aggregator.planning.power_analysis.plan.plan`).
-        answers: answers of a device in one period.
-        postprocess: name of the post-processing.
         ask: the features of ``schema`` with their groups and shares; empty for all features with the schema's groups
             and equal shares.
         coding: ``schema``, or a projection to fit on the pilot.
         fixed: options of the campaign that one mechanism or family has; None for an option that is not given.
-        seed: seed of all simulated counts.
-        missing: cells of the pilot that stand for a missing value.
+        options: further arguments of :func:`aggregator.planning.power_analysis.plan.plan`, of which ``epsilon`` is
+            required.
 
     Raises:
         InputError: ``plan_invalid``: such an option is given, or the number of devices is not; the reasons of
@@ -72,17 +62,8 @@ def best_of_families(
         )
     if devices is None:
         raise InputError("plan_invalid", "family auto compares accuracies: say --devices, and --pilot if there is one")
-    return plan(
-        SchemaFile("", schema._replace(groups=()), ask) if ask else schema,
-        epsilon=epsilon,
-        devices=devices,
-        pilot=pilot,
-        answers=answers,
-        coding=coding,
-        postprocess=postprocess,
-        seed=seed,
-        missing=missing,
-    )
+    file = SchemaFile("", schema._replace(groups=()), ask) if ask else schema
+    return plan(file, devices=devices, coding=coding, **options)
 
 
 class FamilyChoice(NamedTuple):
@@ -105,17 +86,14 @@ def choose_family(
     schema: Schema,
     asked: FamilyChoice,
     *,
-    epsilon: str | float,
-    devices: int | None,
     pilot: pd.DataFrame | str | Path | None,
-    postprocess: str,
-    fixed: Sequence[object],
     class_question: bool = True,
-    ask: Ask = NO_SHARES,
+    **options: Any,
 ) -> FamilyChoice:
-    """Choose the family of a campaign, and the mechanism with it. The arguments are those of :func:`best_of_families`.
+    """Choose the family of a campaign, and the mechanism with it.
 
-    ``class_question``: whether devices are also asked for the class alone.
+    ``class_question``: whether devices are also asked for the class alone. The other arguments are those of
+    :func:`best_of_families`.
 
     Raises:
         InputError: ``plan_invalid``: there is a pilot, but ``auto`` has nothing to choose; the reasons of
@@ -123,16 +101,7 @@ def choose_family(
     """
     family = only_family(schema, asked.family, asked.mechanism, class_question=class_question)
     if family is None:
-        found = best_of_families(
-            schema,
-            epsilon=epsilon,
-            devices=devices,
-            pilot=pilot,
-            answers=asked.answers,
-            postprocess=postprocess,
-            ask=ask,
-            fixed=fixed,
-        )
+        found = best_of_families(schema, pilot=pilot, answers=asked.answers, **options)
         best = found.ranked[0].design
         return FamilyChoice(best.family, best.mechanism, best.approach, best.answers, found)
     if pilot is not None:

@@ -72,20 +72,45 @@ def shares_of_questions(campaign: Campaign) -> list[tuple[int, float]]:
     return found
 
 
+class _Hits:
+    """How often models were right about each of N records, apart for records that they learned from and for others."""
+
+    def __init__(self, folds: Sequence[Fold], records: int) -> None:
+        self._own = own_weight(folds)
+        self._right, self._times = np.zeros((2, records)), np.zeros((2, records))
+
+    def add(self, model: Model, fold: Fold) -> float:
+        """Count a model of a fold; its expected accuracy by both kinds of records."""
+        shares = []
+        for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
+            predicted = model.scores_of(part.scored).argmax(axis=1)
+            right = np.where(part.known, predicted == part.truth, np.nan)
+            self._right[place, rows] += right
+            self._times[place, rows] += 1
+            shares.append(float(np.nanmean(right)))
+        return self._own * shares[1] + (1 - self._own) * shares[0]
+
+    def by_record(self) -> Floats:
+        """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
+        with np.errstate(invalid="ignore"):
+            away, own = self._right / self._times
+        return np.asarray(self._own * own + (1 - self._own) * away)
+
+
 class Rehearsal:
     """Simulated campaigns of one design for one fleet, in any number; more can be added later.
 
-    ``folds``: the divisions of the records, at least one. ``records``: N, number of records of the population.
+    Args:
+        folds: the divisions of the records, at least one.
+        records: N, number of records of the population.
+        fleet: devices and periods.
+        rng: source of randomness.
     """
 
     def __init__(self, folds: Sequence[Fold], records: int, fleet: Fleet, rng: np.random.Generator) -> None:
-        self._folds = folds
-        self._own = own_weight(folds)
-        self._fleet = fleet
-        self._rng = rng
+        self._folds, self._fleet, self._rng = folds, fleet, rng
         self._laws: list[list[CountLaw] | None] = [None] * len(folds)
-        self._learned, self._tested = np.zeros(records), np.zeros(records)
-        self._learned_times, self._tested_times = np.zeros(records), np.zeros(records)
+        self._hits = _Hits(folds, records)
         self._single: list[list[float]] = [[] for _ in folds]
 
     @property
@@ -106,15 +131,7 @@ class Rehearsal:
         """
         for place, fold in enumerate(self._folds):
             for _ in range(times):
-                model = self._model(place)
-                on_tested = _right(model, fold.tested)
-                on_learned = _right(model, fold.learned)
-                self._tested[fold.tested_rows] += on_tested
-                self._learned[fold.learned_rows] += on_learned
-                self._tested_times[fold.tested_rows] += 1
-                self._learned_times[fold.learned_rows] += 1
-                own, away = float(np.nanmean(on_learned)), float(np.nanmean(on_tested))
-                self._single[place].append(self._own * own + (1 - self._own) * away)
+                self._single[place].append(self._hits.add(self._model(place), fold))
 
     def _model(self, place: int) -> Model:
         """The model of one simulated campaign."""
@@ -133,9 +150,7 @@ class Rehearsal:
     @property
     def by_record(self) -> Floats:
         """Expected share of right predictions for every record: shape (N,) float64; NaN for a record without class."""
-        with np.errstate(invalid="ignore"):
-            own, away = self._learned / self._learned_times, self._tested / self._tested_times
-        return np.asarray(self._own * own + (1 - self._own) * away)
+        return self._hits.by_record()
 
     def forecast(self) -> Forecast:
         """The expected accuracy from all simulated campaigns so far, at least two per fold.
@@ -213,19 +228,9 @@ def simulated(campaign: Campaign, laws: Sequence[CountLaw], fleet: Fleet, rng: n
     return estimate(campaign, tally, recurrence=recurrence, with_intervals=False)
 
 
-def _right(model: Model, population: Population) -> Floats:
-    """1 for every record whose class the model predicts, NaN for a record without class: shape (records,) float64."""
-    predicted = model.scores_of(population.scored).argmax(axis=1)
-    return np.where(population.known, predicted == population.truth, np.nan)
-
-
 def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
-    """Expected accuracy of the same model without privacy and with endless devices, from the same records.
-
-    ``folds``: divisions of the records. ``records``: number of records of the population.
-    """
-    found = np.zeros((2, records))
-    times = np.zeros((2, records))
+    """Expected accuracy of the same model without privacy and with endless devices, from the same N records."""
+    hits = _Hits(folds, records)
     for fold in folds:
         schema, fit_of = fold.campaign.schema, fold.campaign.fit
         if fit_of.family == GAUSSIAN:
@@ -233,10 +238,5 @@ def plain_accuracy(folds: Sequence[Fold], records: int) -> float:
             model = plain_gaussian_model(fold.learned.reported, fold.learned.labels, schema, floor)
         else:
             model = plain_model(fold.learned.reported, fold.learned.labels, schema)
-        for place, (part, rows) in enumerate(((fold.tested, fold.tested_rows), (fold.learned, fold.learned_rows))):
-            found[place, rows] += _right(model, part)
-            times[place, rows] += 1
-    own = own_weight(folds)
-    with np.errstate(invalid="ignore"):
-        away, learned = found / times
-    return float(np.nanmean((1 - own) * away + own * learned))
+        hits.add(model, fold)
+    return float(np.nanmean(hits.by_record()))
