@@ -10,6 +10,7 @@ Source: decision 66.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -18,7 +19,8 @@ import numpy as np
 from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import MISSING, NO_NUMBER
 from protocol import SCALE
-from protocol.features import Numeric
+from protocol.features import Feature, Numeric
+from protocol.projection import Component
 from protocol.schema import Schema, may_be_missing
 
 MOST_GROUPS = 3
@@ -105,20 +107,33 @@ def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: In
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
     if way.kind == GROUPS:
-        table = _table(codes, labels, feature.size, classes)
-        groups = best_groups(table, way.parts)
-        return None if groups is None else Cut(way, way.parts, group_of=groups)
+        return in_groups(way, _table(codes, labels, feature.size, classes))
     there = numbers != NO_NUMBER
     edges = _quantiles(numbers[there], way.parts if way.kind == QUANTILES else FINE_BINS)
     if way.kind == EDGES and edges:
         fine = np.searchsorted(np.array(edges), numbers[there], side="right")
-        found = best_cuts(_table(fine, labels[there], len(edges) + 1, classes), way.parts)
-        edges = [edges[place - 1] for place in found] if found else []
-    if not edges:
-        return None
-    has_code = may_be_missing(feature)
-    bins = len(edges) + 1
+        edges = chosen_edges(edges, _table(fine, labels[there], len(edges) + 1, classes), way.parts)
+    return cut_at(way, feature, edges) if edges else None
+
+
+def in_groups(way: Way, table: Floats) -> Cut | None:
+    """Groups of the codes; None if ``table``, shape (codes, k) float64, has too few codes."""
+    groups = best_groups(table, way.parts)
+    return None if groups is None else Cut(way, way.parts, group_of=groups)
+
+
+def cut_at(way: Way, feature: Feature | Component, edges: Sequence[int]) -> Cut:
+    """The bins between these inner edges, and a code for a missing number if the feature has one."""
+    bins, has_code = len(edges) + 1, may_be_missing(feature)
     return Cut(way, bins + has_code, edges=tuple(edges), missing=bins if has_code else MISSING)
+
+
+def chosen_edges(edges: Sequence[int], table: Floats, parts: int) -> list[int]:
+    """The edges between ``parts`` bins that keep most mutual information; none if there are fewer bins than parts.
+
+    ``table``: shape (bins, k) float64, records of each fine bin and class.
+    """
+    return [edges[place - 1] for place in best_cuts(table, parts) or ()]
 
 
 def best_groups(table: Floats, parts: int) -> tuple[int, ...] | None:

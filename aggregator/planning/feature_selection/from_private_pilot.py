@@ -35,7 +35,6 @@ from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit
 from aggregator.curator.records import Records
 from aggregator.curator.sampling import noisy_max
 from aggregator.curator.terms import FitTerms
-from aggregator.models.encoding import MISSING
 from aggregator.models.population import Population, read_pilot
 from aggregator.models.postprocess.joint_tables import Tables
 from aggregator.models.postprocess.posterior import posterior_tables
@@ -45,8 +44,9 @@ from aggregator.planning.feature_selection.codings import (
     GROUPS,
     Cut,
     Way,
-    best_cuts,
-    best_groups,
+    chosen_edges,
+    cut_at,
+    in_groups,
     mutual_information,
     ways,
 )
@@ -73,6 +73,8 @@ from protocol.sums.adjacency import ADD_REMOVE
 Flags = NDArray[np.bool_]
 
 
+_PSEUDO = 10_000.0
+"""Records that shares stand for where the choice of groups adds half a record to each cell."""
 TAG = b"hearsay/1/central-design"
 MADE, COMPARED, MEASURED = range(3)
 """The parts: records that the candidates are made of, that compare them, and that measure the one that is chosen."""
@@ -284,34 +286,24 @@ def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:
     return cuts, joints
 
 
-def _ways(schema: Schema, feature: int) -> list[Way]:
-    """All ways to ask about a feature that need no more than a table of its codes."""
-    one = schema.features[feature]
-    if not isinstance(one, Numeric):
-        return ways(schema, feature)
-    return [Way(feature), *(Way(feature, EDGES, parts) for parts in (2, 3) if parts <= len(one.edges))]
-
-
 def _cut(way: Way, schema: Schema, joint: Floats) -> Cut | None:
     """The groups or edges of a way from noisy shares (values, k) float64; None if they allow none."""
     feature = schema.features[way.feature]
     if way.kind == AS_STATED:
         return Cut(way, feature.size)
     if way.kind == GROUPS:
-        groups = best_groups(_PSEUDO * joint, way.parts)
-        return None if groups is None else Cut(way, way.parts, group_of=groups)
+        return in_groups(way, _PSEUDO * joint)
     assert isinstance(feature, Numeric)
-    bins = len(feature.edges) + 1
-    places = best_cuts(_PSEUDO * joint[:bins], way.parts)
-    if places is None:
-        return None
-    has_code = feature.size > bins
-    edges = tuple(feature.edges[place - 1] for place in places)
-    return Cut(way, way.parts + has_code, edges=edges, missing=way.parts if has_code else MISSING)
+    edges = chosen_edges(feature.edges, _PSEUDO * joint[: len(feature.edges) + 1], way.parts)
+    return cut_at(way, feature, edges) if edges else None
 
 
-_PSEUDO = 10_000.0
-"""Records that shares stand for where the choice of groups adds half a record to each cell."""
+def _ways(schema: Schema, feature: int) -> list[Way]:
+    """All ways to ask about a feature that need no more than a table of its codes."""
+    one = schema.features[feature]
+    if not isinstance(one, Numeric):
+        return ways(schema, feature)
+    return [Way(feature), *(Way(feature, EDGES, parts) for parts in (2, 3) if parts <= len(one.edges))]
 
 
 def _codes_of(cut: Cut, schema: Schema) -> Integers:

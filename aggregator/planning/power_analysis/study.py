@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from aggregator.common.arrays import Integers
 from aggregator.models.population import ASSUMED_RECORDS, Population, assumed, check_columns
 from aggregator.models.reduction import fit_projection
 from aggregator.planning.power_analysis.rehearsal import Fleet, Fold, Rehearsal, plain_accuracy
@@ -68,7 +68,7 @@ class Design(NamedTuple):
         """The campaign's schema: ``schema`` with the design's bins and projection, which is fitted on ``pilot``.
 
         Raises:
-            InputError: what :func:`aggregator.models.reduction.fit_projection` raises.
+            InputError: as :func:`aggregator.models.reduction.fit_projection`.
         """
         if self.reduction != "none":
             assert pilot is not None
@@ -95,8 +95,7 @@ class Design(NamedTuple):
             shares: all features of ``schema``, with the share of each and with the same groups; empty for equal shares.
 
         Raises:
-            InputError, DocumentError: no campaign can have these values
-                (:func:`aggregator.publishing.campaigns.build_campaign`).
+            InputError, DocumentError: as :func:`aggregator.publishing.campaigns.build_campaign`.
         """
         parameters = CampaignParameters(
             "plan",
@@ -227,30 +226,19 @@ class Study:
         """The divisions of the records for a design. A projection is fitted on the records of a fold that answer."""
         micro = self.epsilon_micro if epsilon_micro is None else epsilon_micro
         if (design, micro) not in self._folds:
-            self._folds[design, micro] = [self._fold(design, micro, *rows) for rows in self._same(design, micro)]
+            common = self.campaign(design, micro) if design.reduction == "none" else None
+            self._folds[design, micro] = [
+                Fold(campaign, records.take(learned), learned, records.take(tested), tested)
+                for learned, tested in self._divisions
+                for campaign, records in [common or self._of_fold(design, micro, learned)]
+            ]
         return self._folds[design, micro]
 
-    def _same(
-        self, design: Design, micro: int
-    ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], tuple[Campaign, Population] | None]]:
-        """The divisions, each with a campaign and population if these are the same in all folds."""
-        common = self.campaign(design, micro) if design.reduction == "none" else None
-        return [(learned, tested, common) for learned, tested in self._divisions]
-
-    def _fold(
-        self,
-        design: Design,
-        micro: int,
-        learned: NDArray[np.int64],
-        tested: NDArray[np.int64],
-        common: tuple[Campaign, Population] | None,
-    ) -> Fold:
-        if common is None:
-            assert self.pilot is not None
-            schema = design.schema_of(self.schema, self.pilot.iloc[learned])
-            common = self._made(design, schema, micro), self.population(schema)
-        campaign, records = common
-        return Fold(campaign, records.take(learned), learned, records.take(tested), tested)
+    def _of_fold(self, design: Design, micro: int, learned: Integers) -> tuple[Campaign, Population]:
+        """The campaign with a projection fitted on the records ``learned``, and all records as it reads them."""
+        assert self.pilot is not None
+        schema = design.schema_of(self.schema, self.pilot.iloc[learned])
+        return self._made(design, schema, micro), self.population(schema)
 
     def rehearsal(self, design: Design, fleet: Fleet, epsilon_micro: int | None = None) -> Rehearsal:
         """A new rehearsal of a design. Rehearsals of different designs have independent randomness.

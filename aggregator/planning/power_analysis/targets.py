@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.arrays import Floats
-from aggregator.planning.power_analysis.precision import Z95, Precision, devices_for_width, precisions, widest
+from aggregator.planning.power_analysis.precision import Z95, devices_for_width, precisions, widest
 from aggregator.planning.power_analysis.rehearsal import Fleet
 from aggregator.planning.power_analysis.study import Design, Study
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO
@@ -28,6 +28,8 @@ GRIDS = {
     DAYS: (1, 2, 4, 8, 16, 32, 64, 128, 365),
 }
 """Quantity → the rising values at which accuracies are simulated."""
+FIELDS = {DEVICES: "devices", DAYS: "periods"}
+"""Quantity → the field of :class:`Fleet` that it is."""
 PER_FOLD = 2
 """Simulated campaigns per fold at each value."""
 NEAR_TARGET = 8
@@ -132,7 +134,9 @@ def curve(
     for value in values:
         micro = round(value * MICRO) if quantity == EPSILON else None
         if micro is None or MIN_ANSWER_MICRO <= micro // design.answers <= MAX_ANSWER_MICRO:
-            rehearsal = study.rehearsal(design, _with(fleet, quantity, value), micro)
+            rehearsal = study.rehearsal(
+                design, fleet._replace(**{FIELDS[quantity]: round(value)} if micro is None else {}), micro
+            )
             rehearsal.run(PER_FOLD)
             forecast = rehearsal.forecast()
             if target is not None and abs(forecast.accuracy - target) < 2 * forecast.noise:
@@ -143,12 +147,6 @@ def curve(
             done()
     columns = np.array(found).reshape(-1, 3).T
     return Curve(design, quantity, columns[0], rising(columns[1]), columns[2])
-
-
-def _with(fleet: Fleet, quantity: str, value: float) -> Fleet:
-    if quantity == DEVICES:
-        return fleet._replace(devices=round(value))
-    return fleet._replace(periods=round(value)) if quantity == DAYS else fleet
 
 
 def for_accuracy(curves: Sequence[Curve], plain: Sequence[float], target: float) -> Solution:
@@ -198,36 +196,24 @@ def for_width(study: Study, design: Design, fleet: Fleet, width: float, quantity
     """
     said = f"95 % intervals at most {width:g} wide"
     campaign, population = study.campaign(design)
-
-    def found(of: Fleet, micro: int | None = None) -> list[Precision]:
-        made = campaign if micro is None else study.campaign(design, micro)[0]
-        return precisions(made, of, population)
-
     if quantity == DEVICES:
-        needed = devices_for_width(found(fleet), fleet.devices, width)
+        needed = devices_for_width(precisions(campaign, fleet, population), fleet.devices, width)
         if needed > MOST_DEVICES:
             return Solution(said, quantity, None, why=f"more than {MOST_DEVICES:.0e} devices would be needed")
         return Solution(said, quantity, needed, design=design)
+
+    def width_at(value: int) -> float:
+        if quantity == DAYS:
+            return widest(precisions(campaign, fleet._replace(periods=value), population)).width
+        return widest(precisions(study.campaign(design, value)[0], fleet, population)).width
+
+    unit, low, high = MICRO, MIN_ANSWER_MICRO * design.answers, MAX_ANSWER_MICRO * design.answers
     if quantity == DAYS:
-        low, high = 1, MOST_DAYS
-
-        def width_at(value: int) -> float:
-            return widest(found(fleet._replace(periods=value))).width
-    else:
-        low, high = MIN_ANSWER_MICRO * design.answers, MAX_ANSWER_MICRO * design.answers
-
-        def width_at(value: int) -> float:
-            return widest(found(fleet, value)).width
-
+        unit, low, high = 1, 1, MOST_DAYS
     least = width_at(high)
-    unit = 1 if quantity == DAYS else MICRO
     if least > width:
-        return Solution(
-            said,
-            quantity,
-            None,
-            why=f"at {quantity} = {shown(quantity, high / unit)} the widest interval is {least:.3g} wide",
-        )
+        why = f"at {quantity} = {shown(quantity, high / unit)} the widest interval is {least:.3g} wide"
+        return Solution(said, quantity, None, why=why)
     while high - low > max(1, low // 200 if quantity == EPSILON else 0):
         middle = (low + high) // 2
         if width_at(middle) > width:
