@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from aggregator.common.files import PRIVATE, check_output, open_output, storage_errors
 from aggregator.reports.decoding.columns import count_adjacent
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
-from aggregator.reports.intake.sources import SHORTENED_REASON, Loaded, Unreadable, check_urls, read_source
+from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, check_urls, read_source
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
@@ -397,8 +397,9 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
     if isinstance(found, Unreadable):
         if found.reason != "empty_file":  # An empty file is passed over: no report is lost by that.
             raise InputError(found.reason, f"'{found.file}' can not be read; nothing was written")
-        found = Loaded(b"", 0)
-    data = found.data
+        data: Content = b""
+    else:
+        data = found.data
     try:
         yield data
     except FileShortenedError:

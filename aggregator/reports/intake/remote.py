@@ -6,6 +6,10 @@
 3. Tasks name the remaining files by digest. Of the files with the same digest one is read.
 
 So every content is taken once, whichever tasks its copies come to.
+
+A task depends on the store's folder and its arguments. A task whose worker was lost runs again on another one. Every
+attempt writes parts under names of its own. No manifest names the parts of an attempt whose result never arrived, so
+they are removed as the parts of a crash are.
 """
 
 from __future__ import annotations
@@ -13,13 +17,13 @@ from __future__ import annotations
 import heapq
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from aggregator.reports.decoding.content import Content, FileShortenedError
+from aggregator.reports.decoding.content import FileShortenedError
 from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import Read, Reader
 from aggregator.reports.intake.sources import (
@@ -79,6 +83,15 @@ class Executor(Protocol):
         """Send a value to the processes. Give the result to :meth:`run` as an argument in place of the value."""
 
 
+_LISTED = 2048
+"""Files whose marks or digests one task finds, at most."""
+_TASKS_EACH = 4
+"""Tasks for each thread of the executor: fewer would leave some idle at the end, more make small parts."""
+_TASK_BYTES = 1 << 30
+"""A task reads about this much at most: it is read again when a worker is lost."""
+_FILE_BYTES = 1 << 14
+"""Opening a file takes as long as reading this much of it."""
+
 MOST_PIECES = 1 << 18
 """Rejected pieces that one task sends for the quarantine, at most. All are counted."""
 
@@ -104,186 +117,38 @@ def job_of(folder: Path, manifest: Manifest) -> Job:
     return Job(str(folder.absolute()), fingerprint(manifest))
 
 
-class Mark(NamedTuple):
+class Ends(NamedTuple):
     """Length and last eight bytes of a file's decompressed content, which differ for most files."""
 
     size_bytes: int
     tail: bytes
 
 
-class Chosen(NamedTuple):
-    """A file to read.
+class ListedFile(NamedTuple):
+    """A file to read: its index among the files given, its absolute path or URL, and its ends when it was listed.
 
-    Attributes:
-        number: index of the file among the files given, from 0.
-        file: absolute path or URL.
-        mark: length and end of the file when it was listed; None if it was empty or could not be read.
+    ``ends`` is None if the file was empty or could not be read.
     """
 
     number: int
     file: str
-    mark: Mark | None
+    ends: Ends | None
 
 
-class Found(NamedTuple):
-    """The result of a task that read some files.
+class ShareResult(NamedTuple):
+    """The result of a task that read some files. Files are named by their indices among the files given.
 
     Attributes:
         parts: written to the disk; no manifest names them yet.
         reads: one for each file that was read.
-        unreadable: indices, among the files given, of the files that could not be read, each with the reason.
-        changed: indices of the files that changed after they were listed; none of their records was kept.
+        unreadable: the files that could not be read, each with the reason.
+        changed: the files that changed after they were listed; none of their records was kept.
     """
 
     parts: list[Part]
     reads: list[Read]
     unreadable: list[tuple[int, str]]
     changed: list[int]
-
-
-def marks(files: Sequence[str]) -> list[Mark | None]:
-    """For each of ``files`` the length and last eight bytes of its content; None if it is empty or can not be read."""
-    check_urls(files)
-    return list(ahead(_mark, files))
-
-
-def _mark(file: str | os.PathLike[str]) -> Mark | None:
-    try:
-        if is_url(file):
-            size, begin, end = ends_of(os.fspath(file), TAIL_BYTES)
-        else:
-            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                size = os.fstat(descriptor).st_size
-                begin = os.pread(descriptor, TAIL_BYTES, 0)
-                end = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
-            finally:
-                os.close(descriptor)
-    except (OSError, ValueError):
-        return None  # Reading the file will fail as well, and give the reason.
-    if codec_of(begin) is not None:  # The mark describes the decompressed content: an uncompressed copy has the same.
-        loaded = read_source(file)
-        return None if isinstance(loaded, Unreadable) else Mark(len(loaded.data), tail(loaded.data))
-    return Mark(size, tail(end)) if size else None
-
-
-def identities(files: Sequence[str]) -> list[bytes | None]:
-    """For each of ``files`` a digest of 32 bytes that names its content; None if it can not be read."""
-    check_urls(files)
-    return [None if isinstance(found, Unreadable) else _identity(found.data) for found in ahead(read_source, files)]
-
-
-def _identity(data: Content) -> bytes | None:
-    try:
-        return identity(data)
-    except FileShortenedError:
-        return None
-
-
-def read_files(
-    job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, *, apart: bool = False
-) -> Found:
-    """Task: judge files and write their good records into parts.
-
-    Args:
-        job: the store.
-        chosen: the files.
-        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
-        apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
-            no other file of this ingest has the same content.
-
-    Raises:
-        StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.
-    """
-    campaign, manifest = opened(job)
-    files = [one.file for one in chosen]
-    check_urls(files)
-    found = Found([], [], [], [])
-    folder = Path(job.folder)
-    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # random: two attempts never share a name
-    pieces = MOST_PIECES
-    with PartWriter(folder, campaign.layout, manifest.buckets, name) as writer:
-        reader = Reader(campaign, _inputs(job), writer, manifest.first_period, now, enrolled)
-        for share in _apart(files) if apart else shares(files):
-            found.unreadable.extend((chosen[place].number, bad.reason) for place, bad in share.unreadable)
-            found.changed.extend(chosen[place].number for place, _ in share.similar)
-            sources = []
-            for source in share.sources:
-                number, _, mark = chosen[source.number]
-                if apart or mark == (len(source.data), tail(source.data)):
-                    sources.append(source._replace(number=number))
-                else:
-                    found.changed.append(number)
-            for read in reader.read(sources, may_repeat=apart):
-                found.reads.append(read._replace(pieces=read.pieces[:pieces]))
-                pieces -= len(found.reads[-1].pieces)
-        found.parts.extend(reader.finish())
-    return found
-
-
-def _apart(files: Sequence[str]) -> Iterator[Share]:
-    """Every file in a share of its own."""
-    for place, loaded in enumerate(ahead(read_source, files)):
-        if isinstance(loaded, Unreadable):
-            yield Share([], [(place, loaded)], [])
-        else:
-            yield Share([Source(place, files[place], *loaded)], [], [])
-
-
-def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:
-    """Task: open the store of ``job`` and return ``function(folder, campaign, manifest, *arguments)``.
-
-    Raises:
-        StorageError: the worker can not open the store (:func:`opened`).
-        Exception: the function raised it.
-    """
-    campaign, manifest = opened(job)
-    return function(Path(job.folder), campaign, manifest, *arguments)
-
-
-def opened(job: Job) -> tuple[Campaign, Manifest]:
-    """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
-
-    Raises:
-        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
-            the worker has another version of this software; as :func:`read_documents`.
-    """
-    if job.software != VERSION:
-        raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
-    return _opened(job.folder, job.manifest)
-
-
-@lru_cache(maxsize=1)
-def _opened(folder: str, expected: bytes) -> tuple[Campaign, Manifest]:
-    not_shared = StorageError("store_not_shared", f"a worker does not see the store at '{folder}' as it is here")
-    try:
-        manifest, campaign, _ = read_documents(Path(folder))
-    except StorageError as error:
-        if error.reason == "not_a_store":
-            raise not_shared from None
-        raise
-    if fingerprint(manifest) != expected:
-        raise not_shared
-    return campaign, manifest
-
-
-def _inputs(job: Job) -> Inputs:
-    return _read_inputs(job.folder, job.manifest)
-
-
-@lru_cache(maxsize=1)
-def _read_inputs(folder: str, expected: bytes) -> Inputs:
-    return Inputs(Path(folder), _opened(folder, expected)[1].inputs)
-
-
-_LISTED = 2048
-"""Files whose marks or digests one task finds, at most."""
-_TASKS_EACH = 4
-"""Tasks for each thread of the executor: fewer would leave some idle at the end, more make small parts."""
-_TASK_BYTES = 1 << 30
-"""A task reads about this much at most: it is read again when a worker is lost."""
-_FILE_BYTES = 1 << 14
-"""Opening a file takes as long as reading this much of it."""
 
 
 def read_remotely(
@@ -314,21 +179,7 @@ def read_remotely(
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
         raise PolicyError("cluster_open", problem)
-    reading = _RemoteReading(transaction, files, executor, now, enrolled, progress)
-    reading.read_all()
-    transaction.add_parts(reading.joined_parts())
-
-
-class _Unsure(NamedTuple):
-    """A file with the length and end of another one.
-
-    Attributes:
-        number: index of the file among the files given, from 0.
-        identity: 32 bytes that name its content; None if it can not be read.
-    """
-
-    number: int
-    identity: bytes | None
+    _RemoteReading(transaction, files, executor, now, enrolled, progress).read_all()
 
 
 class _RemoteReading:
@@ -352,39 +203,41 @@ class _RemoteReading:
         # the disk: an ingest with enrolled ids has marked the transaction's manifest as a closed fleet's.
         self._job = job_of(transaction.folder, read_manifest(transaction.folder))
         self._given = [os.fspath(file) for file in files]
-        self._names = [name if is_url(name) else os.path.abspath(name) for name in self._given]  # noqa: PTH100
+        self._names = _absolute(self._given)
         self._ids = None if enrolled is None else executor.share(enrolled)
         self._parts: list[Part] = []
 
     def read_all(self) -> None:
-        """Read every content once."""
-        listed = self._list()
+        """Read every content once. Every task wrote a small part into each bucket; these are joined at the end."""
+        ends = self._each(ends_from, range(len(self._names)))
         first, similar = [], []
-        seen: set[Mark] = set()
-        for number, mark in enumerate(listed):
-            if mark is not None and mark in seen:
+        seen: set[Ends] = set()
+        for number, end in ends.items():
+            if end is not None and end in seen:
                 similar.append(number)
                 continue
-            first.append(Chosen(number, self._names[number], mark))
-            if mark is not None:
-                seen.add(mark)
+            first.append(ListedFile(number, self._names[number], end))
+            if end is not None:
+                seen.add(end)
         similar += self._read(first, apart=False)
-        self._read_similar(sorted(similar), listed)
-
-    def joined_parts(self) -> list[Part]:
-        """The parts of all tasks. Every task wrote a small one into each bucket; these are joined."""
+        self._read_similar(sorted(similar), ends)
         transaction = self._transaction
         parts = (transaction.folder, transaction.campaign.layout, transaction.manifest, self._parts)
-        return compact(*parts, most_small=1, name="gathered")
+        transaction.add_parts(compact(*parts, most_small=1, name="gathered"))
 
-    def _list(self) -> list[Mark | None]:
-        """The marks of all files."""
-        size = max(1, min(_LISTED, -(-len(self._names) // self._threads)))
-        calls = [(start, self._names[start : start + size]) for start in range(0, len(self._names), size)]
-        found = dict(self._executor.run(marks_from, calls))
-        return [mark for start, _ in calls for mark in found[start]]
+    def _each(self, task: Callable[..., tuple[int, list[Result]]], numbers: Sequence[int]) -> dict[int, Result]:
+        """The results of a task about each of some files, by the files' numbers, in order."""
+        size = max(1, min(_LISTED, -(-len(numbers) // self._threads)))
+        groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
+        calls = [(place, [self._names[number] for number in group]) for place, group in enumerate(groups)]
+        found = dict(self._executor.run(task, calls))
+        return {
+            number: result
+            for place, group in enumerate(groups)
+            for number, result in zip(group, found[place], strict=True)
+        }
 
-    def _read(self, chosen: Sequence[Chosen], *, apart: bool) -> list[int]:
+    def _read(self, listed: Sequence[ListedFile], *, apart: bool) -> list[int]:
         """Have files read. Returns the numbers of the files that changed after they were listed; these were not read.
 
         ``apart`` is true if some files agree in length and end, but no two have the same content.
@@ -392,83 +245,70 @@ class _RemoteReading:
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length
         calls = [
-            (self._job, share, self._now, self._ids, apart) for share in _balanced(chosen, self._threads, bucket_bytes)
+            (self._job, share, self._now, self._ids, apart) for share in _balanced(listed, self._threads, bucket_bytes)
         ]
-        for found in self._executor.run(read_share, calls):
-            self._take(found)
-            changed += found.changed
+        for result in self._executor.run(read_share, calls):
+            self._note(result)
+            changed += result.changed
         return changed
 
-    def _take(self, found: Found) -> None:
+    def _note(self, result: ShareResult) -> None:
         """Note the results of a task in the transaction. The parts must be visible in the store's folder here."""
-        for part in found.parts:
+        for part in result.parts:
             if not (self._transaction.folder / part.path).is_file():
                 problem = "a worker wrote into another folder of the same name; all must see the store's"
                 raise StorageError("store_not_shared", problem)
-        self._parts += found.parts
-        for number, reason in found.unreadable:
+        self._parts += result.parts
+        for number, reason in result.unreadable:
             self._transaction.note_unreadable(number, Unreadable(self._given[number], reason))
-        for read in found.reads:
+        for read in result.reads:
             bad = read.unreadable and read.unreadable._replace(file=self._given[read.number])
             self._transaction.note(read._replace(unreadable=bad))
-        self._report(len(found.unreadable) + len(found.reads))
+        self._report(len(result.unreadable) + len(result.reads))
 
-    def _read_similar(self, numbers: Sequence[int], listed: Sequence[Mark | None]) -> None:
+    def _read_similar(self, numbers: Sequence[int], ends: Mapping[int, Ends | None]) -> None:
         """Read files that have the length and end of another one; each content once."""
-        size = max(1, min(_LISTED, -(-len(numbers) // self._threads)))
-        groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
-        calls = [([(number, self._names[number]) for number in group],) for group in groups]
-        unsure = sorted(_Unsure(*one) for group in self._executor.run(identities_of, calls) for one in group)
+        unsure = self._each(identities_from, numbers)
         while unsure:
-            first, rest = [], []
+            first: list[ListedFile] = []
+            rest: dict[int, bytes | None] = {}
             seen: set[bytes] = set()
-            for file in unsure:
-                if file.identity is not None and self._transaction.inputs.is_new(file.identity):
-                    self._transaction.note(Read(file.number, None))
+            for number, name in unsure.items():
+                if name is not None and self._transaction.inputs.is_new(name):
+                    self._transaction.note(Read(number, None))
                     self._report(1)
-                elif file.identity in seen:
-                    rest.append(file)
+                elif name in seen:
+                    rest[number] = name
                 else:
-                    first.append(Chosen(file.number, self._names[file.number], listed[file.number]))
-                    if file.identity is not None:
-                        seen.add(file.identity)
+                    first.append(ListedFile(number, self._names[number], ends[number]))
+                    if name is not None:
+                        seen.add(name)
             self._read(first, apart=True)
             unsure = rest
 
 
-def marks_from(start: int, files: Sequence[str]) -> tuple[int, list[Mark | None]]:
-    """Task: the length and end of each file in ``files``. The result begins with ``start``, unchanged."""
-    return start, marks(files)
-
-
-def identities_of(files: Sequence[tuple[int, str]]) -> list[tuple[int, bytes | None]]:
-    """Task: each file's index, and the SHA-256 that identifies its content; None if it can not be read."""
-    names = identities([name for _, name in files])
-    return [(number, name) for (number, _), name in zip(files, names, strict=True)]
-
-
-def read_share(job: Job, chosen: Sequence[Chosen], now: int, enrolled: Enrolled | None, apart: bool) -> Found:  # noqa: FBT001
-    """Task: :func:`read_files`, for an executor, which passes arguments by position only."""
-    return read_files(job, chosen, now, enrolled, apart=apart)
-
-
-def _balanced(chosen: Sequence[Chosen], threads: int, bucket_bytes: int) -> list[list[Chosen]]:
+def _balanced(listed: Sequence[ListedFile], threads: int, bucket_bytes: int) -> list[list[ListedFile]]:
     """Divide files into shares of about the same work, each in order.
 
     If there is much to read, a share has enough records that its parts are not small; one record in every bucket has
     ``bucket_bytes``.
     """
-    weights = [_FILE_BYTES + (one.mark.size_bytes if one.mark is not None else 0) for one in chosen]
+    weights = [_FILE_BYTES + (one.ends.size_bytes if one.ends is not None else 0) for one in listed]
     total = sum(weights)
     no_small = total // (2 * SMALL_RECORDS * bucket_bytes)
     number = max(min(_TASKS_EACH * threads, max(MOST_SMALL * 3 // 4, no_small)), total // _TASK_BYTES)
     shares: dict[int, list[int]] = defaultdict(list)
-    loads = [(0, share) for share in range(max(1, min(number, len(chosen))))]
-    for place in sorted(range(len(chosen)), key=weights.__getitem__, reverse=True):
+    loads = [(0, share) for share in range(max(1, min(number, len(listed))))]
+    for place in sorted(range(len(listed)), key=weights.__getitem__, reverse=True):
         load, share = loads[0]
         shares[share].append(place)
         heapq.heapreplace(loads, (load + weights[place], share))
-    return [[chosen[place] for place in sorted(places)] for places in shares.values()]
+    return [[listed[place] for place in sorted(places)] for places in shares.values()]
+
+
+def _absolute(names: Sequence[str]) -> list[str]:
+    """The names, unchanged if they are URLs: another process may have another working folder."""
+    return [name if is_url(name) else os.path.abspath(name) for name in names]  # noqa: PTH100 - a Path takes longer
 
 
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
@@ -481,30 +321,161 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
         InputError: on a cluster: ``protocol_unknown``, ``missing_extra``: a worker can not read such a URL.
         StorageError: on a cluster: ``cluster_lost``, ``cluster_differs``.
     """
-    if cluster is None:
-        return _all_unreadable(files)
     given = [os.fspath(file) for file in files]
-    names = [name if is_url(name) else os.path.abspath(name) for name in given]  # noqa: PTH100 - making a Path takes longer
-    starts = range(0, len(names), _LISTED)
+    if cluster is None:
+        return tuple(map(Unreadable, given, _unreadable_reasons(given)))
+    names = _absolute(given)
     reasons: dict[int, str] = {}
-    for start, found in cluster.run(_unreadable_from, [(start, names[start : start + _LISTED]) for start in starts]):
+    for start, found in cluster.run(
+        unreadable_from, [(start, names[start : start + _LISTED]) for start in range(0, len(names), _LISTED)]
+    ):
         if not found:
             return ()
-        reasons |= {start + place: one.reason for place, one in enumerate(found)}
+        reasons |= dict(enumerate(found, start))
     return tuple(Unreadable(name, reasons[number]) for number, name in enumerate(given))
 
 
-def _unreadable_from(start: int, files: Sequence[str]) -> tuple[int, tuple[Unreadable, ...]]:
-    """Task for a worker: run :func:`all_unreadable` on some files. The result begins with ``start``, unchanged."""
+def unreadable_from(start: int, files: Sequence[str]) -> tuple[int, list[str]]:
+    """Task: why each of some files can not be read; empty as soon as one can. ``start`` is returned, too."""
     check_urls(files)
-    return start, _all_unreadable(files)
+    return start, _unreadable_reasons(files)
 
 
-def _all_unreadable(files: Sequence[str | os.PathLike[str]]) -> tuple[Unreadable, ...]:
-    found: list[Unreadable] = []
+def _unreadable_reasons(files: Sequence[str]) -> list[str]:
+    reasons = []
     for file in files:
         read = read_source(file)
         if not isinstance(read, Unreadable):
-            return ()
-        found.append(read)
-    return tuple(found)
+            return []
+        reasons.append(read.reason)
+    return reasons
+
+
+def ends_from(start: int, files: Sequence[str]) -> tuple[int, list[Ends | None]]:
+    """Task: the length and end of each file; None if it is empty or can not be read. ``start`` is returned, too."""
+    check_urls(files)
+    return start, list(ahead(_ends, files))
+
+
+def _ends(file: str | os.PathLike[str]) -> Ends | None:
+    try:
+        if is_url(file):
+            size, begin, end = ends_of(os.fspath(file), TAIL_BYTES)
+        else:
+            descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                size = os.fstat(descriptor).st_size
+                begin = os.pread(descriptor, TAIL_BYTES, 0)
+                end = os.pread(descriptor, TAIL_BYTES, max(0, size - TAIL_BYTES))
+            finally:
+                os.close(descriptor)
+    except (OSError, ValueError):
+        return None  # Reading the file will fail as well, and give the reason.
+    if codec_of(begin) is not None:  # The ends are those of the decompressed content, as of an uncompressed copy.
+        loaded = read_source(file)
+        return None if isinstance(loaded, Unreadable) else Ends(len(loaded.data), tail(loaded.data))
+    return Ends(size, tail(end)) if size else None
+
+
+def identities_from(start: int, files: Sequence[str]) -> tuple[int, list[bytes | None]]:
+    """Task: the digest that names each file's content; None if it can not be read. ``start`` is returned, too."""
+    check_urls(files)
+    return start, [_identity(found) for found in ahead(read_source, files)]
+
+
+def _identity(found: Source | Unreadable) -> bytes | None:
+    try:
+        return None if isinstance(found, Unreadable) else identity(found.data)
+    except FileShortenedError:
+        return None
+
+
+def read_share(
+    job: Job,
+    listed: Sequence[ListedFile],
+    now: int,
+    enrolled: Enrolled | None,
+    apart: bool,  # noqa: FBT001 - an executor passes arguments by position only
+) -> ShareResult:
+    """Task: judge files and write their good records into parts.
+
+    Args:
+        job: the store.
+        listed: the files.
+        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
+        apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
+            no other file of this ingest has the same content.
+
+    Raises:
+        StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.
+    """
+    campaign, manifest = opened(job)
+    files = [one.file for one in listed]
+    check_urls(files)
+    result = ShareResult([], [], [], [])
+    folder = Path(job.folder)
+    name = f"{manifest.generation + 1:08d}-{token_hex(8)}"  # random: two attempts never share a name
+    pieces = MOST_PIECES
+    with PartWriter(folder, campaign.layout, manifest.buckets, name) as writer:
+        reader = Reader(campaign, _inputs(job.folder, job.manifest), writer, manifest.first_period, now, enrolled)
+        for share in _apart(files) if apart else shares(files):
+            result.unreadable.extend((listed[place].number, bad.reason) for place, bad in share.unreadable)
+            result.changed.extend(listed[place].number for place, _ in share.similar)
+            sources = []
+            for source in share.sources:
+                number, _, ends = listed[source.number]
+                if apart or ends == (len(source.data), tail(source.data)):
+                    sources.append(source._replace(number=number))
+                else:
+                    result.changed.append(number)
+            for read in reader.read(sources, may_repeat=apart):
+                result.reads.append(read._replace(pieces=read.pieces[:pieces]))
+                pieces -= len(result.reads[-1].pieces)
+        result.parts.extend(reader.finish())
+    return result
+
+
+def _apart(files: Sequence[str]) -> Iterator[Share]:
+    """Every file in a share of its own."""
+    for place, loaded in enumerate(ahead(read_source, files)):
+        if isinstance(loaded, Unreadable):
+            yield Share([], [(place, loaded)], [])
+        else:
+            yield Share([loaded._replace(number=place)], [], [])
+
+
+def on_store(job: Job, function: Callable[..., Result], *arguments: object) -> Result:
+    """Task: open a store (:func:`opened`), and return ``function(folder, campaign, manifest, *arguments)``."""
+    campaign, manifest = opened(job)
+    return function(Path(job.folder), campaign, manifest, *arguments)
+
+
+def opened(job: Job) -> tuple[Campaign, Manifest]:
+    """Open the store of ``job`` on this worker, and return its campaign and manifest. No file stays open.
+
+    Raises:
+        StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
+            the worker has another version of this software; as :func:`read_documents`.
+    """
+    if job.software != VERSION:
+        raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")
+    return _opened(job.folder, job.manifest)
+
+
+@lru_cache(maxsize=1)
+def _opened(folder: str, expected: bytes) -> tuple[Campaign, Manifest]:
+    not_shared = StorageError("store_not_shared", f"a worker does not see the store at '{folder}' as it is here")
+    try:
+        manifest, campaign, _ = read_documents(Path(folder))
+    except StorageError as error:
+        if error.reason == "not_a_store":
+            raise not_shared from None
+        raise
+    if fingerprint(manifest) != expected:
+        raise not_shared
+    return campaign, manifest
+
+
+@lru_cache(maxsize=1)
+def _inputs(folder: str, expected: bytes) -> Inputs:
+    return Inputs(Path(folder), _opened(folder, expected)[1].inputs)

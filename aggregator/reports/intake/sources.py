@@ -327,17 +327,17 @@ class Unreadable(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A loaded file: its index among the files given, its name as given, and what :class:`Loaded` has."""
+    """A loaded file.
+
+    Attributes:
+        number: index of the file among the files given, from 0.
+        file: its name, as given.
+        data: its content, decompressed.
+        received: number of its bytes as they came, compressed or not.
+    """
 
     number: int
     file: str
-    data: Content
-    received: int
-
-
-class Loaded(NamedTuple):
-    """The content of a file that could be read, decompressed, and the number of its bytes as they came."""
-
     data: Content
     received: int
 
@@ -373,7 +373,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
             share.similar.append((number, os.fspath(file)))
             continue
         seen.add(mark)
-        share.sources.append(Source(number, os.fspath(file), *loaded))
+        share.sources.append(loaded._replace(number=number))
         size += len(loaded.data)
         if size >= _SHARE_BYTES or len(share.sources) >= _SHARE_FILES:
             yield share
@@ -383,7 +383,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
 
 def read_source(
     file: str | os.PathLike[str], in_memory: int | None = None, growth: int = MOST_GROWTH
-) -> Loaded | Unreadable:
+) -> Source | Unreadable:
     """Load a file's content, decompressed, or return the reason why it can not be read.
 
     Args:
@@ -401,7 +401,7 @@ def read_source(
     try:
         received = _content(file, in_memory)
         data = decompressed(file, received, in_memory, growth)
-        return data if isinstance(data, Unreadable) else Loaded(data, len(received))
+        return data if isinstance(data, Unreadable) else Source(0, os.fspath(file), data, len(received))
     except FileNotFoundError:
         reason = "file_not_found"
     except IsADirectoryError:

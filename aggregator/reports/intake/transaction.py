@@ -19,7 +19,7 @@ import numpy as np
 from aggregator.common.notebooks import facts
 from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import Read, Reader, WorkSharingPool
-from aggregator.reports.intake.sources import Source, Unreadable, read_source, shares
+from aggregator.reports.intake.sources import Unreadable, read_source, shares
 from aggregator.reports.storage.input_index import Ingested, Inputs, numbers
 from aggregator.reports.storage.manifest import Manifest, Part
 from aggregator.reports.storage.parts import PartWriter, compact
@@ -307,5 +307,5 @@ def _read_similar(transaction: IngestTransaction, reader: Reader, number: int, f
     if isinstance(loaded, Unreadable):
         transaction.note_unreadable(number, loaded)
         return
-    for read in reader.read([Source(number, file, *loaded)], may_repeat=True):
+    for read in reader.read([loaded._replace(number=number)], may_repeat=True):
         transaction.note(read)

@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -252,22 +253,27 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    campaign, buckets = bytes.fromhex(body["campaign"]), _count(body["buckets"])
-    if len(campaign) != 32 or not is_bucket_count(buckets):
-        raise ValueError
+    """The manifest of a file's content; ``ValueError``, ``KeyError`` or ``TypeError`` if it is none."""
+    campaign, buckets, forgotten = bytes.fromhex(body["campaign"]), _count(body["buckets"]), body["forgotten"]
     manifest = Manifest(
         campaign,
         buckets,
-        _generation(body["generation"]),
-        tuple(_parse_part(part, buckets) for part in body["parts"]),
+        _count(body["generation"], MAX_GENERATION),
+        tuple(
+            Part(_count(part["bucket"], buckets - 1), _name(part["name"]), _count(part["records"]), _digest(part))
+            for part in body["parts"]
+        ),
         tuple(map(_parse_file, body["inputs"])),
         {reason: _count(count) for reason, count in body["rejected"].items()},
         _parse_hex(body["claims"]),
         _parse_hex(body["superseded"]),
-        None if body["forgotten"] is None else _parse_forgotten(body["forgotten"]),
-        _flag(body["closed"]),
+        None if forgotten is None else _parse_forgotten(forgotten),
+        body["closed"],
     )
-    if len(manifest.paths()) != len(manifest.parts) + len(manifest.inputs) + (manifest.forgotten is not None):
+    named = len(manifest.parts) + len(manifest.inputs) + (forgotten is not None)
+    if len(campaign) != 32 or not is_bucket_count(buckets) or type(manifest.closed) is not bool:
+        raise ValueError
+    if len(manifest.paths()) != named:
         raise ValueError
     return manifest
 
@@ -277,27 +283,16 @@ def is_bucket_count(number: int) -> bool:
     return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
 
 
-def _parse_part(part: dict[str, Any], buckets: int) -> Part:
-    parsed = Part(_count(part["bucket"]), _name(part["name"]), _count(part["records"]), _digest(part["sha256"]))
-    if parsed.bucket >= buckets:
-        raise ValueError
-    return parsed
-
-
 def _parse_file(file: dict[str, Any]) -> SideFile:
-    return SideFile(_name(file["name"]), _count(file["rows"]), _digest(file["sha256"]))
+    return SideFile(_name(file["name"]), _count(file["rows"]), _digest(file))
 
 
 def _parse_forgotten(found: dict[str, Any]) -> Forgotten:
-    if _count(found["before"]) > PERIODS or found["way"] != CLAMPED:
+    if found["way"] != CLAMPED:
         raise ValueError
-    return Forgotten(
-        found["before"],
-        _parse_file(found["counts"]),
-        _count(found["replayed"]),
-        _count(found["conflicting"]),
-        _count(found["superseded"]),
-    )
+    before, counts = _count(found["before"], PERIODS), _parse_file(found["counts"])
+    replayed, conflicting, superseded = (_count(found[name]) for name in ("replayed", "conflicting", "superseded"))
+    return Forgotten(before, counts, replayed, conflicting, superseded)
 
 
 def _hex(numbers: Iterable[int]) -> list[str]:
@@ -311,23 +306,10 @@ def _parse_hex(numbers: list[str]) -> frozenset[int]:
     return found
 
 
-def _flag(value: object) -> bool:
-    if type(value) is not bool:
+def _count(value: object, most: float = inf) -> int:
+    if type(value) is not int or not 0 <= value <= most:
         raise ValueError
     return value
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError
-    return value
-
-
-def _generation(value: object) -> int:
-    generation = _count(value)
-    if generation > MAX_GENERATION:
-        raise ValueError
-    return generation
 
 
 def _name(value: object) -> str:
@@ -338,8 +320,9 @@ def _name(value: object) -> str:
     return value
 
 
-def _digest(value: object) -> str:
-    """Check a SHA-256 digest in lower-case hexadecimal, as ``hexdigest`` writes it."""
+def _digest(file: dict[str, Any]) -> str:
+    """The SHA-256 of a file in lower-case hexadecimal, as ``hexdigest`` writes it."""
+    value = file["sha256"]
     if not isinstance(value, str) or bytes.fromhex(value).hex() != value or len(value) != 64:
         raise ValueError
     return value

@@ -31,7 +31,7 @@ from aggregator.reports.cluster import Cluster, check_address, open_cluster
 from aggregator.reports.fleet import Roster
 from aggregator.reports.intake import remote as tasks
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
-from aggregator.reports.intake.remote import Chosen, Job, Mark, _balanced, all_unreadable, read_share
+from aggregator.reports.intake.remote import Ends, Job, ListedFile, _balanced, all_unreadable, read_share
 from aggregator.reports.intake.sources import ahead
 from aggregator.reports.storage.input_index import Inputs
 from aggregator.reports.storage.manifest import fingerprint, read_manifest
@@ -514,7 +514,7 @@ def test_results_that_come_from_far_keep_their_order(far):
 
 @given(st.lists(st.integers(0, 1 << 33), max_size=60), st.integers(1, 50))
 def test_every_file_is_in_one_share_and_none_is_much_heavier(sizes, threads):
-    chosen = [Chosen(n, str(n), Mark(size, b"") if size else None) for n, size in enumerate(sizes)]
+    chosen = [ListedFile(n, str(n), Ends(size, b"") if size else None) for n, size in enumerate(sizes)]
     shares = _balanced(chosen, threads, 16 * 18)
     assert sorted(one for share in shares for one in share) == chosen
     assert all(share == sorted(share) for share in shares)
