@@ -32,7 +32,7 @@ from aggregator.estimates.reports import estimate
 from aggregator.operations.report_store import Store, open_store
 from aggregator.reports.retention import forgotten_counts
 from aggregator.reports.storage.manifest import Manifest
-from aggregator.reports.tally.counting import profile_partition
+from aggregator.reports.tally.counting import count_partition
 from aggregator.reports.tally.scope import EVERYTHING
 from aggregator.reports.tally.turnout import ByPeriod
 from protocol.document import DAY_SECONDS
@@ -168,7 +168,7 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
     campaign = store.campaign
     counted = forgotten_counts(store.path, campaign, manifest, EVERYTHING)
     kept = EVERYTHING._replace(first=manifest.first_period)
-    for some in store.over_partitions(profile_partition, manifest, kept, ids_only=True):
+    for some in store.over_partitions(count_partition, manifest, kept, True, ids_only=True):
         counted = counted.merge(some)
     periods = counted.turnout.by_period()
     recurrence = at_most(campaign, counted.tally, counted.turnout)

@@ -11,24 +11,21 @@ Zeros are left out.
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.storage.input_index import read_side_file
-from aggregator.reports.storage.locking import make_folder, write_durably
-from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, Manifest, SideFile
+from aggregator.reports.storage.input_index import read_side_file, write_side_file
+from aggregator.reports.storage.manifest import FORGOTTEN, Forgotten, Manifest
 from aggregator.reports.storage.parts import PartWriter, Stored
 from aggregator.reports.tally.counting import Counted, Deduplicated, load, partitions, settle_partition
 from aggregator.reports.tally.profile import ANSWERS, SCHEMA, PeriodSums, profile_of_counts
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally, row_bytes
-from aggregator.reports.tally.turnout import Turnout, turnout_of
+from aggregator.reports.tally.turnout import turnout_of
 from protocol.documents.campaign import Campaign
 
 
@@ -51,7 +48,7 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
     """
     generation = manifest.generation + 1
     counts, scope = PeriodSums(campaign), Scope(manifest.first_period, before - 1)
-    removed = Counted.zero(campaign)
+    removed = np.zeros(3, np.int64)
     with PartWriter(folder, campaign.layout, manifest.buckets, f"{generation:08d}-kept") as writer:
         for which in partitions(manifest, campaign.layout.answer_bytes, memory_bytes, 1):
             everything = load(folder, campaign, manifest, which)
@@ -61,24 +58,17 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
                 counts.add(records if chosen is None else records.take(chosen))
             rest = _rest(everything, deduplicated, before)
             after = settle_partition(rest, manifest, which)
-            removed = removed.merge(_difference(campaign, deduplicated, after))
+            removed += np.subtract(deduplicated.uncounted, after.uncounted)
             writer.add(rest)
         parts = writer.finish()
-    old = manifest.forgotten
-    table = counts.table()
+    old, table = manifest.forgotten, counts.table()
     if old is not None:
-        table = pa.concat_tables([_read(folder, old.counts), table])
-    return manifest._replace(
-        generation=generation,
-        parts=tuple(parts),
-        forgotten=Forgotten(
-            before,
-            _write(folder, f"{generation:08d}.parquet", table),
-            removed.replayed + (old.replayed if old is not None else 0),
-            removed.conflicting + (old.conflicting if old is not None else 0),
-            removed.superseded + (old.superseded if old is not None else 0),
-        ),
-    )
+        table = pa.concat_tables([read_side_file(folder / FORGOTTEN, old.counts, SCHEMA), table])
+        removed += (old.replayed, old.conflicting, old.superseded)
+    file = write_side_file(folder / FORGOTTEN, f"{generation:08d}.parquet", table)
+    replayed, conflicting, superseded = removed.tolist()
+    forgotten = Forgotten(before, file, replayed, conflicting, superseded)
+    return manifest._replace(generation=generation, parts=tuple(parts), forgotten=forgotten)
 
 
 def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored:
@@ -107,17 +97,6 @@ def _redacted(records: Columns) -> Columns:
     return Columns(records.id, records.period, number, np.zeros_like(records.answer), records.proven)
 
 
-def _difference(campaign: Campaign, before: Deduplicated, after: Deduplicated) -> Counted:
-    """The numbers of uncounted records in ``before`` minus those in ``after``. The tally in the result is zero."""
-    return Counted(
-        Tally.zero(campaign),
-        Turnout.none(campaign),
-        superseded=before.superseded - after.superseded,
-        replayed=before.replayed - after.replayed,
-        conflicting=before.conflicting - after.conflicting,
-    )
-
-
 def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
     """The counts of the forgotten periods that are in scope; zero if no period was forgotten.
 
@@ -129,7 +108,7 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     zero = Tally.zero(campaign)
     if manifest.forgotten is None:
         return Counted.zero(campaign)
-    table = _read(folder, manifest.forgotten.counts)
+    table = read_side_file(folder / FORGOTTEN, manifest.forgotten.counts, SCHEMA)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
     sizes = [1 + len(cells) for cells in zero.counts]  # one number for all answers to a question, one for each cell
@@ -146,16 +125,3 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     rest = manifest.forgotten
     tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
     return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting, profile)
-
-
-def _write(folder: Path, name: str, table: pa.Table) -> SideFile:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    raw = bytes(sink.getvalue())
-    make_folder(folder / FORGOTTEN)
-    write_durably(folder / FORGOTTEN / name, raw)
-    return SideFile(name, table.num_rows, sha256(raw).hexdigest())
-
-
-def _read(folder: Path, file: SideFile) -> pa.Table:
-    return read_side_file(folder / FORGOTTEN, file, SCHEMA)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.common.arrays import run_starts
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.storage.manifest import Manifest
 from protocol.documents.campaign import Campaign
@@ -111,7 +112,7 @@ class Enrolled:
         group = records.period.astype(np.int64) * self._indices + self._stratum[records.question]
         order = np.argsort(group, kind="stable")
         group = group.take(order)
-        starts = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]])) if len(group) else order
+        starts = run_starts(group)
         # Not strict: without records, starts is empty, but np.split still gives one empty part.
         for start, rows in zip(starts, np.split(order, starts[1:]), strict=False):
             period, index = divmod(int(group[start]), self._indices)

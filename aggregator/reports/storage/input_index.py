@@ -197,12 +197,7 @@ class Inputs:
         """
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, compression="zstd")
-        raw = bytes(sink.getvalue())
-        make_folder(self._folder)
-        write_durably(self._folder / name, raw)
-        file = SideFile(name, table.num_rows, sha256(raw).hexdigest())
+        file = write_side_file(self._folder, name, table)
         return (file,) if joined else (*self._files, file)
 
     def _read(self, file: SideFile) -> pa.Table:
@@ -213,6 +208,16 @@ def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
     """First and end position of a number, given as eight bytes, in the sorted array ``ordered``, (N,) uint64."""
     number = np.uint64(int.from_bytes(eight))
     return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
+
+
+def write_side_file(folder: Path, name: str, table: pa.Table) -> SideFile:
+    """Write a table to a Parquet file, durably. The result is what the next manifest says of it."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    raw = bytes(sink.getvalue())
+    make_folder(folder)
+    write_durably(folder / name, raw)
+    return SideFile(name, table.num_rows, sha256(raw).hexdigest())
 
 
 def read_side_file(folder: Path, file: SideFile, schema: pa.Schema) -> pa.Table:

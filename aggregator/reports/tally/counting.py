@@ -92,6 +92,12 @@ class Counted(NamedTuple):
             profile,
         )
 
+    def less(self, other: Counted) -> Counted:
+        """Subtract the counts of answers in ``other``, which must be part of these."""
+        profile = self.profile.less(other.profile) if self.profile and other.profile else None
+        tally, turnout = self.tally.less(other.tally), self.turnout.less(other.turnout)
+        return self._replace(tally=tally, turnout=turnout, unproven=self.unproven - other.unproven, profile=profile)
+
     def report(self, refused: Mapping[str, int]) -> TallyReport:
         """The tally of the whole store, with the numbers of records that do not count or that ingests ``refused``."""
         rejected = Counter(refused)
@@ -125,6 +131,11 @@ class Deduplicated(NamedTuple):
     superseded: int
     replayed: int
     conflicting: int
+
+    @property
+    def uncounted(self) -> tuple[int, int, int]:
+        """The numbers of replayed, conflicting and superseded records."""
+        return self.replayed, self.conflicting, self.superseded
 
     def kept(self) -> list[Columns]:
         """The records that count: first all records with a unique id, then the kept records of repeated ids."""
@@ -206,7 +217,12 @@ def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -
 
 
 def count_partition(
-    folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope, *, profiled: bool = False
+    folder: Path,
+    campaign: Campaign,
+    manifest: Manifest,
+    which: Partition,
+    scope: Scope,
+    profiled: bool = False,  # noqa: FBT001, FBT002 - engines pass positional arguments only
 ) -> Counted:
     """Read the records of a partition, and count each id in scope once; with a profile if ``profiled``.
 
@@ -229,7 +245,7 @@ def count_partition(
     repeated = None if ids.has_many() else ids.repeated()
     del ids
     if repeated is not None and not len(repeated):
-        return Counted(whole.tally(), whole.turnout(), whole.unproven, superseded, profile=whole.profile())
+        return whole.counted()._replace(superseded=superseded)
     less, more = _Count(campaign, scope, profiled), _Count(campaign, scope, profiled)
     if repeated is None:  # Very many ids repeat: only the second reading counts, and it reads all records.
         whole = _Count(campaign, scope, profiled)
@@ -242,21 +258,8 @@ def count_partition(
         superseded += settled.superseded
         replayed += settled.replayed
         conflicting += settled.conflicting
-    profiles = [found for each in (whole, less, more) if (found := each.profile()) is not None]
-    return Counted(
-        whole.tally().less(less.tally()).merge(more.tally()),
-        whole.turnout().less(less.turnout()).merge(more.turnout()),
-        whole.unproven - less.unproven + more.unproven,
-        superseded,
-        replayed,
-        conflicting,
-        profiles[0].less(profiles[1]).merge(profiles[2]) if profiles else None,
-    )
-
-
-def profile_partition(folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, scope: Scope) -> Counted:
-    """:func:`count_partition` with a profile, for engines that pass positional arguments only."""
-    return count_partition(folder, campaign, manifest, which, scope, profiled=True)
+    counted = whole.counted().less(less.counted()).merge(more.counted())
+    return counted._replace(superseded=superseded, replayed=replayed, conflicting=conflicting)
 
 
 def _records_of(
@@ -291,44 +294,27 @@ def _records_of(
 
 
 class _Count:
-    """Counts the records that are in scope.
-
-    Attributes:
-        unproven: number of counted records from damaged batches.
-    """
+    """Counts the records that are in scope, with a profile, which also holds what a tally holds, or without."""
 
     def __init__(self, campaign: Campaign, scope: Scope, profiled: bool) -> None:  # noqa: FBT001 (private)
-        self._campaign = campaign
-        self._profile = ProfileCounter(campaign) if profiled else None
         self._scope = scope
-        self._counter = None if profiled else TallyBuilder(campaign)
+        self._counter = ProfileCounter(campaign) if profiled else TallyBuilder(campaign)
         self._turnout = TurnoutCounter(campaign)
-        self.unproven = 0
+        self._unproven = 0
 
     def add(self, records: Columns) -> None:
         chosen = self._scope.chosen(records)
         counted = records if chosen is None else records.take(chosen)
-        if self._profile is not None:  # A profile also holds what a tally holds.
-            self._profile.add(counted)
-        elif self._counter is not None:
-            try:
-                self._counter.add(counted)
-            except InputError as error:
-                raise damaged(error.detail) from None
+        try:
+            self._counter.add(counted)
+        except InputError as error:
+            raise damaged(error.detail) from None
         self._turnout.add(counted)
-        self.unproven += counted.size - int(np.count_nonzero(counted.proven))
+        self._unproven += counted.size - int(np.count_nonzero(counted.proven))
 
-    def tally(self) -> Tally:
-        if self._profile is not None:
-            return self._profile.tally()
-        assert self._counter is not None
-        return self._counter.tally()
-
-    def turnout(self) -> Turnout:
-        return self._turnout.turnout()
-
-    def profile(self) -> Profile | None:
-        return None if self._profile is None else self._profile.profile()
+    def counted(self) -> Counted:
+        profile = self._counter.profile() if isinstance(self._counter, ProfileCounter) else None
+        return Counted(self._counter.tally(), self._turnout.turnout(), self._unproven, profile=profile)
 
 
 def stored_records(

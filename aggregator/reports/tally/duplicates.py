@@ -19,6 +19,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.common.arrays import run_starts
 from aggregator.common.files import storage_errors
 from aggregator.reports.decoding.columns import Columns
 from protocol.errors import StorageError
@@ -87,7 +88,7 @@ class IdSet:
 def _distinct(ids: Ids) -> Ids:
     """Sort ids, (N,) uint64, and drop repeats. ``numpy.unique`` uses a hash table, which is several times slower."""
     ids = np.sort(ids)
-    return ids[np.concatenate([[True], ids[1:] != ids[:-1]])] if len(ids) else ids
+    return ids[run_starts(ids)]
 
 
 def _repeated(ids: Ids) -> Ids:
@@ -106,7 +107,7 @@ def _repeated(ids: Ids) -> Ids:
         here = ids.take(near)
         found.append(here[here == ids.take(near + lag)])
     else:
-        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        starts = run_starts(key)
         lengths = np.diff(np.append(starts, len(key)))
         crowd = np.sort(ids[np.repeat(lengths > _LAGS, lengths)])
         found.append(crowd[1:][crowd[1:] == crowd[:-1]])

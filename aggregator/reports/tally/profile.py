@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from aggregator.common.arrays import Integers
+from aggregator.common.arrays import Integers, run_starts, sums_by_key
 from aggregator.reports.decoding.columns import BLOCK_RECORDS, Columns
 from aggregator.reports.storage.manifest import damaged
 from aggregator.reports.tally.tally import Tally, TallyBuilder
@@ -74,11 +74,11 @@ class PeriodSums:
         if not records.size:
             return
         group = 2 * records.period.astype(np.int64) + records.proven
-        starts, order, together = _starts(group), None, 1
+        starts, order, together = run_starts(group), None, 1
         if len(starts) * _LONG_RUN > len(group):
             order = _rising(group)
             group = group.take(order)
-            starts = _starts(group)
+            starts = run_starts(group)
             together = min(self._groups, -(-_TOGETHER * len(starts) // len(group)))
         ends = np.append(starts, len(group))
         for first in range(0, len(starts), together):
@@ -127,12 +127,7 @@ class PeriodSums:
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._waiting)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
         self._waiting = []
-        order = np.argsort(keys, kind="stable")
-        keys = keys.take(order)
-        starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]])) if len(keys) else order
-        sums = np.add.reduceat(counts.take(order), starts) if len(keys) else counts
-        kept = sums != 0
-        self._keys, self._counts = keys[starts][kept], sums[kept]
+        self._keys, self._counts = sums_by_key(keys, counts)
 
     def counts(self) -> tuple[Integers, Integers]:
         """All keys with a count that is not 0, rising, and these counts: (M,) int64 each."""
@@ -149,11 +144,6 @@ class PeriodSums:
         columns = [group >> 1, group & 1 == 1, self._question[place], self._cell[place], counts]
         arrays = [pa.array(column, type=field.type) for column, field in zip(columns, SCHEMA, strict=True)]
         return pa.Table.from_arrays(arrays, schema=SCHEMA)
-
-
-def _starts(group: Integers) -> NDArray[np.intp]:
-    """Indices at which a run of equal numbers begins: (K,) intp. ``group`` is (N,) int64 with N > 0."""
-    return np.concatenate([[0], np.flatnonzero(group[1:] != group[:-1]) + 1])
 
 
 def _rising(group: Integers) -> NDArray[np.intp]:
@@ -186,10 +176,8 @@ class Profile:
 
     def merge(self, other: Profile) -> Profile:
         """Add the counts of ``other``, a profile of other reports to the same campaign."""
-        key, row = np.unique(np.concatenate([self.key, other.key]), return_inverse=True)
-        count = np.zeros(len(key), np.int64)
-        np.add.at(count, row, np.concatenate([self.count, other.count]))
-        return Profile(self.set_bits + other.set_bits, key[count != 0], count[count != 0])
+        counts = np.concatenate([self.key, other.key]), np.concatenate([self.count, other.count])
+        return Profile(self.set_bits + other.set_bits, *sums_by_key(*counts))
 
     def less(self, other: Profile) -> Profile:
         """Subtract the counts of ``other``, whose reports must be part of this profile."""

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from aggregator.common.arrays import run_starts
 from aggregator.reports.decoding.columns import BLOCK_RECORDS, Columns, big_endian
 from aggregator.reports.tally.turnout import Turnout
 from protocol import SPEC, canonical
@@ -450,7 +451,7 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows of sorted ids are proven, or have no proven row with their id: (N,) bool."""
-    starts = np.flatnonzero(np.concatenate([[True], ids[1:] != ids[:-1]]))
+    starts = run_starts(ids)
     lengths = np.diff(np.append(starts, len(ids)))
     any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
     return np.asarray(proven == any_proven, np.bool_)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aggregator.common.arrays import Integers
+from aggregator.common.arrays import Integers, sums_by_key
 from aggregator.reports.decoding.columns import Columns
 from protocol.documents.campaign import Campaign
 
@@ -40,9 +40,8 @@ class Turnout:
 
     def merge(self, other: Turnout) -> Turnout:
         """Add the numbers of ``other``, which has the same r strata. Associative and commutative."""
-        return _summed(
-            self.strata, np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
-        )
+        pairs = np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
+        return Turnout(self.strata, *sums_by_key(*pairs))
 
     def less(self, other: Turnout) -> Turnout:
         """Subtract the numbers of ``other``. Its answers must be part of this turnout."""
@@ -131,11 +130,4 @@ def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Intege
 
     Those of one pair are added up.
     """
-    return _summed(strata, period.astype(np.int64) * strata + stratum, answers.astype(np.int64))
-
-
-def _summed(strata: int, place: Integers, answers: Integers) -> Turnout:
-    found, row = np.unique(place, return_inverse=True)
-    total = np.zeros(len(found), np.int64)
-    np.add.at(total, row, answers)
-    return Turnout(strata, found[total != 0], total[total != 0])
+    return Turnout(strata, *sums_by_key(period.astype(np.int64) * strata + stratum, answers.astype(np.int64)))
