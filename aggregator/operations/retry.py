@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from aggregator.operations.report_store import Store
 from aggregator.reports.decoding.decode import Decoder, Rejected
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
@@ -28,10 +30,6 @@ from aggregator.reports.storage.manifest import QUARANTINE
 from aggregator.reports.storage.quarantine import Kept, Quarantine
 from protocol.batches.batch import Header, trailer, write_batch
 from protocol.batches.report import ID_BYTES
-
-if TYPE_CHECKING:
-    from aggregator.operations.report_store import Store
-
 
 EARLY = "report_too_early"
 NO_RECORD = "it is no record of this campaign"
@@ -79,9 +77,8 @@ class _Judged(NamedTuple):
     Attributes:
         places: offsets of all pieces in their file.
         good: pieces to add, in the groups in which they are added.
-        turned: pieces that are refused for another reason than before, each with the new reason. They were too early,
-            and now their period is forgotten or their device is not enrolled; or they were not enrolled, and now their
-            period is forgotten.
+        turned: pieces that are refused for another reason than before, each with the new reason: early ones are now
+            forgotten or not enrolled, or those not enrolled are now forgotten.
     """
 
     places: list[int]
@@ -101,19 +98,13 @@ class _Judged(NamedTuple):
 def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: str | None = None) -> RetrySummary:
     """Judge the pieces in a store's quarantine again, and add those that are good now. Run by the operator.
 
-    Args:
-        store: its quarantine is judged.
-        now: the present, in seconds since 1970.
-        enrolled: the ids of a closed fleet, whose store needs it; None for other stores.
-        reason: judge only the pieces that were set aside for this reason; None for all.
+    Only the pieces that were set aside for ``reason`` are judged; None for all.
 
     Raises:
-        PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given; ``store_open``:
-            ids are given, and the store has taken reports without.
-        InputError: ``file_not_found``, ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-        StorageError: ``store_busy``, ``not_a_store``, ``store_newer``, ``store_older``, ``store_damaged``,
-            ``disk_full``, ``io_failed``. The reports are then as before; or, if the error came after the manifest was
-            replaced, the records are added and still in the quarantine too. Another retry sets that right.
+        PolicyError, InputError: as :meth:`~aggregator.operations.report_store.Store.ingest`, about the enrolled ids.
+        StorageError: as :meth:`~aggregator.operations.report_store.Store.changing`. The reports are then as before; or,
+            if the error came after the manifest was replaced, the records are added and still in the quarantine too.
+            Another retry sets that right.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
@@ -132,12 +123,6 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
 
 class _Retry:
     """Judges a quarantine, and adds the good records to an ingest as files of their own.
-
-    Args:
-        transaction: takes the files. It does not change the quarantine.
-        quarantine: the pieces to judge.
-        now: the present, in seconds since 1970.
-        enrolled: the ids of a closed fleet; None for an open store.
 
     Attributes:
         tried: number of pieces that were judged.
@@ -176,78 +161,21 @@ class _Retry:
         self._quarantine.flush()
 
     def _file(self, reader: Reader, kept: Kept, entry: Ingested | None, reason: str | None) -> None:
-        """Judge the pieces of one file.
-
-        Args:
-            reader: adds the good ones.
-            kept: the pieces.
-            entry: what the index says of the file; None if its ingest was never committed.
-            reason: judge only the pieces that were set aside for this reason; None for all.
-        """
-        chosen = [piece for piece in kept.pieces if reason in (None, piece.reason)]
-        self.tried += len(chosen)
+        """Judge the pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
         if entry is not None:  # This retry may have replaced the entry, by adding records with this file's content.
             entry = self._inputs.get(entry.identity) or entry
-        settled = [] if entry is None else self._settled(chosen, entry)
+        pieces = [piece for piece in kept.pieces if reason in (None, piece.reason)]
+        settled = [] if entry is None else self._settled(pieces, entry)
+        lost = 0 if entry is None else self._lost_early(kept, settled, entry)
+        self.tried += len(pieces)
         self.known += len(settled)
-        early = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
-        early -= sum(piece.reason == EARLY for piece in settled)
-        fitting = []
-        for piece in _without(chosen, settled):
-            obstacle = self._obstacle(piece, entry, early)
-            if obstacle is not None:
-                self.left[obstacle] += 1
-            else:
-                fitting.append(piece)
-        judged = self._judged(fitting)
-        self.left[STILL] += len(fitting) - judged.amount
+        judged = self._judged(self._judgeable(_without(pieces, settled), entry, lost))
+        self.left[STILL] += len(judged.places) - judged.amount
         if entry is None or not (settled or judged.good or judged.turned):
             return
         self._add(reader, kept.file, judged.good)
-        # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
-        # replaced this file's entry in the index, and its counts must not be corrected a second time.
-        after = self._inputs.get(entry.identity) or entry
-        if after == entry:
-            after = self._after(entry, kept, judged)
-            if reason in (None, EARLY) and early == entry.rejected.get(EARLY, 0):
-                # Every early record of the file was judged. Those still refused as too early are of later periods,
-                # or from before the campaign began. So the file counts as read at the present period.
-                after = after._replace(present=max(entry.present, self._campaign.period_at(self._now)))
-            if after != entry:
-                self._transaction.replace_entry(after)
-        refused = _refused(after, kept.pieces)
-        done = [*settled, *judged.pieces()]
-        foreign = [piece._replace(reason=NOT_ENROLLED) for piece in done if piece.offset in refused]
-        rest = sorted(_without(kept.pieces, done) + foreign, key=lambda piece: piece.offset)
-        self._rest.append((kept, rest))
-
-    def _after(self, entry: Ingested, kept: Kept, judged: _Judged) -> Ingested:
-        """The entry of a file after its pieces were judged. Corrects the store's totals, too."""
-        counts = Counter(piece.reason for piece in kept.pieces)
-        due: Counter[str] = Counter()  # numbers to subtract from the entry's counts of rejected records
-        for reason, number in Counter(piece.reason for piece in judged.pieces()).items():
-            # If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and
-            # crashed before it removed them from the quarantine: nothing is to be subtracted. The reasons EARLY and
-            # NOT_ENROLLED need no such test, because :meth:`_settled` has singled out the pieces subtracted before.
-            exact = reason in (EARLY, NOT_ENROLLED)
-            if exact or counts[reason] <= entry.rejected.get(reason, 0):
-                due[reason] = number
-        more = Counter(reason for _, reason in judged.turned)
-        self._transaction.correct_totals(fewer=due, more=more)
-        foreign = [piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED]
-        places = np.setdiff1d(unpack_places(entry.refused), [piece.offset for piece in judged.pieces()])
-        places = np.union1d(places, np.array(foreign, np.int64))
-        enrolment = entry.enrolment
-        if self._enrolled is not None and enrolment != self._enrolled.digest:
-            if np.isin(places, judged.places).all():
-                enrolment = self._enrolled.digest
-            elif foreign:  # Two sets of ids refused records of this file, so no single digest describes them.
-                enrolment = b""
-        return entry._replace(
-            rejected=dict(sorted((Counter(entry.rejected) - due + more).items())),
-            refused=pack_places(places),
-            enrolment=enrolment if len(places) else b"",
-        )
+        entry = self._corrected(entry, kept, judged, every_early=reason in (None, EARLY) and lost == 0)
+        self._rest.append((kept, _rest(kept.pieces, [*settled, *judged.pieces()], entry)))
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
         """Pieces that the entry accounts for already: a crash came before they were removed from the quarantine."""
@@ -259,6 +187,61 @@ class _Retry:
             or (piece.reason == EARLY and self._is_whole(piece) and self._is_past(piece, entry))
         ]
 
+    def _lost_early(self, kept: Kept, settled: Sequence[Rejected], entry: Ingested) -> int:
+        """Number of the file's early records that the quarantine does not keep whole; 0 if it keeps every one."""
+        whole = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
+        return entry.rejected.get(EARLY, 0) - whole + sum(piece.reason == EARLY for piece in settled)
+
+    def _judgeable(self, pieces: Sequence[Rejected], entry: Ingested | None, lost_early: int) -> list[Rejected]:
+        """The pieces that can be judged at all. The others are counted as left, by what is in the way."""
+        judgeable = []
+        for piece in pieces:
+            if piece.proven is None:
+                self.left[NO_RECORD] += 1
+            elif not self._is_whole(piece):
+                self.left[NOT_WHOLE] += 1
+            elif entry is None:
+                self.left[NO_FILE] += 1
+            elif piece.reason == EARLY and lost_early > 0:
+                self.left[NOT_ALL] += 1
+            else:
+                judgeable.append(piece)
+        return judgeable
+
+    def _corrected(self, entry: Ingested, kept: Kept, judged: _Judged, *, every_early: bool) -> Ingested:
+        """The entry of a file after its pieces were judged. The index and the store's totals are corrected, too."""
+        # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
+        # replaced this file's entry in the index, and its counts must not be corrected a second time.
+        after = self._inputs.get(entry.identity) or entry
+        if after != entry:
+            return after
+        fewer, more = _no_longer_rejected(entry, kept, judged), Counter(reason for _, reason in judged.turned)
+        self._transaction.correct_totals(fewer=fewer, more=more)
+        places = _refused_places(entry, judged)
+        after = entry._replace(
+            rejected=dict(sorted((Counter(entry.rejected) - fewer + more).items())),
+            refused=pack_places(places),
+            enrolment=self._refusing_ids(entry, judged, places),
+        )
+        if every_early:
+            # Every early record of the file was judged. Those still refused as too early are of later periods, or from
+            # before the campaign began. So the file counts as read at the present period.
+            after = after._replace(present=max(entry.present, self._campaign.period_at(self._now)))
+        if after != entry:
+            self._inputs.add(after)
+        return after
+
+    def _refusing_ids(self, entry: Ingested, judged: _Judged, places: NDArray[np.int64]) -> bytes:
+        """The digest of the one set of ids with which all records at ``places`` were refused; empty without one."""
+        if not len(places):
+            return b""
+        if self._enrolled is None or self._enrolled.digest == entry.enrolment:
+            return entry.enrolment
+        if np.isin(places, judged.places).all():
+            return self._enrolled.digest
+        # Two sets of ids refused records of this file, unless none was refused just now.
+        return b"" if any(reason == NOT_ENROLLED for _, reason in judged.turned) else entry.enrolment
+
     def _is_past(self, piece: Rejected, entry: Ingested) -> bool:
         """Whether the period of a too early report had begun when its file was last read."""
         at = len(self._campaign.layout.prefix) + ID_BYTES
@@ -268,18 +251,6 @@ class _Retry:
     def _is_whole(self, piece: Rejected) -> bool:
         """Whether the quarantine keeps all bytes of a record."""
         return piece.proven is not None and len(piece.data) == self._header.record_length
-
-    def _obstacle(self, piece: Rejected, entry: Ingested | None, early: int) -> str | None:
-        """The reason in words why a piece can not be judged at all; None if it can."""
-        if piece.proven is None:
-            return NO_RECORD
-        if len(piece.data) != self._header.record_length:
-            return NOT_WHOLE
-        if entry is None:
-            return NO_FILE
-        if piece.reason == EARLY and early < entry.rejected.get(EARLY, 0):
-            return NOT_ALL
-        return None
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
         """Divide pieces into pieces that every rule accepts now and pieces that are refused for a new reason."""
@@ -304,13 +275,7 @@ class _Retry:
         return _Judged([piece.offset for piece in pieces], dict(groups), turned)
 
     def _add(self, reader: Reader, name: str, good: Mapping[_Group, Sequence[Rejected]]) -> None:
-        """Add each group as a file.
-
-        Args:
-            reader: reads the file.
-            name: of the file that the pieces came from.
-            good: groups with their pieces.
-        """
+        """Add each group of the file called ``name`` as a file."""
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
             source = Source(0, name, data, len(data))
@@ -330,6 +295,35 @@ def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
     """
     offsets = np.array([piece.offset for piece in pieces], np.int64)
     return set(offsets[np.isin(offsets, unpack_places(entry.refused))].tolist())
+
+
+def _refused_places(entry: Ingested, judged: _Judged) -> NDArray[np.int64]:
+    """Rising offsets, (N,) int64, of the records that were not enrolled when they were judged last."""
+    places = np.setdiff1d(unpack_places(entry.refused), [piece.offset for piece in judged.pieces()])
+    foreign = [piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED]
+    return np.union1d(places, np.array(foreign, np.int64))
+
+
+def _no_longer_rejected(entry: Ingested, kept: Kept, judged: _Judged) -> Counter[str]:
+    """Numbers to subtract from the entry's counts of rejected records, by reason.
+
+    If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and crashed
+    before it removed them from the quarantine: nothing is to be subtracted. The reasons ``EARLY`` and ``NOT_ENROLLED``
+    need no such test, because :meth:`_Retry._settled` has singled out the pieces subtracted before.
+    """
+    held = Counter(piece.reason for piece in kept.pieces)
+    return Counter(
+        piece.reason
+        for piece in judged.pieces()
+        if piece.reason in (EARLY, NOT_ENROLLED) or held[piece.reason] <= entry.rejected.get(piece.reason, 0)
+    )
+
+
+def _rest(pieces: Sequence[Rejected], done: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
+    """The pieces that stay in the quarantine: those not done, and those that are not enrolled by now."""
+    refused = _refused(entry, pieces)
+    foreign = [piece._replace(reason=NOT_ENROLLED) for piece in done if piece.offset in refused]
+    return sorted(_without(pieces, done) + foreign, key=lambda piece: piece.offset)
 
 
 def _without(pieces: Sequence[Rejected], excluded: Sequence[Rejected]) -> list[Rejected]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from aggregator.common.periods import shown
 from aggregator.reports.decoding.columns import Columns
-from aggregator.reports.fleet import IdMaker, Roster, distinct_secrets
+from aggregator.reports.fleet import IdMaker, Roster, distinct_secrets, each_secret
 from aggregator.reports.retention import forgotten_counts
 from aggregator.reports.storage.manifest import Manifest
 from aggregator.reports.tally.counting import stored_records
@@ -123,7 +123,7 @@ class _Fleet:
 
     def __init__(self, campaign: Campaign, secrets: bytes) -> None:
         self._campaign = campaign
-        self._maker = IdMaker(secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
+        self._maker = IdMaker(each_secret(secrets))
         self.times = np.zeros((campaign.answers, len(secrets) // SECRET_BYTES), np.int64)
         self.strangers = 0
 

@@ -63,7 +63,7 @@ class Roster(NamedTuple):
 
     def each_secret(self) -> Iterator[bytes]:
         """The secrets, one by one."""
-        return (self.secrets[at : at + SECRET_BYTES] for at in range(0, len(self.secrets), SECRET_BYTES))
+        return each_secret(self.secrets)
 
     def provisionings(self) -> Iterator[Provisioning]:
         """The content of the provisioning file of each device."""
@@ -126,6 +126,11 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
     if not names:
         raise InputError("fleet_empty", "no device is named")
     return Roster(fleet, names, b"".join(entropy(SECRET_BYTES) for _ in names))
+
+
+def each_secret(secrets: bytes) -> Iterator[bytes]:
+    """The secrets of some devices, which are joined, one by one."""
+    return (secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
@@ -327,6 +332,38 @@ class PeriodIds(NamedTuple):
     by_index: tuple[Ids, ...]
 
 
+class FleetIds:
+    """The ids of the devices of fleet lists that take part in a campaign, computed period by period.
+
+    ``digest`` names the set of ids. ``periods`` has all periods.
+    """
+
+    periods = range(1 << 32)
+
+    def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
+        self._secrets = members(distinct_secrets(rosters), campaign)
+        self._campaign_id = campaign.id
+        self._answers = campaign.answers
+        self.devices = len(self._secrets) // SECRET_BYTES
+        self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()
+
+    def __repr__(self) -> str:
+        return f"FleetIds({self.devices} devices)"
+
+    def maker(self) -> IdMaker:
+        """What computes the ids; it takes more memory than the secrets."""
+        return IdMaker(each_secret(self._secrets))
+
+    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
+        """Return ``ids``, (N,) uint64, unchanged. Another source, a file of marks, returns the marks of these ids."""
+        return ids
+
+    def known(self, period: int, maker: IdMaker | None = None) -> tuple[Ids, ...]:
+        """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
+        maker = maker or self.maker()
+        return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
+
+
 def fleet_ids(
     rosters: Sequence[Roster], campaign: Campaign, periods: range, *, processes: int = 1
 ) -> Iterator[PeriodIds]:
@@ -341,16 +378,13 @@ def fleet_ids(
         periods: numbers of the periods, with ``step`` 1.
         processes: number of processes that may compute; they are started only for a million ids or more.
     """
-    secrets = members(distinct_secrets(rosters), campaign)
-    answers = campaign.answers
-    amount = len(periods) * answers * (len(secrets) // 32)
-    if processes <= 1 or amount < _WORTH_A_PROCESS:
-        work = _Work(secrets, campaign.id, answers)
-        yield from map(work.of_period, periods)
+    ids = FleetIds(rosters, campaign)
+    if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:
+        maker = ids.maker()
+        yield from (PeriodIds(period, ids.known(period, maker)) for period in periods)
         return
     fresh = get_context("spawn")  # A forked process could hang: it inherits locks that threads of this process hold.
-    given = (secrets, campaign.id, answers)
-    with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=given) as pool:
+    with ProcessPoolExecutor(processes, fresh, initializer=_prepare, initargs=(ids,)) as pool:
         waiting = iter(periods)
         ahead = [pool.submit(_of_period, period) for period in islice(waiting, 2 * processes)]
         while ahead:  # bounds the number of periods whose ids wait in memory
@@ -363,35 +397,22 @@ def members(secrets: bytes, campaign: Campaign) -> bytes:
     series = campaign.series
     if series is None:
         return secrets
-    each = (secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
-    return b"".join(secret for secret in each if series.has(secret))
+    return b"".join(secret for secret in each_secret(secrets) if series.has(secret))
 
 
-class _Work:
-    """Computes the ids of a fleet for one campaign."""
-
-    def __init__(self, secrets: bytes, campaign_id: bytes, answers: int) -> None:
-        self._maker = IdMaker(secrets[at : at + 32] for at in range(0, len(secrets), 32))
-        self._campaign_id = campaign_id
-        self._answers = answers
-
-    def of_period(self, period: int) -> PeriodIds:
-        ids = (self._maker.ids(self._campaign_id, period, index) for index in range(self._answers))
-        return PeriodIds(period, tuple(np.sort(found) for found in ids))
-
-
-_work: _Work | None = None
+_work: tuple[FleetIds, IdMaker] | None = None
 """The state of a worker process. The initializer of its pool sets it."""
 
 
-def _prepare(secrets: bytes, campaign_id: bytes, answers: int) -> None:
+def _prepare(ids: FleetIds) -> None:
     global _work  # noqa: PLW0603 - the only way to give a worker process its state once
-    _work = _Work(secrets, campaign_id, answers)
+    _work = ids, ids.maker()
 
 
 def _of_period(period: int) -> PeriodIds:
     assert _work is not None
-    return _work.of_period(period)
+    ids, maker = _work
+    return PeriodIds(period, ids.known(period, maker))
 
 
 class IdFile(NamedTuple):

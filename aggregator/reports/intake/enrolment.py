@@ -10,21 +10,17 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.common.arrays import run_starts
 from aggregator.reports.decoding.columns import Columns
+from aggregator.reports.fleet import FleetIds, IdReader, Ids, Roster
 from aggregator.reports.storage.manifest import Manifest
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError, PolicyError
-
-if TYPE_CHECKING:
-    from aggregator.reports.fleet import IdReader, Ids, Roster
-
 
 REASON = "id_not_enrolled"
 CACHE_BYTES = 256 << 20
@@ -40,34 +36,6 @@ class _Source(Protocol):
     def periods(self) -> range: ...
     def known(self, period: int) -> tuple[Ids, ...]: ...
     def known_as(self, period: int, index: int, ids: Ids) -> Ids: ...
-
-
-class FromRosters:
-    """Ids computed from the fleet's secrets, for all periods, period by period. ``digest`` names the set of ids."""
-
-    periods = range(1 << 32)
-
-    def __init__(self, rosters: Sequence[Roster], campaign: Campaign) -> None:
-        from aggregator.reports.fleet import distinct_secrets, members
-
-        self._secrets = members(distinct_secrets(rosters), campaign)
-        self._campaign_id = campaign.id
-        self._answers = campaign.answers
-        self.digest = sha256(b"hearsay/v1/enrolment" + campaign.id + self._secrets).digest()
-
-    def __repr__(self) -> str:
-        return f"FromRosters({len(self._secrets) // 32} devices)"
-
-    def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
-        """Return ``ids``, (N,) uint64, unchanged. Another source, a file of marks, returns the marks of these ids."""
-        return ids
-
-    def known(self, period: int) -> tuple[Ids, ...]:
-        """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
-        from aggregator.reports.fleet import IdMaker
-
-        maker = IdMaker(self._secrets[at : at + 32] for at in range(0, len(self._secrets), 32))
-        return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
 
 
 class Enrolled:
@@ -100,7 +68,7 @@ class Enrolled:
     @property
     def holds_secrets(self) -> bool:
         """Whether this object holds the devices' secrets, and so must not be sent unencrypted."""
-        return isinstance(self._source, FromRosters)
+        return isinstance(self._source, FleetIds)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
         """Which of N records, accepted by all other rules, an enrolled device made: (N,) bool. Run by the aggregator.
@@ -178,4 +146,4 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
     """The ids of all devices in fleet lists. A period's ids are computed when its first record is checked."""
-    return Enrolled(campaign, FromRosters(rosters, campaign))
+    return Enrolled(campaign, FleetIds(rosters, campaign))

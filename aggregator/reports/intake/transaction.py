@@ -20,7 +20,7 @@ from aggregator.common.notebooks import facts
 from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.reader import Read, Reader, WorkSharingPool
 from aggregator.reports.intake.sources import Unreadable, read_source, shares
-from aggregator.reports.storage.input_index import Ingested, Inputs, numbers
+from aggregator.reports.storage.input_index import Inputs, numbers
 from aggregator.reports.storage.manifest import Manifest, Part
 from aggregator.reports.storage.parts import PartWriter, compact
 from aggregator.reports.storage.quarantine import EMPTY_FILE, Quarantine
@@ -147,10 +147,6 @@ class IngestTransaction:
     def add_parts(self, parts: Iterable[Part]) -> None:
         """Add finished parts, which are on the disk, to the list that the next manifest names."""
         self._parts += parts
-
-    def replace_entry(self, entry: Ingested) -> None:
-        """Replace the index entry of a file that the store has read before."""
-        self.inputs.add(entry)
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
         """Change the store's totals of rejected pieces, by reason."""

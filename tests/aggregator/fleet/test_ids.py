@@ -15,8 +15,8 @@ from support.reports import batch, digest, made, report
 
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.decode import decode_batches
-from aggregator.reports.fleet import IdMaker, IdReader, Roster, fleet_ids, marks, write_ids
-from aggregator.reports.intake.enrolment import Enrolled, FromRosters, enrolled_from_file, enrolled_from_rosters
+from aggregator.reports.fleet import FleetIds, IdMaker, IdReader, Roster, fleet_ids, marks, write_ids
+from aggregator.reports.intake.enrolment import Enrolled, enrolled_from_file, enrolled_from_rosters
 from protocol.batches.report import report_id
 from protocol.errors import InputError
 
@@ -193,7 +193,7 @@ def test_few_periods_are_kept_in_memory(tmp_path):
     records = columns([report(CAMPAIGN, 1, period=PERIOD - back) for back in (0, 1, 0, 1)])
     assert enrolled.accepts(records).all()
     assert len(enrolled._cache) == 2
-    small = Enrolled(CAMPAIGN, FromRosters([roster(range(5))], CAMPAIGN), cache_bytes=1)
+    small = Enrolled(CAMPAIGN, FleetIds([roster(range(5))], CAMPAIGN), cache_bytes=1)
     assert small.accepts(records).all()
     assert len(small._cache) == 1
 

@@ -23,8 +23,8 @@ from aggregator.operations.status import status
 from aggregator.publishing.privacy import most_answered, periods
 from aggregator.publishing.series import SeriesShare, series_share
 from aggregator.publishing.workspace import create_workspace
-from aggregator.reports.fleet import IdReader, Roster, fleet_ids, members, write_ids
-from aggregator.reports.intake.enrolment import FromRosters, enrolled_from_rosters
+from aggregator.reports.fleet import FleetIds, IdReader, Roster, fleet_ids, members, write_ids
+from aggregator.reports.intake.enrolment import enrolled_from_rosters
 from protocol.documents.envelope import read_envelope
 from protocol.documents.series import WHOLE, Series
 
@@ -134,7 +134,7 @@ def test_only_members_have_ids(tmp_path):
         write_ids(sink, quarter, wanted, fleet_ids([FLEET], quarter, wanted), lambda _: None)
     reader = IdReader(tmp_path / "ids.hsi")
     assert reader.about.devices == len(inside)
-    assert [len(ids) for ids in FromRosters([FLEET], quarter).known(wanted[0])] == [len(inside)]
+    assert [len(ids) for ids in FleetIds([FLEET], quarter).known(wanted[0])] == [len(inside)]
     for period, (ids,) in fleet_ids([FLEET], quarter, wanted):
         assert np.array_equal(np.sort(reader.known_as(period, 0, ids)), reader.known(period)[0])
 
