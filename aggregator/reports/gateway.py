@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from aggregator.common.files import PRIVATE, check_output, open_output, storage_errors
-from aggregator.reports.decoding.columns import count_adjacent
+from aggregator.reports.decoding.columns import as_strings, count_adjacent
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
 from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, check_urls, read_source
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
@@ -146,43 +146,19 @@ class Sorter:
         return order
 
 
-def as_strings(rows: Bytes) -> NDArray[Any]:
-    """View ``rows``, (N, L) uint8, as N strings of L bytes, which can be compared: (N,) of dtype ``S``.
+def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> tuple[Bytes, Bytes, int]:
+    """Keep one of each group of identical rows of sorted (N, L) uint8; it is proven if any row of its group is.
 
-    numpy ignores trailing zeros in comparisons, which does not change the order of strings of one length.
-    """
-    rows = np.ascontiguousarray(rows)
-    return rows.view(f"S{rows.shape[1]}")[:, 0]
-
-
-class ByStanding(NamedTuple):
-    """Distinct records, divided by whether their batch is proven.
-
-    Attributes:
-        proven: (P, L) uint8, sorted.
-        unproven: (U, L) uint8, sorted.
-        repeated: number of identical copies that were left out.
-    """
-
-    proven: Bytes
-    unproven: Bytes
-    repeated: int
-
-
-def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> ByStanding:
-    """Keep one of each group of identical, neighbouring rows; it counts as proven if any row of its group is.
-
-    Args:
-        rows: (N, L) uint8, sorted, so that identical rows are neighbours.
-        proven: (N,) bool, for each row.
+    Returns:
+        (P, L) and (U, L) uint8, the proven and unproven kept rows; and the number of rows left out.
     """
     if not len(rows):
-        return ByStanding(rows, rows, 0)
+        return rows, rows, 0
     first = np.ones(len(rows), np.bool_)
     first[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     starts = np.flatnonzero(first)
     best = np.logical_or.reduceat(proven, starts)
-    return ByStanding(rows[starts[best]], rows[starts[~best]], len(rows) - len(starts))
+    return rows[starts[best]], rows[starts[~best]], len(rows) - len(starts)
 
 
 MEMORY_BYTES = 1 << 28

@@ -24,7 +24,7 @@ from aggregator.reports.storage.parts import PartWriter, Stored
 from aggregator.reports.tally.counting import Counted, Deduplicated, load, partitions, settle_partition
 from aggregator.reports.tally.profile import ANSWERS, SCHEMA, PeriodSums, profile_of_counts
 from aggregator.reports.tally.scope import Scope
-from aggregator.reports.tally.tally import Tally, row_bytes
+from aggregator.reports.tally.tally import row_bytes, tally_of_counts
 from aggregator.reports.tally.turnout import turnout_of
 from protocol.documents.campaign import Campaign
 
@@ -105,23 +105,21 @@ def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope
     Raises:
         StorageError: ``store_damaged``.
     """
-    zero = Tally.zero(campaign)
     if manifest.forgotten is None:
         return Counted.zero(campaign)
     table = read_side_file(folder / FORGOTTEN, manifest.forgotten.counts, SCHEMA)
     period, proven, question, cell, number = (table[name].to_numpy() for name in SCHEMA.names)
     chosen = (period >= scope.first) & (period <= scope.last) & (proven | (not scope.proven_only))
-    sizes = [1 + len(cells) for cells in zero.counts]  # one number for all answers to a question, one for each cell
+    sizes = [1 + one.mechanism.answers for one in campaign.questions]  # the number of all answers, and every cell
     starts = np.cumsum(sizes) - sizes
     sums = np.zeros(sum(sizes), np.int64)
     place = starts[question[chosen]] + cell[chosen] - ANSWERS
     np.add.at(sums, place, number[chosen])
     profile = profile_of_counts(campaign, period[chosen], place, number[chosen])
-    own = [sums[start : start + size].tolist() for start, size in zip(starts, sizes, strict=True)]
     answers = chosen & (cell == ANSWERS)
     stratum = np.array([one.stratum for one in campaign.questions])[question[answers]]
     turnout = turnout_of(campaign.answers, period[answers], stratum, number[answers])
     unproven = int(number[answers & ~proven].sum())
     rest = manifest.forgotten
-    tally = Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))
+    tally = tally_of_counts(campaign, sums)
     return Counted(tally, turnout, unproven, rest.superseded, rest.replayed, rest.conflicting, profile)

@@ -16,7 +16,7 @@ import numpy as np
 from aggregator.reports.decoding.columns import Matrix, count_adjacent, matrices, other_prefix
 from aggregator.reports.decoding.content import Content
 from aggregator.reports.decoding.rules import FAULTS, Fields, Rules
-from aggregator.reports.tally.tally import Sums
+from aggregator.reports.tally.tally import TallyBuilder
 from protocol.batches.batch import Batch, Damage, Header, read_batches
 from protocol.batches.framing import COUNT_HEAD, DIGEST_HEAD, END, TRAILER_BYTES
 from protocol.documents.campaign import Campaign
@@ -87,7 +87,7 @@ class _Count:
         self._layout = campaign.layout
         self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
         self._rules = Rules(campaign)
-        self._sums = Sums(campaign)
+        self._sums = TallyBuilder(campaign)
         self._now = now
         self._has_singles = any(each.mechanism.layout == SINGLE for each in campaign.questions)
         self._rejected: Counter[str] = Counter()
@@ -109,7 +109,8 @@ class _Count:
                         return None
                     reports[item.proven] += good
         rejected = {reason: count for reason, count in sorted(self._rejected.items()) if count}
-        return Counted(self._sums.n, self._sums.counts, reports[True], reports[False], rejected)
+        tally = self._sums.tally()
+        return Counted(tally.n, tally.counts, reports[True], reports[False], rejected)
 
     def _add(self, rows: Matrix, *, known_prefix: bool) -> int | None:
         """Count the good records among ``rows``, (N, L) uint8. Return their number, or None as :meth:`run`."""
@@ -119,7 +120,7 @@ class _Count:
         sound = self._rules.is_sound(fields, self._now)
         if sound and self._layout.kind == INTEGERS:  # sums of integers do not show integers out of range
             sound = self._rules.in_domain(fields)
-        if sound and self._sums.add(fields.question, answers, values):
+        if sound and self._sums.count(fields.question, answers, values):
             return rows.rows
         if not known_prefix and other_prefix(rows).any():
             return None
@@ -127,7 +128,7 @@ class _Count:
         good = fault == 0
         for number, count in enumerate(np.bincount(fault, minlength=1 + len(FAULTS))[1:].tolist()):
             self._rejected[FAULTS[number]] += count
-        counted = self._sums.add(
+        counted = self._sums.count(
             fields.question[good],
             None if answers is None else answers[good],
             None if values is None else values[good],

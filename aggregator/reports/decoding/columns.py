@@ -65,6 +65,15 @@ class Columns(NamedTuple):
         return Columns._make(column[rows] for column in self)
 
 
+def as_strings(rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """View ``rows``, (N, L) uint8, as N strings of L bytes, which can be compared: (N,) of dtype ``S``.
+
+    numpy ignores trailing zeros in comparisons. Strings of one length still differ if any byte differs.
+    """
+    rows = np.ascontiguousarray(rows)
+    return rows.view(f"S{rows.shape[1]}")[:, 0]
+
+
 def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
     """Read bytes, (N, c·w) uint8, as (N, c) big-endian numbers of dtype ``kind``, for example ``">u4"`` with w = 4."""
     return np.ascontiguousarray(field).view(np.dtype(kind))

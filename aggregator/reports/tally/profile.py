@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Integers, run_starts, sums_by_key
 from aggregator.reports.decoding.columns import BLOCK_RECORDS, Columns
 from aggregator.reports.storage.manifest import damaged
-from aggregator.reports.tally.tally import Tally, TallyBuilder
+from aggregator.reports.tally.tally import Tally, TallyBuilder, tally_of_counts
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.mechanisms import BITS
@@ -216,14 +216,6 @@ class Stretches:
         since = np.maximum(period, np.uint32(self.first)) - np.uint32(self.first)
         return since if self.length == 1 else since // np.uint32(self.length)
 
-    def tally(self, counts: Integers) -> Tally:
-        """The tally with these counts, (W,) int64, in the order of the places of a stretch (:class:`Profile`)."""
-        sizes = [question.mechanism.answers + 1 for question in self._campaign.questions]
-        own = np.split(counts, np.cumsum(sizes)[:-1])
-        return Tally(
-            self._campaign.id, tuple(int(some[0]) for some in own), tuple(tuple(some[1:].tolist()) for some in own)
-        )
-
     def periods(self, stretch: int) -> tuple[int, int]:
         """The first and the last period of a stretch."""
         first = self.first + stretch * self.length
@@ -234,6 +226,7 @@ class ProfileCounter:
     """Counts records. The result is a :class:`Profile`."""
 
     def __init__(self, campaign: Campaign) -> None:
+        self._campaign = campaign
         self._stretches = Stretches(campaign)
         self._sums = PeriodSums(campaign)
         is_row = [question.mechanism.layout == BITS for question in campaign.questions]
@@ -280,7 +273,7 @@ class ProfileCounter:
         key, count = self._sums.counts()
         total = np.zeros(self._stretches.width, np.int64)
         np.add.at(total, key % self._stretches.width, count)
-        return self._stretches.tally(total)
+        return tally_of_counts(self._campaign, total)
 
 
 def profile_of_counts(campaign: Campaign, period: Integers, place: Integers, count: Integers) -> Profile:

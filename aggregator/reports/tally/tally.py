@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aggregator.common.arrays import run_starts
-from aggregator.reports.decoding.columns import BLOCK_RECORDS, Columns, big_endian
+from aggregator.common.arrays import Integers, run_starts
+from aggregator.reports.decoding.columns import BLOCK_RECORDS, Columns, as_strings, big_endian
 from aggregator.reports.tally.turnout import Turnout
 from protocol import SPEC, canonical
 from protocol.documents.campaign import Campaign
@@ -29,107 +29,6 @@ from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
 
 _MAX_BINS = 1 << 14
 _MAX_ROWS = 1 << 20
-
-
-class Sums:
-    """Counts by question and answer, block by block, of G separate ``groups`` at once.
-
-    Question q of group g has the number g·Q + q, with Q questions in the campaign.
-    """
-
-    def __init__(self, campaign: Campaign, groups: int = 1) -> None:
-        mechanisms = [question.mechanism for question in campaign.questions] * groups
-        self._groups = groups
-        single = np.array([mechanism.layout == SINGLE for mechanism in mechanisms])
-        self._n = np.zeros(len(mechanisms), np.int64)
-        self._single = single
-        self._values = _Values(mechanisms) if single.any() else None
-        self._rows: _Rows | None = None
-        if campaign.layout.kind != SINGLE:
-            self._rows = _Bits(mechanisms) if campaign.layout.kind == BITS else _Integers(mechanisms)
-
-    @property
-    def n(self) -> tuple[int, ...]:
-        """The number of answers to each question, in the order of the questions' numbers."""
-        if self._rows is None:  # Every answer is a single value, counted once in its question's histogram.
-            return tuple(map(sum, self.counts))
-        return tuple(self._n.tolist())
-
-    @property
-    def counts(self) -> tuple[tuple[int, ...], ...]:
-        """For each question: the number of each answer, the number of each set bit, or the sum of each component."""
-        return tuple(tuple(self._of(question).tolist()) for question in range(len(self._single)))
-
-    def drain(self) -> NDArray[np.int64]:
-        """Take out all counts, and set them to 0: (G, Q + C) int64, C counts of each group.
-
-        A row holds for each question the number of answers, then its counts.
-        """
-        questions = len(self._single) // self._groups
-        columns = []
-        for question in range(questions):
-            found = self._source(question)
-            sums = found.total.reshape(self._groups, -1)[:, found.place(question)]
-            answers = sums.sum(axis=1) if self._rows is None else self._n[question::questions]
-            columns += [answers[:, None], sums]
-        drained = np.concatenate(columns, axis=1)
-        self._n[:] = 0
-        for counts in (self._values, self._rows):
-            if counts is not None:
-                counts.total[:] = 0
-        return drained
-
-    def _of(self, question: int) -> NDArray[np.int64]:
-        """The counts of one question: (its answers,) int64."""
-        found = self._source(question)
-        return found.total[found.place(question)]
-
-    def _source(self, question: int) -> _Values | _Rows:
-        """The object that counts a question: the histogram of single values, or the sums of rows."""
-        found = self._values if self._single[question] else self._rows
-        assert found is not None
-        return found
-
-    def add(
-        self,
-        question: NDArray[np.int64],
-        answer: NDArray[np.uint8] | None = None,
-        value: NDArray[np.int64] | None = None,
-    ) -> bool:
-        """Count N records, and return True. If one of them is no answer to its question, count none, and return False.
-
-        Args:
-            question: (N,) int64, number of each record's question.
-            answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
-            value: (N,) int64, the first 2 bytes of each answer field as an unsigned number, or the first 4 bytes as a
-                signed one if the layout is ``INTEGERS``. Needed if an answer to some question is one value.
-        """
-        values, rows = self._values, self._rows
-        found = sums = None
-        if values is not None:
-            assert value is not None
-            found = values.histogram(*self._only_single(question, value))
-            if found is None:
-                return False
-        if rows is not None:
-            assert answer is not None
-            sums = rows.sums(question, answer)
-            if sums is None:
-                return False
-            rows.total += sums
-            self._n += np.bincount(question, minlength=len(self._n))
-        if values is not None and found is not None:
-            values.total += found
-        return True
-
-    def _only_single(
-        self, question: NDArray[np.int64], value: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Question and value, (M,) int64 each, of the M records whose question has single values."""
-        if self._single.all():
-            return question, value
-        chosen = self._single[question]
-        return question[chosen], value[chosen]
 
 
 class _Values:
@@ -383,16 +282,12 @@ def settle(records: Columns) -> Settled:
     uneven = np.zeros(len(starts), np.bool_)
     uneven[np.searchsorted(starts, differ, side="right") - 1] = True
     unanimous = order[starts[~uneven]]
-    doubtful = _settle_uneven(records, order[np.repeat(uneven, lengths)])
+    doubtful, replayed, conflicting, superseded = _settle_uneven(records, order[np.repeat(uneven, lengths)])
     kept = np.zeros(len(ids), np.bool_)
     kept[unanimous] = True
-    kept[doubtful.kept] = True
-    return Settled(
-        records.take(kept),
-        replayed=int(lengths[~uneven].sum()) - len(unanimous) + doubtful.replayed,
-        conflicting=doubtful.conflicting,
-        superseded=doubtful.superseded,
-    )
+    kept[doubtful] = True
+    replayed += int(lengths[~uneven].sum()) - len(unanimous)
+    return Settled(records.take(kept), replayed, conflicting, superseded)
 
 
 def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -411,29 +306,18 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
-    fields = _fields(records)
+    fields = as_strings(records.answer)
     return np.asarray(found & (fields.take(left) == fields.take(right)), np.bool_)
 
 
-def _fields(records: Columns) -> NDArray[Any]:
-    """The answer fields as strings of A bytes: (N,) of dtype ``S``. Two are equal if all their bytes are."""
-    answer = np.ascontiguousarray(records.answer)
-    return answer.view(f"S{answer.shape[1]}")[:, 0]
+def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArray[np.intp], int, int, int]:
+    """Apply the rules of :func:`settle` to the rows ``doubtful``, (D,) intp, in which equal ids are neighbours.
 
-
-class _Uneven(NamedTuple):
-    """Result for rows whose id has different records: the kept rows, (K,) intp, and the numbers of the others."""
-
-    kept: NDArray[np.intp]
-    replayed: int
-    conflicting: int
-    superseded: int
-
-
-def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
-    """Apply the rules of :func:`settle` to the rows ``doubtful``, (D,) intp, in which equal ids are neighbours."""
+    Returns:
+        (K,) intp, the kept rows, and the numbers of replayed, conflicting and superseded ones.
+    """
     if not len(doubtful):
-        return _Uneven(doubtful, 0, 0, 0)
+        return doubtful, 0, 0, 0
     standing = doubtful[_best_standing(records.id[doubtful], records.proven[doubtful])]
     _, first = np.unique(row_bytes(records.take(standing)), return_index=True)
     distinct = standing[first]
@@ -441,12 +325,7 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> _Uneven:
     torn = ids[times > 1]
     conflicting = int(np.count_nonzero(np.isin(records.id[standing], torn)))
     kept = distinct[~np.isin(records.id[distinct], torn)]
-    return _Uneven(
-        kept,
-        replayed=len(standing) - conflicting - len(kept),
-        conflicting=conflicting,
-        superseded=len(doubtful) - len(standing),
-    )
+    return kept, len(standing) - conflicting - len(kept), conflicting, len(doubtful) - len(standing)
 
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
@@ -458,18 +337,14 @@ def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArra
 
 
 def row_bytes(records: Columns) -> NDArray[Any]:
-    """All columns of each record but ``proven`` as one string of bytes: (N,) of dtype ``S``.
-
-    numpy ignores trailing zeros when it compares such strings. Strings of one length still differ if any byte differs.
-    """
+    """All columns of each record but ``proven`` as one string of bytes: (N,) of dtype ``S``."""
     parts = [
         records.id[:, None].astype(">u8").view(np.uint8),
         records.period[:, None].astype(">u4").view(np.uint8),
         records.question[:, None].astype(">u2").view(np.uint8),
         records.answer,
     ]
-    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
-    return rows.view(f"S{rows.shape[1]}")[:, 0]
+    return as_strings(np.concatenate(parts, axis=1))
 
 
 def count(campaign: Campaign, records: Columns) -> Tally:
@@ -484,12 +359,21 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class TallyBuilder:
-    """Counts records in blocks that stay in the processor's cache, in ``groups`` of records that are counted apart."""
+    """Counts records in blocks that stay in the processor's cache, in G ``groups`` that are counted apart.
+
+    Question q of group g has the number g·Q + q, with Q questions in the campaign.
+    """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
+        mechanisms = [question.mechanism for question in campaign.questions] * groups
         self._campaign = campaign
-        self._sums = Sums(campaign, groups)
-        self._has_values = any(question.mechanism.layout == SINGLE for question in campaign.questions)
+        self._groups = groups
+        self._n = np.zeros(len(mechanisms), np.int64)
+        self._single = np.array([mechanism.layout == SINGLE for mechanism in mechanisms])
+        self._values = _Values(mechanisms) if self._single.any() else None
+        self._rows: _Rows | None = None
+        if campaign.layout.kind != SINGLE:
+            self._rows = _Bits(mechanisms) if campaign.layout.kind == BITS else _Integers(mechanisms)
 
     def add(self, records: Columns) -> None:
         """Count some de-duplicated records: at most one record of each id."""
@@ -510,29 +394,78 @@ class TallyBuilder:
                 ``value_out_of_domain``, an answer is not possible for its question. Some of the answers may be
                 counted then.
         """
+        questions, width = len(self._campaign.questions), 4 if self._campaign.layout.kind == INTEGERS else 2
         for start in range(0, len(question), BLOCK_RECORDS):
             block = slice(start, start + BLOCK_RECORDS)
-            self._add(question[block], answer[block], None if group is None else group[block])
+            number = question[block].astype(np.int64)
+            if int(number.max()) >= questions:
+                raise InputError("question_unknown", "a record answers a question that the campaign does not have")
+            if group is not None:
+                number += questions * group[block]
+            value = None
+            if self._values is not None:
+                value = big_endian(answer[block, :width], f">u{width}")[:, 0].astype(np.int64)
+            if not self.count(number, answer[block], value):
+                raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
-    def _add(self, question: NDArray[np.uint16], answer: NDArray[np.uint8], group: NDArray[np.int64] | None) -> None:
-        """Count one block of answers; arguments of :meth:`add_answers`."""
+    def count(self, number: Integers, answer: NDArray[np.uint8] | None = None, value: Integers | None = None) -> bool:
+        """Count N records. If one of them is no answer to its question, count none, and return False.
+
+        Args:
+            number: (N,) int64, number of each record's question.
+            answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
+            value: (N,) int64, the first 2 bytes of each answer field, or the first 4 if the layout is ``INTEGERS``, as
+                an unsigned number. Needed if an answer to some question is one value.
+        """
+        found = sums = None
+        if self._values is not None:
+            assert value is not None
+            chosen = slice(None) if self._single.all() else self._single[number]
+            found = self._values.histogram(number[chosen], value[chosen])
+            if found is None:
+                return False
+        if self._rows is not None:
+            assert answer is not None
+            sums = self._rows.sums(number, answer)
+            if sums is None:
+                return False
+            self._rows.total += sums
+            self._n += np.bincount(number, minlength=len(self._n))
+        if self._values is not None and found is not None:
+            self._values.total += found
+        return True
+
+    def _counts(self) -> Integers:
+        """(G, Q + C) int64, C counts of each group: for each question the number of answers, then its counts."""
         questions = len(self._campaign.questions)
-        if int(question.max()) >= questions:
-            raise InputError("question_unknown", "a record answers a question that the campaign does not have")
-        number = question.astype(np.int64)
-        if group is not None:
-            number += questions * group
-        width = 4 if self._campaign.layout.kind == INTEGERS else 2
-        value = None
-        if self._has_values:
-            value = big_endian(answer[:, :width], f">u{width}")[:, 0].astype(np.int64)
-        if not self._sums.add(number, answer, value):
-            raise InputError("value_out_of_domain", "a record's answer is none of its question's")
+        columns = []
+        for question in range(questions):
+            found = self._values if self._single[question] else self._rows
+            assert found is not None
+            sums = found.total.reshape(self._groups, -1)[:, found.place(question)]
+            answers = sums.sum(axis=1) if self._rows is None else self._n[question::questions]
+            columns += [answers[:, None], sums]
+        return np.concatenate(columns, axis=1)
 
-    def drain(self) -> NDArray[np.int64]:
-        """Return the counts of all G groups, and set them to 0 (:meth:`Sums.drain`)."""
-        return self._sums.drain()
+    def drain(self) -> Integers:
+        """Take out all counts, and set them to 0: (G, Q + C) int64, C counts of each group.
+
+        A row holds for each question the number of answers, then its counts (:func:`tally_of_counts`).
+        """
+        drained = self._counts()
+        self._n[:] = 0
+        for counts in (self._values, self._rows):
+            if counts is not None:
+                counts.total[:] = 0
+        return drained
 
     def tally(self) -> Tally:
         """The tally of all records added since the last :meth:`drain`. Only for a builder with one group."""
-        return Tally(self._campaign.id, self._sums.n, self._sums.counts)
+        return tally_of_counts(self._campaign, self._counts()[0])
+
+
+def tally_of_counts(campaign: Campaign, counts: Integers) -> Tally:
+    """The tally with these counts, (Q + C,) int64: for each question the number of answers, then its C counts."""
+    sizes = [1 + question.mechanism.answers for question in campaign.questions]
+    own = [some.tolist() for some in np.split(counts, np.cumsum(sizes)[:-1])]
+    return Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))

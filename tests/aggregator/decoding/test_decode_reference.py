@@ -20,7 +20,7 @@ from aggregator.reports.decoding import columns as matrix
 from aggregator.reports.decoding import content as large_file
 from aggregator.reports.decoding.content import LargeFile
 from aggregator.reports.decoding.decode import Decoder
-from aggregator.reports.tally.tally import Sums
+from aggregator.reports.tally.tally import TallyBuilder
 from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
 from protocol.batches import scan
@@ -303,19 +303,19 @@ def test_sums_refuse_what_is_no_answer_and_count_nothing_of_its_block():
         campaign = CAMPAIGNS[name]
         width = campaign.layout.answer_bytes
         single = [i for i, each in enumerate(campaign.questions) if each.mechanism.layout == SINGLE]
-        sums = Sums(campaign)
+        sums = TallyBuilder(campaign)
         for number, question in enumerate(campaign.questions):
             good, bad = np.zeros((2, width), np.uint8), np.zeros((2, width), np.uint8)
             bad[1, -1] = 255
             head = 4 if campaign.layout.kind == INTEGERS else 2
             values = [np.array([int.from_bytes(row[:head].tobytes(), "big") for row in each]) for each in (good, bad)]
             asked = np.full(2, number)
-            before = (sums.n, sums.counts)
+            before = sums.tally()
             spare = answer_of(campaign, number, bad[1].tobytes()) is None
             if spare:
-                assert not sums.add(asked, bad, values[1])
-                assert (sums.n, sums.counts) == before
-            assert sums.add(asked, good, values[0])
-            assert sums.n[number] == before[0][number] + 2
-            assert question.mechanism.answers == len(sums.counts[number])
+                assert not sums.count(asked, bad, values[1])
+                assert sums.tally() == before
+            assert sums.count(asked, good, values[0])
+            assert sums.tally().n[number] == before.n[number] + 2
+            assert question.mechanism.answers == len(sums.tally().counts[number])
         assert set(single) <= set(range(len(campaign.questions)))

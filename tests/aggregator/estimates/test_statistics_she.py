@@ -19,7 +19,7 @@ from support.reports import made
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.debias import debias, lower_mean, marginal, noise_variance
 from aggregator.estimates.reports import estimate
-from aggregator.reports.tally.tally import Sums, Tally
+from aggregator.reports.tally.tally import Tally, TallyBuilder
 from protocol import mechanisms
 from protocol.mechanisms.noise import GRID
 
@@ -106,9 +106,9 @@ def test_one_report_moves_a_count_by_hardly_more_than_one_of_oue_could(epsilon, 
     for number in (*mechanism.bounds, -(1 << 31), (1 << 31) - 1):
         answer = np.full((1, mechanism.size), number, ">i4").view(np.uint8)
         pad = np.zeros((1, campaign.layout.answer_bytes - answer.shape[1]), np.uint8)
-        sums = Sums(campaign)
-        assert sums.add(np.zeros(1, np.int64), np.concatenate([answer, pad], axis=1))
-        moved.append(debias(mechanism, 1, sums.counts[0]).estimate[0])
+        sums = TallyBuilder(campaign)
+        assert sums.count(np.zeros(1, np.int64), np.concatenate([answer, pad], axis=1))
+        moved.append(debias(mechanism, 1, sums.tally().counts[0]).estimate[0])
     assert moved[0] == moved[2] < 0 < moved[1] == moved[3]
     assert moved[1] - moved[0] < most
     oue = mechanisms.from_epsilon("oue", epsilon, question.size)
