@@ -233,23 +233,22 @@ def read_manifest(folder: Path) -> Manifest:
         raise StorageError("not_a_store", f"there is no report store at '{folder}'") from None
     except OSError as error:
         raise StorageError("io_failed", f"the store at '{folder}' can not be read: {error.strerror}") from error
-    manifest = None
-    try:
+    found, manifest, problem = FORMAT, None, "its manifest is not readable"
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         body = json.loads(raw)
         found = _count(body["format"])
-        changed = found == FORMAT and not _is_sealed(raw)
-        manifest = _parse(body) if found == FORMAT else None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise damaged("its manifest is not readable") from None
-    if changed:
-        raise damaged("its manifest is not as it was written")
-    if manifest is not None:
-        if manifest.generation < noted:
-            raise damaged(f"its manifest is of generation {manifest.generation}, and {noted} was the last")
-        return manifest
+        if found == FORMAT:
+            manifest = _parse(body)
+            problem = "" if _is_sealed(raw) else "its manifest is not as it was written"
     if found > FORMAT:
         raise StorageError("store_newer", "the store was made by newer software; update this one")
-    raise StorageError("store_older", "the store was made by older software; ingest its files into a new one")
+    if found < FORMAT:
+        raise StorageError("store_older", "the store was made by older software; ingest its files into a new one")
+    if manifest is not None and manifest.generation < noted and not problem:
+        problem = f"its manifest is of generation {manifest.generation}, and {noted} was the last"
+    if manifest is None or problem:
+        raise damaged(problem)
+    return manifest
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
