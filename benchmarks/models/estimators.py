@@ -3,13 +3,11 @@
     python -m benchmarks.models.estimators budgets [--repeats 200] [--big-repeats 40] [--data car …] [--epsilon 0.1 …]
     python -m benchmarks.models.estimators resampled [--devices 100000 1000000] [--repeats 20]
     python -m benchmarks.models.estimators devices [--repeats 100] [--warnings 10]
-    python -m benchmarks.models.estimators gaussian [--repeats 100] [--mechanism bit]
 
 ``budgets``: every person of a random 80 % answers one question; the others are the test. ``resampled``: so many people
 drawn with replacement from the 80 %. ``devices``: 10 to 1,000 devices; the columns ``prior`` (always the largest of the
 classes' estimated shares) and ``largest`` (always the true largest class) are the yardsticks, and ``--warnings`` is the
-number of repetitions in which ``publish``'s warning is computed. ``gaussian``: the same fleets in Gaussian campaigns,
-with drafted schemas, from at most 20,000 records.
+number of repetitions in which ``publish``'s warning is computed.
 
 ``--data breast-cancer`` is scikit-learn's set of 569 people and 30 numbers, in no grid: no constant was chosen on it.
 
@@ -34,25 +32,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from aggregator.common.arrays import Floats, Integers
-from aggregator.common.tables import read_table, typed
 from aggregator.estimates.class_shares import class_shares
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.baselines import fit_plain
 from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
-from aggregator.models.population import Population
 from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
-from aggregator.models.scoring import model_of
-from aggregator.planning.power_analysis.rehearsal import Fleet, laws_of, simulated
 from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from aggregator.publishing.mechanisms.draws import counts_of
-from aggregator.publishing.schemas.schema_draft import draft_schema
-from aggregator.publishing.schemas.schema_file import parse_schema_text
 from aggregator.reports.tally.tally import Tally
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import BINS, FOLDER, NOT_HERE, available
-from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
+from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
 from protocol.schema import Label, Schema, build_schema
@@ -65,20 +57,16 @@ GRIDS = {
     "resampled": ["car", "chess", "mushroom", "connect-4", "votes", "australian", "pima", "adult"],
     "devices": ["car", "chess", "mushroom", "connect-4", "votes", "australian", "pima", "adult", "skin", "seeds",
                 "glass", "spect", "accelerometer"],
-    "gaussian": ["pima", "australian", "seeds", "glass", "skin", "accelerometer", "adult"],
 }  # fmt: skip
 EPSILONS = {"budgets": ["0.1", "0.25", "0.5", "1", "2", "3", "5"], "resampled": ["0.1", "1", "4"],
-            "devices": ["0.1", "1", "4"], "gaussian": ["0.1", "1", "4"]}  # fmt: skip
+            "devices": ["0.1", "1", "4"]}  # fmt: skip
 FLEETS: dict[str, list[int | None]] = {
     "budgets": [None],
     "resampled": [100_000, 1_000_000],
     "devices": [10, 30, 100, 300, 1000],
-    "gaussian": [10, 30, 100, 300, 1000],
 }
 DEFAULT_BINS = 4
 MOST_TESTED = 4000
-MOST_NUMBERS = 20_000
-"""Number of records of a Gaussian campaign; more are sampled."""
 TEST_SHARE = 0.2
 TOLERANCE = 0.01
 NOW = 1_780_000_000
@@ -196,36 +184,6 @@ def _warns(statistics: Statistics) -> bool:
     return foresee(statistics, DEFAULT).warning is not None
 
 
-def gaussian_trial(people: Population, campaign: Campaign, devices: int, rng: np.random.Generator) -> dict[str, float]:
-    """Accuracies of one split of a Gaussian campaign in points; the counts are drawn from their laws."""
-    order = rng.permutation(len(people.labels))
-    count = round(TEST_SHARE * len(order))
-    test, learned = people.take(order[:count][:MOST_TESTED]), people.take(order[count:])
-    learned = learned.take(rng.integers(0, len(learned.labels), devices))
-    laws = laws_of(campaign, learned, np.full(devices, 1 / devices))
-    statistics = simulated(campaign, laws, Fleet(devices), rng)
-    found = {}
-    for name in POSTPROCESSES:
-        model = model_of(statistics, name)
-        found[name] = 100 * float((model.scores_of(test.scored).argmax(axis=1) == test.truth).mean())
-    found["prior"] = alone(class_shares(statistics).share, test.truth)
-    found["largest"] = 100 * float((test.truth == np.bincount(people.labels).argmax()).mean())
-    return found | {"warned": float("nan")}
-
-
-def measure_gaussian(name: str, epsilon: str, devices: int, options: argparse.Namespace) -> Row:
-    """One cell of the table of Gaussian campaigns, with a random generator of its own."""
-    table = read_table(FOLDER / "datasets" / f"{'adult.train' if name == 'adult' else name}.csv.gz")
-    schema = parse_schema_text(draft_schema(table, LABEL, name="plan")).schema
-    frame = typed(table, schema)
-    people = Population.of_frame(frame.sample(min(len(frame), MOST_NUMBERS), random_state=options.seed), schema)
-    parameters = CampaignParameters("estimators", micro_epsilon(epsilon), options.mechanism, family=GAUSSIAN)
-    campaign = parse_campaign(build_campaign(schema, parameters, 1, NOW))
-    rng = np.random.default_rng([options.seed, *name.encode(), micro_epsilon(epsilon), devices])
-    trials = [gaussian_trial(people, campaign, devices, rng) for _ in range(options.repeats)]
-    return Row(name, epsilon, devices, {key: np.array([one[key] for one in trials]) for key in trials[0]})
-
-
 def plain(data: Data) -> float:
     """Accuracy without privacy: all people but the test part, mean of five splits, in points."""
     rng, found = np.random.default_rng(0), []
@@ -315,28 +273,23 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=200)
     parser.add_argument("--big-repeats", type=int, default=40, help=f"of {', '.join(BIG)}")
     parser.add_argument("--warnings", type=int, default=0, help="repetitions in which publish's warning is computed")
-    parser.add_argument("--mechanism", default="bit", help="of the numbers in the grid gaussian")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if not available():
         print(NOT_HERE, file=sys.stderr)
         return 2
-    others = ["prior"] if options.grid in ("devices", GAUSSIAN) else ["paper", "simplex"]
+    others = ["prior"] if options.grid == "devices" else ["paper", "simplex"]
     began, rows = time.perf_counter(), []
     if not options.json:
         head = "".join(f"{name[:6]:>7}" for name in (*POSTPROCESSES, "prior", "largest"))
         print(f"{machine()}\n\n{'data':<14}{'devices':>8}{'ε':>6}{head}" + "".join(f"{f'− {o}':>14}" for o in others))
     for name in options.data or GRIDS[options.grid]:
-        data = None if options.grid == GAUSSIAN else load(name)
+        data = load(name)
         if not options.json:
-            print(f"{name:<28}" + ("" if data is None else f"without privacy {plain(data):.1f}"))
+            print(f"{name:<28}without privacy {plain(data):.1f}")
         for devices in options.devices or FLEETS[options.grid]:
             for epsilon in options.epsilon or EPSILONS[options.grid]:
-                if data is None:
-                    assert devices is not None
-                    rows.append(measure_gaussian(name, epsilon, devices, options))
-                else:
-                    rows.append(measure(name, data, epsilon, devices, options))
+                rows.append(measure(name, data, epsilon, devices, options))
                 if not options.json:
                     show(rows[-1], others)
     if options.json:

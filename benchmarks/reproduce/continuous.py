@@ -21,24 +21,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from aggregator.common.arrays import Floats
-from aggregator.common.plots import Line, line_chart
+from aggregator.common.plots import Line
 from aggregator.estimates.reports import estimate
 from aggregator.models.baselines import plain_gaussian_model, plain_model
 from aggregator.models.fitting import fit
 from aggregator.models.population import Population
 from aggregator.models.scoring import Model
 from aggregator.publishing.campaigns import CampaignParameters, campaign_subjects
-from benchmarks.reproduce.jobs import Job, Row, Size, csv_text
+from benchmarks.reproduce.jobs import Job, Row, Size, agreement, csv_text
 from benchmarks.shared.fleets import campaign_of, tally_of
 from benchmarks.shared.reference import BINS, REDUCTIONS, Case, numeric_cases, numeric_data
-from benchmarks.shared.study import panels
+from benchmarks.shared.study import accuracies, level, line, panels
 from protocol import SCALE
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.epsilon import MICRO, micro_epsilon
@@ -282,19 +281,12 @@ def files(rows: Sequence[Row], size: Size) -> Mapping[str, str]:
 def _independent(rows: Sequence[Row]) -> list[Row]:
     """Rows with ``paper``, and without privacy, beside an independent simulation of the same methods."""
     here = {tuple(row[name] for name in KEY): row for row in rows}
-    found = []
-    for case in numeric_cases():
-        if (row := here.get(_key(case))) is None:
-            continue
-        spread = max(case.sd, float(row["sd"]))
-        error = spread * sqrt(1 / case.runs + 1 / int(row["n"]))
-        difference = float(row["accuracy"]) - case.accuracy
-        measured = {
-            "independent": f"{case.accuracy:.4f}", "here": row["accuracy"], "difference": f"{difference:+.4f}",
-            "standard_errors": f"{difference / error:+.1f}",
-        }  # fmt: skip
-        found.append({**dict(zip(KEY, _key(case), strict=True)), **measured})
-    return found
+    return [
+        {**dict(zip(KEY, key, strict=True)), **agreement(case, here[key])}
+        for case in numeric_cases()
+        for key in [_key(case)]
+        if key in here
+    ]
 
 
 def _key(case: Case) -> tuple[str, ...]:
@@ -329,14 +321,9 @@ def _chart(view: View, form: str, rows: Sequence[Row]) -> str:
         shown = [row for row in own if (row["form"], row["mechanism"]) == (LABEL_NOT_PRIVATE, "approach 2")]
         lines.append(_line("label_not_private, 2", shown, "epsilon_per_answer"))
     plain = next(float(row["accuracy"]) for row in own if (row["form"], row["mechanism"]) == (NONE, form))
-    ends = [min(x for line in lines for x in line.xs), max(x for line in lines for x in line.xs)]
-    lines.append(Line("without privacy", ends, [100 * plain] * 2))
-    return line_chart(
-        f"{view.data}, {form}, {view.reduction}, fitted on {view.fit}",
-        lines, x_label="total ε of a person", y_label="accuracy, %", log_x=True, from_zero=False,
-    )  # fmt: skip
+    lines.append(level("without privacy", 100 * plain, lines))
+    return accuracies(f"{view.data}, {form}, {view.reduction}, fitted on {view.fit}", lines, "total ε of a person")
 
 
 def _line(name: str, rows: Sequence[Row], x: str) -> Line:
-    ordered = sorted(rows, key=lambda row: float(row[x]))
-    return Line(name, [float(row[x]) for row in ordered], [100 * float(row["accuracy"]) for row in ordered])
+    return line(name, sorted(rows, key=lambda row: float(row[x])), x)

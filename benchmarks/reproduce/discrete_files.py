@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import sqrt
 from typing import NamedTuple
 
 from aggregator.common.plots import Line, line_chart
-from benchmarks.reproduce.jobs import Row, Size, csv_text
+from benchmarks.reproduce.jobs import Row, Size, agreement, csv_text
 from benchmarks.reproduce.released import DATA, FIFTH, MECHANISMS, RANDOM, RELEASED, published, released_answers, sample
 from benchmarks.shared import reference
 from benchmarks.shared.study import panels
@@ -146,15 +145,6 @@ def _independent_rows(table: Table) -> list[Row]:
     for case in reference.discrete_cases():
         key = (case.data, case.mechanism, case.answers, f"{float(case.epsilon_total):g}", "paper", FIFTH)
         if key in table.rows:
-            row = table.rows[key]
-            spread = max(case.sd, float(row["sd"]))
-            error = spread * sqrt(1 / case.runs + 1 / int(row["n"]))
-            difference = float(row["accuracy"]) - case.accuracy
-            found.append(
-                {
-                    "data": case.data, "mechanism": case.mechanism, "answers": case.answers, "epsilon_total": key[3],
-                    "independent": f"{case.accuracy:.4f}", "here": row["accuracy"], "difference": f"{difference:+.4f}",
-                    "standard_errors": f"{difference / error:+.1f}",
-                }
-            )  # fmt: skip
+            names = dict(zip(("data", "mechanism", "answers", "epsilon_total"), key, strict=False))
+            found.append({**names, **agreement(case, table.rows[key])})
     return found

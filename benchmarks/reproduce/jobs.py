@@ -19,6 +19,8 @@ from math import sqrt
 from statistics import fmean, stdev
 from typing import Any, NamedTuple, Protocol
 
+from benchmarks.shared.reference import Case
+
 Row = dict[str, str]
 """One row of a CSV: column → text."""
 MEASURED = ("accuracy", "sd", "error", "n", "seconds")
@@ -92,6 +94,18 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return out.getvalue()
+
+
+def agreement(case: Case, row: Row) -> Row:
+    """The columns that compare a row with an independent simulation (``reference/accuracy.csv``)."""
+    error = max(case.sd, float(row["sd"])) * sqrt(1 / case.runs + 1 / int(row["n"]))
+    difference = float(row["accuracy"]) - case.accuracy
+    return {
+        "independent": f"{case.accuracy:.4f}",
+        "here": row["accuracy"],
+        "difference": f"{difference:+.4f}",
+        "standard_errors": f"{difference / error:+.1f}",
+    }
 
 
 class Part(Protocol):

@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from aggregator.common.plots import Line, line_chart
 from aggregator.models.fitting import fit
 from benchmarks.models.estimators import load, right
 from benchmarks.models.fleet import divided, growing_fleet, without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
-from benchmarks.shared.study import panels
+from benchmarks.shared.study import accuracies, level, line, panels
 
 DATA = ("car", "chess", "mushroom", "connect-4")
 EPSILON = "1"
@@ -52,14 +51,14 @@ def measure(name: str, sizes: Sequence[int], plain: bool, repeats: int, seed: in
     for _ in range(repeats):
         people, test = divided(data, rng)
         codes, labels = data.codes[test], data.labels[test]
-        accuracies = [
+        shares = [
             right(*fit(grown.statistics, named), codes, labels)
             for grown in growing_fleet(data, people, EPSILON, sizes, rng)
             for named in POSTPROCESSES
         ]
         if plain:
-            accuracies.append(without_privacy(data, people, test))
-        for place, accuracy in enumerate(accuracies):
+            shares.append(without_privacy(data, people, test))
+        for place, accuracy in enumerate(shares):
             found[place].append(accuracy / 100)
     return found
 
@@ -75,9 +74,7 @@ def _chart(name: str, rows: Sequence[Row]) -> str:
     lines = []
     for post in POSTPROCESSES:
         own = [row for row in rows if (row["data"], row["postprocess"]) == (name, post)]
-        xs, ys = [float(row["devices"]) for row in own], [100 * float(row["accuracy"]) for row in own]
-        lines.append(Line(post, xs, ys))
+        lines.append(line(post, own, "devices"))
     plain = next(float(row["accuracy"]) for row in rows if (row["data"], row["postprocess"]) == (name, NONE))
-    lines.append(Line("without privacy", [lines[0].xs[0], lines[0].xs[-1]], [100 * plain] * 2))
-    title = f"{name}: one answer at ε = {EPSILON}"
-    return line_chart(title, lines, x_label="devices", y_label="accuracy, %", log_x=True, from_zero=False)
+    lines.append(level("without privacy", 100 * plain, lines))
+    return accuracies(f"{name}: one answer at ε = {EPSILON}", lines, "devices")

@@ -17,14 +17,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from aggregator.common.plots import Line, line_chart
+from aggregator.common.plots import Line
 from aggregator.models.baselines import fit_plain
 from benchmarks.asking.designs import drawn, frame_of, through_files
 from benchmarks.models.estimators import TEST_SHARE, load
 from benchmarks.models.fleet import without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import published, released_answers
-from benchmarks.shared.study import panels
+from benchmarks.shared.study import accuracies, level, line, panels
 from simulation.settings import ALL, PILOT, REFINE
 
 DATA = ("car", "chess", "mushroom", "connect-4")
@@ -130,13 +130,8 @@ def _chart(name: str, rows: Sequence[Row]) -> str:
         (REFINE, str(LARGE), "refine, 100,000"),
     ):
         chosen = [row for row in own if (row["design"], row["devices"]) == (design, devices)]
-        xs, ys = [float(row["epsilon_total"]) for row in chosen], [100 * float(row["accuracy"]) for row in chosen]
-        lines.append(Line(label, xs, ys))
-    ends = [min(x for line in lines for x in line.xs), max(x for line in lines for x in line.xs)]
+        lines.append(line(label, chosen, "epsilon_total"))
     for design, label in ((NONE, "without privacy"), (ALONE, "the pilot alone")):
         value = next(100 * float(row["accuracy"]) for row in own if row["design"] == design)
-        lines.append(Line(label, ends, [value] * 2))
-    return line_chart(
-        f"{name}: {source} people, one answer each", lines, x_label="ε", y_label="accuracy, %", log_x=True,
-        from_zero=False,
-    )  # fmt: skip
+        lines.append(level(label, value, lines))
+    return accuracies(f"{name}: {source} people, one answer each", lines, "ε")

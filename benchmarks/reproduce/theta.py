@@ -19,7 +19,7 @@ from benchmarks.reproduce.discrete import accuracy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import FIFTH, sample
 from benchmarks.shared.fleets import campaign_of, tally_of
-from benchmarks.shared.study import panels
+from benchmarks.shared.study import line, panels
 from protocol import mechanisms
 from protocol.epsilon import MICRO
 from protocol.mechanisms.base import FrequencyMechanism
@@ -91,8 +91,7 @@ def _accuracies(name: str, rows: Sequence[Row]) -> str:
     lines = []
     for answers in ("one", "all"):
         chosen = [row for row in rows if (row["data"], row["answers"]) == (name, answers)]
-        xs, ys = [float(row["theta"]) for row in chosen], [100 * float(row["accuracy"]) for row in chosen]
-        lines.append(Line(f"{answers}, total ε = {chosen[0]['epsilon_total']}", xs, ys))
+        lines.append(line(f"{answers}, total ε = {chosen[0]['epsilon_total']}", chosen, "theta"))
     title = f"Accuracy of 'the' on {name}, ε = 1 per answer"
     return line_chart(title, lines, x_label="θ", y_label="accuracy, %")
 

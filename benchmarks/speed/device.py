@@ -1,9 +1,8 @@
 """Costs of the device: start, memory, answers, durable reports; also the time from a file of reports to counts.
 
-    python -m benchmarks.speed.device [--beside] [--json]
+    python -m benchmarks.speed.device [--json]
 
-Every figure is a median. The baselines are plain ``import``, ``hashlib`` or ``numpy`` in the same run. ``--beside``
-also measures three well-known clients, installed from the package index for this run (benchmarks/speed/footprint.py).
+Every figure is a median. The baselines are plain ``import``, ``hashlib`` or ``numpy`` in the same run.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def start(repeats: int = 21) -> list[Row]:
     return [Row("import edge_sdk, over a bare interpreter", taken * 1e3, "ms", BARE, taken / (dependencies - bare))]
 
 
-def installed(*, beside: bool) -> list[Row]:
+def installed() -> list[Row]:
     """Figures of the device's wheel, installed into a new environment."""
     publisher = Publisher()
     documents = {
@@ -64,7 +63,7 @@ def installed(*, beside: bool) -> list[Row]:
         "campaign.hsc": publisher.campaign(time_precision=HOUR),
         "model.hsm": publisher.model(),
     }
-    return footprint(documents, NOW, others=beside)
+    return footprint(documents, NOW)
 
 
 def answers(repeats: int = 9) -> list[Row]:
@@ -216,11 +215,10 @@ def file_to_counts(reports: int = 200_000, repeats: int = 5) -> list[Row]:
 def main() -> None:
     """Measure and print."""
     parser = arguments(__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--beside", action="store_true", help="also install and measure three well-known clients")
     options = parser.parse_args()
     began = time.perf_counter()
     rows = [
-        *installed(beside=options.beside),
+        *installed(),
         *start(),
         *answers(),
         *durable_reports(),

@@ -1,6 +1,6 @@
-"""Time from reports to counts: decoding, and comparison with other libraries.
+"""Time from reports to counts: decoding, and the way through a store.
 
-    python -m benchmarks.speed.ingest [--reports 10000000] [--runs 7] [--peers install] [--json] [--write]
+    python -m benchmarks.speed.ingest [--reports 10000000] [--runs 7] [--json] [--write]
 
 Every figure is the median of at least five runs in one process on one machine. Each ratio names its baseline, whose
 runs take turns with those of the figure. One-core figures are processor time, so other programs do not count.
@@ -16,7 +16,6 @@ from pathlib import Path
 
 from benchmarks.shared.harness import Row, arguments, show
 from benchmarks.speed.decoding import decoding
-from benchmarks.speed.peers import peers
 from benchmarks.speed.storing import storing
 
 RESULTS = Path(__file__).parents[1] / "results" / "ingest.txt"
@@ -29,9 +28,6 @@ def parser() -> argparse.ArgumentParser:
     made = arguments(TITLE)
     made.add_argument("--reports", type=int, default=10_000_000, help="reports of layout 1 to decode")
     made.add_argument("--runs", type=int, default=7, help="runs of which each figure is the median; at least 5")
-    made.add_argument("--peers", help="compare with other libraries: 'install' for now, or a Python that has them")
-    made.add_argument("--peer-direct", type=int, default=1_000_000, help="reports of direct, 8 values")
-    made.add_argument("--peer-oue", type=int, default=200_000, help="reports of oue, 32 values")
     made.add_argument("--store-reports", type=int, nargs="*", default=[], help="sizes to take from files to a tally")
     made.add_argument("--one-file", type=int, nargs="*", default=[], help="sizes to take from one batch to a tally")
     made.add_argument("--small-files", type=int, default=0, help="files of one report to ingest")
@@ -48,8 +44,6 @@ def main() -> None:
     if chosen.runs < LEAST_RUNS:
         parser().error("a median takes at least 5 runs")
     rows: list[Row] = decoding(chosen.reports, chosen.runs)
-    if chosen.peers:
-        rows += peers(chosen.peers, chosen.peer_direct, chosen.peer_oue, chosen.runs)
     sizes = (chosen.store_reports, chosen.one_file, chosen.small_files)
     rows += storing(*sizes, chosen.runs, chosen.workers, chosen.memory, chosen.folder)
     show(TITLE, rows, as_json=chosen.json)
