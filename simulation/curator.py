@@ -14,7 +14,7 @@ from aggregator.curator.fitting import SEED_BYTES, cost_of_fit, fit, settled
 from aggregator.curator.methods.table import DEFAULT, default_noise, method_of
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import AUTO, FitTerms
-from aggregator.publishing.models import sign_statistics
+from aggregator.publishing.models import publish_model
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
@@ -38,7 +38,7 @@ class CentralTrust(Trust):
         people = part.fleet(lab.settings.devices)
         records = read_records(people, part.schema)
         released = fit(records, self.terms, lab.randomness.entropy(SEED_BYTES)).statistics
-        raw = sign_statistics(lab.workspace, released, lab.randomness.now, name="simulation", foretell=None)
+        raw = publish_model(lab.workspace, released, None, lab.randomness.now, name="simulation", foretell=None)
         accuracy = accuracy_on_device(lab, raw, part.split.test)
         return Collected(accuracy, people, part.schema, self.terms.fit, records.rows, 0, {})
 

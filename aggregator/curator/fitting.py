@@ -45,7 +45,7 @@ from aggregator.models.population import assumed, check_pilot
 from aggregator.models.postprocess.methods import DEFAULT as POSTERIOR
 from aggregator.models.postprocess.methods import check_postprocess
 from aggregator.models.scoring import Model, model_of
-from aggregator.publishing.models import SignedModel, rehearse_signing, sign_statistics
+from aggregator.publishing.models import SignedModel, publish_model
 from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
@@ -252,7 +252,7 @@ def fit_records(
             :func:`aggregator.curator.records.read_records`; ``terms_invalid``: ``days``.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         InputError, DocumentError, StorageError: the model can not be signed
-            (:func:`aggregator.publishing.models.sign_statistics`), or the budget file not be used.
+            (:func:`aggregator.publishing.models.publish_model`), or the budget file not be used.
     """
     budget.check_adjacency(terms.adjacency)
     signer = workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
@@ -262,9 +262,9 @@ def fit_records(
     terms, chosen = settled(terms, schema, known)
     cost = cost_of_fit(schema, terms)
     rehearsed = fit(made_up_records(schema), terms, bytes(SEED_BYTES)).statistics
-    rehearse_signing(
-        signer, _with_payments(rehearsed, budget, pilots), moment, name=name, lifetime_seconds=lifetime, card=full_card
-    )
+    terms_of_model: dict[str, Any] = {"name": name, "lifetime_seconds": lifetime, "card": full_card}
+    made_up = _with_payments(rehearsed, budget, pilots)
+    publish_model(signer, made_up, None, moment, foretell=None, rehearse=True, **terms_of_model)
     records = read_records(check_pilot(table, schema, missing), schema, strict=strict)
     method_of(terms.method).check_records(records, terms)
     method = terms.method if terms.noise is None else f"{terms.method} with {terms.noise} noise"
@@ -272,7 +272,7 @@ def fit_records(
     asked = f"fit {name!r}: {method}, {terms.family}, {spent}"
     query = budget.spend(budget.digest(record_bytes(table)), asked, cost)
     released = _with_payments(fit(records, terms, random_bytes(SEED_BYTES)).statistics, budget, pilots)
-    raw = sign_statistics(signer, released, moment, name=name, lifetime_seconds=lifetime, card=full_card)
+    raw = publish_model(signer, released, None, moment, **terms_of_model)
     signed = SignedModel(raw, parse_model(read_envelope(raw, "model").payload), signer.standing("model", raw))
     return FittedModel(signed, cost, budget.remaining(), query, tuple(doubts_of(records)), chosen)
 

@@ -178,11 +178,7 @@ def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:
 
 
 def _groups(feature: Feature | Component, one: AskedFeature) -> tuple[int, ...] | None:
-    """The group of each code of a feature; None if every code is asked about by itself.
-
-    Raises:
-        InputError: ``ask_invalid``.
-    """
+    """The group of each code of a feature; None if every code is asked about by itself."""
     if not one.groups and not one.bins:
         return None
     if bool(one.groups) != isinstance(feature, Categorical):

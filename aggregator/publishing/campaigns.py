@@ -246,11 +246,10 @@ def build_campaign(
 
     Raises:
         InputError: ``series_invalid``: a campaign of a series with several answers per period; ``epsilon_invalid``,
-            ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``,
-            ``parameters_invalid``, ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian),
-            ``approach_invalid``, ``ask_invalid``, ``no_numbers`` (a Gaussian campaign needs a numeric feature),
-            ``answers_invalid``, ``weights_invalid``, ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``,
-            ``terms_invalid`` (lifetime or period).
+            ``mechanism_unknown``, ``mechanism_incomplete``, ``option_unknown``, ``parameters_invalid``,
+            ``size_invalid``, ``family_unknown`` (neither discrete nor gaussian), ``approach_invalid``, ``ask_invalid``,
+            ``no_numbers`` (a Gaussian campaign needs a numeric feature), ``answers_invalid``, ``weights_invalid``,
+            ``postprocess_unknown``, ``not_fittable``, ``schema_invalid``, ``terms_invalid`` (lifetime or period).
         DocumentError: ``invalid_campaign``, ``epsilon_understated``: the finished payload is parsed once, as devices
             parse it, and has a value that they would refuse.
     """
@@ -339,9 +338,6 @@ def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked:
     """The weight of every question, from a split or from shares of features; None if all are equal.
 
     A feature's share is divided among its questions (of a Gaussian campaign).
-
-    Raises:
-        InputError: ``weights_invalid``: both are given, or every device answers all questions.
     """
     shared = any(share != 1 for share in asked.shares.values())
     if parameters.split is None and not shared:
@@ -389,9 +385,8 @@ def campaign_subjects(
 
     Raises:
         InputError: ``family_unknown``; ``mechanism_unknown``: a mechanism of the other family; ``no_numbers``: only for
-            a Gaussian campaign;
-            ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about the class;
-            ``ask_invalid``: a Gaussian campaign with bins of a number in groups.
+            a Gaussian campaign; ``approach_invalid``; ``not_fittable``: a Gaussian campaign without the question about
+            the class; ``ask_invalid``: a Gaussian campaign with bins of a number in groups.
     """
     if family == GAUSSIAN and not class_question:
         raise InputError("not_fittable", "a Gaussian campaign needs the question about the class alone")
@@ -410,11 +405,7 @@ def campaign_subjects(
 
 
 def _stated(subjects: Sequence[Subject], asked: Asked) -> list[Subject]:
-    """Subjects about ``asked.schema`` with indices in ``asked.stated.observed``.
-
-    Raises:
-        InputError: ``ask_invalid``: a subject is about all numbers at once, and some numbers are not asked about.
-    """
+    """Subjects about ``asked.schema`` with indices in ``asked.stated.observed``."""
     places = sorted(asked.shares)
     every = len(asked.schema.numeric) == len(asked.stated.numeric)
     if not every and any(subject.kind == MOMENTS for subject in subjects):
@@ -482,11 +473,7 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
 
 
 def _floor_micro(text: str) -> int:
-    """A variance as a whole number of millionths.
-
-    Raises:
-        InputError: ``floor_invalid``.
-    """
+    """A variance as a whole number of millionths."""
     micro = millionths(text)
     if micro is None or micro > MICRO:
         raise InputError("floor_invalid", "a variance floor is from 0.000001 to 1, with at most six decimal places")
@@ -683,9 +670,6 @@ def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
         workspace: the workspace that signed the model and the campaigns.
         name: name of the model.
         now: seconds since 1970.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
     """
     history = workspace.history()
     *earlier, _ = [item.digest for item in history if (item.role, item.name) == ("model", name)] or [b""]

@@ -161,9 +161,6 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
         workspace: the workspace's folder.
         campaign: id of the campaign, 32 bytes.
         decision: the record; may be empty.
-
-    Raises:
-        StorageError: ``disk_full``, ``io_failed``: the file can not be written.
     """
     if not decision:
         return
@@ -200,9 +197,6 @@ def kept_of(workspace: Path, sources: Sequence[Source]) -> dict[str, Any]:
     Args:
         workspace: the workspace's folder.
         sources: the sources of statistics; a curator's has no record.
-
-    Raises:
-        StorageError: ``workspace_damaged``: the file of a record can not be read.
     """
     origins = sorted((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))
     pairs = [(origin, kept(workspace, origin.id)) for origin in origins]

@@ -102,10 +102,6 @@ def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS)
         workspace: the workspace that signed them.
         now: seconds since 1970.
         ahead_seconds: what ends within this time ends soon. What ended up to 30 days ago is in the list too.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: the history, or the copy of a document, can not be
-            read.
     """
     payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
     payloads += [

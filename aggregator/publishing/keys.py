@@ -81,12 +81,7 @@ class KeyFile(NamedTuple):
         return SigningKey.from_seed(seed)
 
     def _unsealed(self, passphrase: bytes) -> bytes:
-        """The seed of an encrypted file, checked against role and public key.
-
-        Raises:
-            InputError: ``passphrase_wrong``, ``passphrase_missing``.
-            StorageError: ``memory_short``, ``sealed_damaged``, ``sealed_newer``.
-        """
+        """The seed of an encrypted file, checked against role and public key."""
         seed: Any = None
         with suppress(DocumentError):
             body = canonical.unpack(open_secret(self.sealed, passphrase))
@@ -174,11 +169,7 @@ def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
 
 
 def _bytes(body: dict[str, Any], name: str, length: int | None = None) -> bytes:
-    """A field of a key file, checked to be bytes, of a given length if one is given.
-
-    Raises:
-        InputError: ``key_invalid``.
-    """
+    """A field of a key file, checked to be bytes, of a given length if one is given."""
     found = body.get(name)
     if not isinstance(found, bytes) or (length is not None and len(found) != length):
         raise InputError("key_invalid", f"the key file is damaged: '{name}' is missing or of another length")
@@ -225,7 +216,6 @@ def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     Raises:
         InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
             path (:func:`aggregator.common.files.check_output`).
-        StorageError: ``disk_full``, ``io_failed``: the file can not be written.
     """
     write_output(path, key.to_bytes(), force=force, mode=PRIVATE)
 

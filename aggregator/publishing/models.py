@@ -77,8 +77,6 @@ class SignedModel(NamedTuple):
         Raises:
             InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
                 path, for example because its folder does not exist.
-            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
-                keeps its copy.
         """
         save_document(Path(path), self.raw, "model", force=force)
 
@@ -89,7 +87,7 @@ class SignedModel(NamedTuple):
 def publish_model(
     workspace: Workspace,
     statistics: Statistics,
-    campaign_bytes: bytes | Sequence[bytes],
+    campaign_bytes: bytes | Sequence[bytes] | None,
     now: int,
     *,
     postprocess: str | None = None,
@@ -97,13 +95,14 @@ def publish_model(
     lifetime_seconds: int = DEFAULT_LIFETIME_SECONDS,
     foretell: Callable[[Statistics, str], Foresight] | None = foresee,
     card: Callable[[Statistics, str], dict[str, Any]] | None = None,
+    rehearse: bool = False,
 ) -> bytes:
-    """Fit, sign and record the next version of a model. Run by the operator.
+    """Fit, sign and record the next version of a model. Run by the operator, or by a curator.
 
     Args:
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
         campaign_bytes: file of the source's campaign, or the files of all sources' campaigns. This workspace must have
-            signed them.
+            signed them. None for statistics such as a curator's: nothing then says that this workspace asked for them.
         now: seconds since 1970.
         postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
         name: name of the model; by default the name of the campaign, of several the one issued last.
@@ -112,6 +111,9 @@ def publish_model(
             most of the time. None leaves it out, where the accuracy is measured anyway.
         card: (statistics, post-processing) → the other facts of its card; None for :func:`model_card`, the facts about
             the fit alone. The commands give ``aggregator.cards.card.full_card``.
+        rehearse: record nothing. A curator pays for statistics before they are computed. So made-up statistics of the
+            same terms come first: what would refuse the model, a wrong passphrase for example, is found before anything
+            is paid.
 
     Returns:
         The bytes of the ``.hsm`` file.
@@ -120,13 +122,40 @@ def publish_model(
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
         InputError: ``postprocess_unknown``; ``not_fittable``: the campaign evaluates a model, asks about no feature, or
             lacks a question that the method needs; ``other_campaign``: the files are not those of the statistics'
-            campaigns; ``terms_invalid``: the lifetime is less than a day; ``passphrase_missing``,
-            ``passphrase_wrong``.
+            campaigns; ``terms_invalid``: the lifetime is less than a day; ``passphrase_missing``, ``passphrase_wrong``.
         DocumentError: the campaign, or the list that says which nodes count, is not signed by this workspace
             (:meth:`Workspace.check_signed`), or the model can not be signed (:meth:`Workspace.publish`).
         StorageError: the workspace can not be read or written (:meth:`Workspace.publish`).
     """
-    files = [campaign_bytes] if isinstance(campaign_bytes, bytes) else list(campaign_bytes)
+    if campaign_bytes is not None:
+        _check_asked(workspace, statistics, [campaign_bytes] if isinstance(campaign_bytes, bytes) else campaign_bytes)
+    statistics.check_publishable()
+    if statistics.fit.family == EVALUATION:
+        raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
+    if not statistics.schema.observed:
+        raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
+    origin = newest_origin(statistics.sources)
+    named, process = origin.name if name is None else name, postprocess or statistics.fit.postprocess
+    facts = (card or model_card)(statistics, process)
+    if foretell is not None:
+        facts |= foretell(statistics, process).to_card()
+
+    def payload_for(version: int, before: bytes | None) -> bytes:
+        common = {
+            "header": header_for(named, version, now, lifetime_seconds),
+            "campaign": origin.id,
+            "schema": statistics.schema._replace(groups=()),
+            "statistics_id": statistics.statistics_id,
+            "previous": before,
+            "card": facts,
+        }
+        return build_payload(fitted_model(statistics, process, common))
+
+    return workspace.publish("model", named, now, payload_for, rehearse=rehearse)
+
+
+def _check_asked(workspace: Workspace, statistics: Statistics, files: Sequence[bytes]) -> None:
+    """Refuse campaigns and lists of nodes that the workspace has not signed, or that the statistics are not of."""
     for file in files:
         workspace.check_signed(file)
     for source in statistics.sources:
@@ -135,90 +164,6 @@ def publish_model(
     asked = {campaign_of(source).id for source in statistics.sources}
     if {sha256(read_envelope(file, "campaign").payload).digest() for file in files} != asked:
         raise InputError("other_campaign", "the statistics are of another campaign than the file; give that one's file")
-    return sign_statistics(
-        workspace,
-        statistics,
-        now,
-        postprocess=postprocess,
-        name=name,
-        lifetime_seconds=lifetime_seconds,
-        foretell=foretell,
-        card=card,
-    )
-
-
-def sign_statistics(
-    workspace: Workspace,
-    statistics: Statistics,
-    now: int,
-    *,
-    postprocess: str | None = None,
-    name: str | None = None,
-    lifetime_seconds: int = DEFAULT_LIFETIME_SECONDS,
-    foretell: Callable[[Statistics, str], Foresight] | None = foresee,
-    card: Callable[[Statistics, str], dict[str, Any]] | None = None,
-) -> bytes:
-    """Fit, sign and record the next version of a model from any statistics, such as a curator's.
-
-    Arguments, result and errors as :func:`publish_model`, without campaigns: nothing says here that this workspace
-    asked for the statistics.
-    """
-    name = newest_origin(statistics.sources).name if name is None else name
-    payload_for = _payloads(statistics, now, postprocess, name, lifetime_seconds, foretell, card or model_card)
-    return workspace.publish("model", name, now, payload_for)
-
-
-def rehearse_signing(
-    workspace: Workspace,
-    statistics: Statistics,
-    now: int,
-    *,
-    name: str,
-    lifetime_seconds: int,
-    card: Callable[[Statistics, str], dict[str, Any]],
-) -> None:
-    """Do what :func:`sign_statistics` does, but record nothing and foretell no accuracy. Run by a curator.
-
-    A curator pays for statistics before they are computed. So made-up statistics of the same terms come first: what
-    would refuse the model, a wrong passphrase for example, is found before anything is paid.
-
-    Arguments and errors as :func:`sign_statistics`.
-    """
-    workspace.rehearse("model", name, now, _payloads(statistics, now, None, name, lifetime_seconds, None, card))
-
-
-def _payloads(
-    statistics: Statistics,
-    now: int,
-    postprocess: str | None,
-    name: str,
-    lifetime_seconds: int,
-    foretell: Callable[[Statistics, str], Foresight] | None,
-    describe: Callable[[Statistics, str], dict[str, Any]],
-) -> Callable[[int, bytes | None], bytes]:
-    """A function (version, digest of the version before, or None) → payload of the model. The arguments are checked."""
-    statistics.check_publishable()
-    if statistics.fit.family == EVALUATION:
-        raise InputError("not_fittable", "the campaign evaluates a model and makes none; see hearsay evaluate")
-    if not statistics.schema.observed:
-        raise InputError("not_fittable", "the campaign asks about no feature, so there is nothing to predict from")
-    postprocess = postprocess or statistics.fit.postprocess
-    card = describe(statistics, postprocess)
-    if foretell is not None:
-        card |= foretell(statistics, postprocess).to_card()
-
-    def payload_for(version: int, before: bytes | None) -> bytes:
-        common = {
-            "header": header_for(name, version, now, lifetime_seconds),
-            "campaign": newest_origin(statistics.sources).id,
-            "schema": statistics.schema._replace(groups=()),
-            "statistics_id": statistics.statistics_id,
-            "previous": before,
-            "card": card,
-        }
-        return build_payload(fitted_model(statistics, postprocess, common))
-
-    return payload_for
 
 
 def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any]) -> Model:

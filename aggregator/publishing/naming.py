@@ -47,7 +47,6 @@ def document_bytes(role: str, given: Document, workspace: Workspace | None) -> b
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``, ``model_unknown``:
             the workspace has no document of that name or id, or the digits begin several ids.
         DocumentError: this software can not read one of the versions of that campaign.
-        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the document can not be read.
     """
     if isinstance(given, bytes):
         return given
@@ -70,7 +69,6 @@ def check_campaign(
         InputError: ``trust_ambiguous``: workspace and trust are both given; ``file_not_found``, ``unreadable``,
             ``too_large``: a file can not be read; ``campaign_unknown``: the workspace has no campaign of that name.
         DocumentError: ``bad_signature`` and the other reasons of a foreign or damaged file.
-        StorageError: ``workspace_damaged`` and the other reasons of the workspace.
     """
     if workspace is not None and trust is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -106,7 +104,6 @@ def save_document(path: Path, raw: bytes, role: str, *, force: bool) -> None:
 
     Raises:
         InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
-        StorageError: ``disk_full``, ``io_failed``. The text says where the workspace keeps its copy.
     """
     try:
         write_output(path, raw, force=force)
@@ -136,7 +133,6 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.
         DocumentError: this software can not read one of the versions of that campaign.
-        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of a document can not be read.
     """
     signed = [item for item in workspace.history() if item.role == role]
     name, mark, version = given.rpartition("@")
@@ -155,12 +151,7 @@ def find_document(workspace: Workspace, role: str, given: str) -> Published:
 
 
 def _with_questions(workspace: Workspace, versions: list[Published]) -> list[Published]:
-    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one.
-
-    Raises:
-        DocumentError: this software can not read a version of the campaign.
-        StorageError: ``workspace_damaged``, ``workspace_newer``: the copy of a version can not be read.
-    """
+    """Versions of one name, newest first. Of a campaign only the newest version with questions, if there is one."""
     newest = sorted(versions, key=lambda item: item.version, reverse=True)
     if not newest or newest[0].role != "campaign":
         return newest
@@ -208,8 +199,6 @@ class SignedCampaign(NamedTuple):
         Raises:
             InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
                 path, for example because its folder does not exist.
-            StorageError: ``disk_full``, ``io_failed``: the file can not be written. The text says where the workspace
-                keeps its copy.
         """
         save_document(Path(path), self.raw, "campaign", force=force)
 

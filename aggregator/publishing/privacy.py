@@ -133,11 +133,7 @@ def _models(body: dict[str, Any]) -> tuple[bytes, ...]:
 
 
 def _question(entry: Any) -> Question:
-    """A question from its entry in a payload. Its subject is not checked.
-
-    Raises:
-        DocumentError: ``invalid_campaign``.
-    """
+    """A question from its entry in a payload. Its subject is not checked."""
     problem = ""
     try:
         mechanism = mechanisms.from_dict(entry["mechanism"])

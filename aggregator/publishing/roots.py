@@ -136,12 +136,7 @@ def change_root(
 
 
 def _changed_role(name: str, role: Role, change: RootChange) -> Role:
-    """A role with other keys or another threshold.
-
-    Raises:
-        InputError: ``key_unknown``: the role has no key to drop; ``key_repeated``: it has an added key already;
-            ``role_invalid``: it would have no key or more than 16, or a threshold below 1 or above their number.
-    """
+    """A role with other keys or another threshold."""
     by_id = {keyid(public).hex(): public for public in role.keys}
     dropped = set(by_id) if change.drop == ALL else set(change.drop)
     for hint in dropped - set(by_id):
@@ -163,12 +158,7 @@ def _changed_role(name: str, role: Role, change: RootChange) -> Role:
 def _new_key_files(
     current: Workspace, role: str, made: list[SigningKey], entropy: Callable[[int], bytes]
 ) -> list[KeyFile]:
-    """Key files of new keys, under the workspace's passphrase if any of its key files is encrypted.
-
-    Raises:
-        InputError: ``passphrase_missing``, ``passphrase_wrong``.
-        StorageError: ``workspace_damaged``, ``workspace_newer``: a key file can not be read; ``memory_short``.
-    """
+    """Key files of new keys, under the workspace's passphrase if any of its key files is encrypted."""
     sealed = [each for each in current.key_files() if each.encrypted]
     passphrase = None
     if made and sealed:
@@ -202,13 +192,7 @@ def _root_keys_here(current: Workspace, root: Root) -> list[SigningKey]:
 
 
 def _write_root(current: Workspace, envelope: Envelope, root: Root) -> NextRoot:
-    """Write the next root to roots/ if it has enough signatures, else to pending/. In roots/ it is in force.
-
-    Raises:
-        DocumentError: ``too_large``; ``bad_signature``, ``rollback``, ``unknown_crit``, as :func:`successor` explains.
-        StorageError: ``disk_full``, ``io_failed``, ``workspace_damaged``, ``workspace_newer``. The text says so if the
-            root is in force all the same.
-    """
+    """Write the next root to roots/ if it has enough signatures, else to pending/. In roots/ it is in force."""
     before = standing(envelope, current.root.roles["root"])
     own = standing(envelope, root.roles["root"])
     raw = to_bytes(envelope, "root")
@@ -290,7 +274,6 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
     Raises:
         InputError: ``document_unknown``: the workspace did not make the document, or another root is pending;
             ``copies_differ``: there is no copy, or the copies are of several documents.
-        StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
         DocumentError: a copy is no signed document (:func:`protocol.documents.envelope.read_envelope`), or a root is
             malformed or does not follow from the root before (:func:`successor`).
     """
@@ -323,13 +306,7 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
 
 
 def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
-    """Join copies of a campaign, model or node list with the workspace's own copy, and replace that copy.
-
-    Raises:
-        InputError: ``document_unknown``.
-        DocumentError: ``malformed``, ``too_large``.
-        StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
-    """
+    """Join copies of a campaign, model or node list with the workspace's own copy, and replace that copy."""
     _, header = read_payload(envelopes[0].payload)
     for item in current.history():
         if (item.role, item.name, item.version) == (role, header.name, header.version):
@@ -356,8 +333,6 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
         The documents that had too few signatures, and the signatures that they have now. These may still be too few.
 
     Raises:
-        StorageError: ``workspace_damaged``, also if a copy is lost; ``workspace_newer``, ``io_failed``,
-            ``memory_short``.
         InputError: ``passphrase_missing``, ``passphrase_wrong``.
         DocumentError: ``too_large``.
     """
@@ -382,9 +357,6 @@ def lacking(workspace: Workspace, now: int) -> list[Published]:
 
     Only the newest version of every name is examined, and only if it has not expired at ``now``. It is in the list,
     too, if its copy is lost.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
     """
     return [item for item in latest_of_each(workspace.history()) if not _is_covered(workspace, item, now)]
 

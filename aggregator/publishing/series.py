@@ -110,9 +110,6 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
         workspace: the workspace that signs.
         series: None gives ``now``.
         now: seconds since 1970.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: an earlier campaign can not be read.
     """
     if series is None:
         return now
@@ -128,9 +125,6 @@ def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
         workspace: the workspace that signed the campaigns.
         campaign: a campaign that was just signed.
         now: seconds since 1970.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: another campaign can not be read.
     """
     names = [quoted(other.header.name) for other in _overlapping(workspace, campaign, now)]
     if not names:

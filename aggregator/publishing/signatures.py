@@ -9,7 +9,7 @@ An envelope holds at least one signature (docs/formats.md, section 5). A documen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from protocol import canonical
@@ -71,13 +71,19 @@ def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Head
 
 UNSIGNED = (bytes(KEYID_BYTES), bytes(SIGNATURE_BYTES))
 """Key id and signature in a document that nobody has signed."""
-_UNDERSTOOD = {
+UNDERSTOOD = {
     "root": trust.UNDERSTOOD,
     "campaign": campaign.UNDERSTOOD,
     "model": model.UNDERSTOOD,
     "nodes": node_list.UNDERSTOOD,
 }
-DOCUMENTS = frozenset(_UNDERSTOOD)
+"""Role of a document → the names in ``crit`` that this software understands."""
+_PARSERS: dict[str, Callable[[bytes], object]] = {
+    "campaign": campaign.parse_campaign,
+    "model": model.parse_model,
+    "nodes": node_list.parse_node_list,
+}
+DOCUMENTS = frozenset(UNDERSTOOD)
 """Roles of the documents that a trust root's keys sign, and of the root itself."""
 
 
@@ -238,15 +244,13 @@ def check_payload(envelope: Envelope, role: str) -> Header:
     from aggregator.publishing.mechanisms.completeness import check_complete
 
     body, header = read_payload(envelope.payload)
-    check_understood(header, _UNDERSTOOD[role])
+    check_understood(header, UNDERSTOOD[role])
     if role == "root":
         trust.parse_root(body, header)
     elif role == "campaign":
         check_complete(campaign.parse_campaign(envelope.payload).questions)
-    elif role == "nodes":
-        node_list.parse_node_list(envelope.payload)
     else:
-        model.parse_model(envelope.payload)
+        _PARSERS[role](envelope.payload)
     return header
 
 
@@ -321,10 +325,7 @@ def check_signatures(root_bytes: bytes, raw: bytes, role: str) -> None:
     Raises:
         DocumentError: the reasons of :func:`signed_campaign` or :func:`signed_list`.
     """
-    if role == "campaign":
-        signed_campaign(root_bytes, raw)
-    else:
-        signed_list(root_bytes, raw)
+    (signed_campaign if role == "campaign" else signed_list)(root_bytes, raw)
 
 
 def _signed(root_bytes: bytes, raw: bytes, role: str, what: str) -> Envelope:
@@ -373,24 +374,13 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
     if role == "root":
         header = _verified_root(state, raw, now)
         return Verified(role, header, version, standing(envelope, root_of(envelope).roles[role]))
-    verdict = trust.verify(state, raw, role, now, _UNDERSTOOD[role])
-    if role == "model":
-        model.parse_model(verdict.payload)
-    elif role == "nodes":
-        node_list.parse_node_list(verdict.payload)
-    else:
-        campaign.parse_campaign(verdict.payload)
+    verdict = trust.verify(state, raw, role, now, UNDERSTOOD[role])
+    _PARSERS[role](verdict.payload)
     return Verified(role, verdict.header, version, standing(envelope, state.root.roles[SIGNERS[role]]))
 
 
 def _verified_root(state: trust.TrustState, raw: bytes, now: int) -> Header:
-    """The header of a root that is the trusted root, also with other signatures on it, or follows from it.
-
-    Raises:
-        DocumentError: ``rollback``: the trusted root has replaced it; ``bad_signature``: it is the trusted root with
-            too few signatures; or the root does not follow from the trusted root
-            (:func:`protocol.documents.trust.install_roots`).
-    """
+    """The header of a root that is the trusted root, also with other signatures on it, or follows from it."""
     after = trust.install_roots(state, [raw], now)
     if after.root_bytes == raw:
         return after.root.header

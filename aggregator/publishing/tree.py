@@ -176,11 +176,7 @@ def _files_to_publish(current: Workspace) -> tuple[dict[str, tuple[str, bytes]],
 def _books_to_publish(
     documents: Mapping[str, tuple[str, bytes]], key_books: Sequence[bytes]
 ) -> dict[str, tuple[Campaign, bytes]]:
-    """Path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes).
-
-    Raises:
-        DocumentError: a book is for none of the campaigns, or not acceptable.
-    """
+    """Path → (campaign, bytes) of key books. ``documents`` are the files to publish: path → (role, bytes)."""
     if not key_books:
         return {}
     campaigns = [
@@ -197,9 +193,6 @@ def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
     """Refuse to replace a document by an older one, or by another one of the same version: devices would refuse it.
 
     A file that can not be read as a document may be replaced.
-
-    Raises:
-        StorageError: ``tree_newer``.
     """
     if not path.exists():
         return
@@ -222,11 +215,7 @@ def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
 
 
 def _check_last_root(folder: Path, roots: int) -> None:
-    """Refuse a folder that has a root after the workspace's last one.
-
-    Raises:
-        StorageError: ``tree_newer``.
-    """
+    """Refuse a folder that has a root after the workspace's last one."""
     if (folder / "roots" / f"{roots + 1}.hst").exists():
         raise StorageError(
             "tree_newer", f"the tree has a root {roots + 1}, the workspace has {roots}; is the workspace an old copy?"
@@ -234,11 +223,7 @@ def _check_last_root(folder: Path, roots: int) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make the published folder and its subfolders, if they do not exist.
-
-    Raises:
-        StorageError: ``disk_full``, ``io_failed``.
-    """
+    """Make the published folder and its subfolders, if they do not exist."""
     with storage_errors(f"the tree at '{folder}' can not be made"):
         folder.mkdir(exist_ok=True)
         for name in ("roots", *(kind for kind, _ in FOLDERS.values()), "reports"):

@@ -33,6 +33,7 @@ from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
 from aggregator.publishing.mechanisms.completeness import check_complete
 from aggregator.publishing.signatures import (
+    UNDERSTOOD,
     Standing,
     check_signatures,
     draft,
@@ -44,7 +45,7 @@ from aggregator.publishing.signatures import (
 from protocol import canonical
 from protocol.dates import date
 from protocol.document import DAY_SECONDS, is_text, read_payload
-from protocol.documents import campaign, model, trust
+from protocol.documents import campaign, trust
 from protocol.documents.envelope import (
     KEY_BYTES,
     PAYLOAD_TYPES,
@@ -131,11 +132,13 @@ EXTENSIONS = {"root": ".hst", "campaign": ".hsc", "model": ".hsm", "nodes": ".hs
 _SEPARATE = ("local", "federated", "distributed", "central")
 """Kinds of trust of models that come from one source."""
 _FOLDERS = ("published", "roots", "pending")
-_UNDERSTOOD = {"campaign": campaign.UNDERSTOOD, "model": model.UNDERSTOOD, "nodes": node_list.UNDERSTOOD}
 
 
 class Workspace(NamedTuple):
     """An opened workspace.
+
+    Whoever reads history, copies, roots or key files may get the StorageError ``workspace_damaged`` or
+    ``workspace_newer``; functions that take a workspace do not repeat that.
 
     Attributes:
         path: the folder.
@@ -167,19 +170,11 @@ class Workspace(NamedTuple):
         return facts("Workspace", about) + table(("role", "signatures needed", "key", "secret part"), keys) + documents
 
     def history(self) -> list[Published]:
-        """All campaigns, models and node lists that were signed in the workspace, oldest first.
-
-        Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
-        """
+        """All campaigns, models and node lists that were signed in the workspace, oldest first."""
         return read_history(self.path / "history.json")
 
     def latest(self, role: str, name: str) -> Published | None:
-        """The newest version of a role and name; None if there is none.
-
-        Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
-        """
+        """The newest version of a role and name; None if there is none."""
         return next((item for item in latest_of_each(self.history()) if (item.role, item.name) == (role, name)), None)
 
     def copy_path(self, item: Published) -> Path:
@@ -199,11 +194,7 @@ class Workspace(NamedTuple):
         raise StorageError("workspace_damaged", f"the copy of {item.role} '{item.name}' {item.version} is lost")
 
     def roots(self) -> list[bytes]:
-        """The bytes of every root, from the first one to the root in force.
-
-        Raises:
-            StorageError: ``workspace_damaged``: a root is missing.
-        """
+        """The bytes of every root, from the first one to the root in force."""
         numbered = [self.path / "roots" / f"{number}.hst" for number in range(1, self.root.header.version)]
         lost = [path.name for path in numbered if not path.is_file()]
         if lost:
@@ -214,10 +205,6 @@ class Workspace(NamedTuple):
         """The key files in keys/, of one role or of all roles. Retired keys are left out.
 
         The root in force need not name the keys.
-
-        Raises:
-            StorageError: ``workspace_damaged``: a key file can not be read, or its name does not begin with its role;
-                ``workspace_newer``: newer software made a key file.
         """
         found = [read_workspace_key(path) for path in sorted((self.path / "keys").glob("*.key"))]
         return [each for each in found if role in (None, each.role)]
@@ -247,7 +234,15 @@ class Workspace(NamedTuple):
         """
         return standing(read_envelope(raw, role), self.root.roles[SIGNERS[role]])
 
-    def publish(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> bytes:
+    def publish(
+        self,
+        role: str,
+        name: str,
+        now: int,
+        payload_for: Callable[[int, bytes | None], bytes],
+        *,
+        rehearse: bool = False,
+    ) -> bytes:
         """Sign the next version of a document with every key of its role in the workspace, and record it.
 
         If the role needs more signatures than the workspace has keys, the file is a draft. Devices refuse a draft
@@ -259,64 +254,30 @@ class Workspace(NamedTuple):
             now: seconds since 1970. Root and document must be in date at this time.
             payload_for: makes the payload from the version and the digest of the version before, which is None for
                 the first version. Its errors are passed on.
+            rehearse: write nothing: for a caller who may not try again.
 
         Returns:
             The bytes of the signed file.
 
         Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``, ``memory_short``.
-            InputError: ``name_taken`` (:meth:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
+            InputError: ``name_taken`` (:func:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
                 ``mechanism_incomplete``.
             DocumentError: ``too_large``, or :meth:`judge` refuses the payload; nothing is recorded then.
         """
         with self.locked() as current:
-            raw, item = current.next_signed(role, name, now, payload_for)
-            write_output(current.copy_path(item), raw, force=True)
-            current.record(item)
+            before = current.latest(role, name)
+            version = before.version + 1 if before else 1
+            payload = payload_for(version, before.digest if before else None)
+            if before is not None:
+                _check_kind(current, before, payload)
+            keys = [each.open(current.passphrase) for each in current.signing_keys(SIGNERS[role])]
+            raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
+            verdict = current.judge(role, payload, now)
+            if not rehearse:
+                item = Published(role, name, version, verdict.digest, verdict.header.issued_at)
+                write_output(current.copy_path(item), raw, force=True)
+                current.record(item)
         return raw
-
-    def rehearse(self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]) -> None:
-        """Do what :meth:`publish` does, but write nothing: for a caller who may not try again.
-
-        Arguments and errors as :meth:`publish`.
-        """
-        with self.locked() as current:
-            current.next_signed(role, name, now, payload_for)
-
-    def next_signed(
-        self, role: str, name: str, now: int, payload_for: Callable[[int, bytes | None], bytes]
-    ) -> tuple[bytes, Published]:
-        """The signed next version of a document, and its entry in the history. Called inside :meth:`locked`."""
-        before = self.latest(role, name)
-        version = before.version + 1 if before else 1
-        payload = payload_for(version, before.digest if before else None)
-        if before is not None:
-            self._check_kind(role, name, payload, before)
-        keys = [each.open(self.passphrase) for each in self.signing_keys(SIGNERS[role])]
-        raw = to_bytes(draft(PAYLOAD_TYPES[role], payload, keys), role)
-        verdict = self.judge(role, payload, now)
-        return raw, Published(role, name, version, verdict.digest, verdict.header.issued_at)
-
-    def _check_kind(self, role: str, name: str, payload: bytes, before: Published) -> None:
-        """Refuse a next version that other parties answer, or whose reports other parties gave: it is no next version.
-
-        Devices would take a campaign for nodes, or a curator's model, for the update of their own.
-
-        Raises:
-            InputError: ``name_taken``.
-        """
-        kinds = [_kind_of(role, each) for each in (self._payload_of(before), payload)]
-        if all(kinds) and kinds[0] != kinds[1]:
-            problem = f"the {role} '{name}' of this workspace is {kinds[0]}, and this one is {kinds[1]}"
-            advice = "versions of one name replace each other on devices; give another --name (in Python name=)"
-            raise InputError("name_taken", f"{problem}; {advice}")
-
-    def _payload_of(self, item: Published) -> bytes:
-        """The payload of a document's copy; empty if there is no copy that can be read."""
-        try:
-            return read_envelope(self.copy(item), item.role).payload
-        except (StorageError, DocumentError):
-            return b""
 
     def judge(self, role: str, payload: bytes, now: int) -> trust.Verdict:
         """Check the header and dates of a payload, the dates of the root in force, and all values but a model's.
@@ -346,7 +307,7 @@ class Workspace(NamedTuple):
         temporary = SigningKey.from_seed(bytes(KEY_BYTES))
         roles = {**state.root.roles, SIGNERS[role]: trust.Role(frozenset([temporary.public]), 1)}
         trusting = state._replace(root=state.root._replace(roles=roles))
-        return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, _UNDERSTOOD[role])
+        return trust.verify(trusting, seal(PAYLOAD_TYPES[role], payload, [temporary]), role, now, UNDERSTOOD[role])
 
     def check_signed(self, raw: bytes, role: str = "campaign") -> None:
         """Refuse a campaign or list of nodes that is not in the history and lacks signatures under the root in force.
@@ -356,18 +317,13 @@ class Workspace(NamedTuple):
 
         Raises:
             DocumentError: ``bad_signature``, or the bytes are no such document (:func:`check_signatures`).
-            StorageError: ``workspace_damaged``, ``workspace_newer``: the history can not be read.
         """
         digest = sha256(read_envelope(raw, role).payload).digest()
         if not any((item.role, item.digest) == (role, digest) for item in self.history()):
             check_signatures(self.root_bytes, raw, role)
 
     def record(self, item: Published) -> None:
-        """Add ``item`` to the history, and write the history. Call it only inside :meth:`locked`.
-
-        Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``, ``io_failed``.
-        """
+        """Add ``item`` to the history, and write the history. Call it only inside :meth:`locked`."""
         write_output(self.path / "history.json", history_bytes([*self.history(), item]), force=True)
 
     @contextmanager
@@ -377,8 +333,6 @@ class Workspace(NamedTuple):
         The block gets the workspace as it is on disk at that time.
 
         Raises:
-            StorageError: ``disk_full``, ``io_failed``: the folder can not be written; or the workspace can not be
-                opened (:func:`open_workspace`, :meth:`apply_newest_root`).
             InputError: ``unreadable``, ``too_large``: the file of a root.
         """
         with storage_errors(f"the workspace at '{self.path}' can not be written"):
@@ -397,9 +351,6 @@ class Workspace(NamedTuple):
 
         A process was killed after it wrote a copy, or an older history was restored alone. Of several copies of one
         version the one that was made last is entered.
-
-        Raises:
-            StorageError: ``workspace_damaged``, ``workspace_newer``, ``disk_full``, ``io_failed``.
         """
         known = self.history()
         digests = {item.digest.hex() for item in known}
@@ -421,10 +372,6 @@ class Workspace(NamedTuple):
 
         ``root.hst`` becomes the newest root. Keys that only earlier roots name are moved to keys/retired/. A pending
         root is deleted if its number is not above that of the root in force.
-
-        Raises:
-            StorageError: ``io_failed``; ``workspace_damaged``: an earlier root is lost, or a key file can not be used;
-                ``workspace_newer``.
         """
         with storage_errors(f"'{self.path}' could not be written"):
             for folder in _FOLDERS:
@@ -458,7 +405,7 @@ def _copied_document(path: Path) -> Published | None:
     """The entry of a document whose copy is in published/; None if the file is not what this software writes there."""
     role = next((role for role, extension in EXTENSIONS.items() if extension == path.suffix), None)
     with suppress(InputError, DocumentError):
-        if role in _UNDERSTOOD:
+        if role not in (None, "root"):
             payload = read_envelope(read_file(path, SIZE_LIMITS[role]), role).payload
             digest, (_, header) = sha256(payload).digest(), read_payload(payload)
             if digest.hex() == path.stem:
@@ -486,8 +433,7 @@ def create_workspace(
         entropy: returns a given number of random bytes of the operating system; tests pass another source.
 
     Raises:
-        StorageError: ``workspace_exists``: the path is no folder, or a folder with content; ``io_failed``;
-            ``memory_short``.
+        StorageError: ``workspace_exists``: the path is no folder, or a folder with content.
         InputError: ``output_invalid``: the path has a zero byte.
         InputError: ``name_invalid``; ``passphrase_missing``: the passphrase is empty; ``terms_invalid``: the lifetime
             is less than a day.
@@ -556,6 +502,22 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
     except DocumentError as error:
         problem = error.detail
     raise StorageError("workspace_damaged", f"'{name}' can not be used: {problem}")
+
+
+def _check_kind(workspace: Workspace, before: Published, payload: bytes) -> None:
+    """Refuse a next version that other parties answer, or whose reports other parties gave: it is no next version.
+
+    Devices would take a campaign for nodes, or a curator's model, for the update of their own.
+    """
+    try:
+        known = read_envelope(workspace.copy(before), before.role).payload
+    except (StorageError, DocumentError):  # there is no copy that can be read
+        known = b""
+    kinds = [_kind_of(before.role, each) for each in (known, payload)]
+    if all(kinds) and kinds[0] != kinds[1]:
+        problem = f"the {before.role} '{before.name}' of this workspace is {kinds[0]}, and this one is {kinds[1]}"
+        advice = "versions of one name replace each other on devices; give another --name (in Python name=)"
+        raise InputError("name_taken", f"{problem}; {advice}")
 
 
 def _kind_of(role: str, payload: bytes) -> str:

@@ -138,11 +138,7 @@ def make_node_campaign(
 
 
 def _asked(asked: Asked) -> Schema:
-    """The asked features as a schema, which is all that a campaign for nodes states.
-
-    Raises:
-        InputError: ``ask_invalid``: a feature has a share; every sum has the same part of ε.
-    """
+    """The asked features as a schema, which is all that a campaign for nodes states."""
     if any(share != 1 for share in asked.shares.values()):
         raise InputError(
             "ask_invalid", "a campaign for nodes sums every feature, so shares make no difference; leave them out"
@@ -241,11 +237,7 @@ def masked_terms(masking: Masking, nodes: NodeTerms, schema: Schema, family: str
 
 
 def _delta(masking: Masking) -> int:
-    """δ in multiples of 10^−12.
-
-    Raises:
-        InputError: ``delta_invalid``.
-    """
+    """δ in multiples of 10^−12."""
     if masking.noise == DIVIDED:
         if masking.delta is not None and pico_delta(masking.delta) != 0:
             raise InputError("delta_invalid", "divided noise has δ = 0; leave δ out, or choose diluted noise")
@@ -259,11 +251,7 @@ def _delta(masking: Masking) -> int:
 
 
 def _share(text: str, what: str) -> int:
-    """A decimal text in millionths, exactly.
-
-    Raises:
-        InputError: ``terms_invalid``: it is no decimal number, or no whole number of millionths.
-    """
+    """A decimal text in millionths, exactly."""
     value = Fraction(text) * MICRO if _DECIMAL.fullmatch(str(text)) else None
     if value is None or value.denominator != 1:
         raise InputError("terms_invalid", f"{what} is a decimal number such as 0.8, of at most 6 places")

@@ -59,7 +59,6 @@ class SignedList(NamedTuple):
         Raises:
             InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
                 path, for example because its folder does not exist.
-            StorageError: ``disk_full``, ``io_failed``: the file can not be written.
         """
         write_output(Path(path), self.raw, force=force)
 
@@ -170,11 +169,7 @@ def renew_nodes(
 
 
 def current_list(workspace: Workspace, name: str) -> NodeList | None:
-    """The newest version of a node list that the workspace has signed; None if there is none of that name.
-
-    Raises:
-        StorageError: ``workspace_damaged``, ``workspace_newer``: history or copy of the list can not be read.
-    """
+    """The newest version of a node list that the workspace has signed; None if there is none of that name."""
     item = workspace.latest(ROLE, name)
     return None if item is None else parse_node_list(read_envelope(workspace.copy(item), ROLE).payload)
 
@@ -206,11 +201,7 @@ def read_node_keys(path: str | Path) -> list[bytes]:
 
 
 def _parse_line(path: Path, number: int, line: bytes) -> bytes:
-    """The public key on one line of a file.
-
-    Raises:
-        InputError: ``key_invalid``, ``wrong_key``. The text names file and line.
-    """
+    """The public key on one line of a file."""
     reason, problem = "", ""
     try:
         return parse_public(line[:MAX_KEY_BYTES], "node")
@@ -232,7 +223,6 @@ def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
         InputError: ``nodes_invalid``: no key, or more than 65536; ``key_repeated``: a key is there twice, or two keys
             have one id; ``key_invalid``: no point of the curve that can verify a signature; ``wrong_key``: a key of a
             trust root of the workspace, also of an earlier one.
-        StorageError: ``workspace_damaged``: a root is missing.
     """
     if not 1 <= len(keys) <= MAX_NODES:
         raise InputError("nodes_invalid", f"a node list names 1 to {MAX_NODES} nodes, and this one {len(keys)}")
@@ -266,11 +256,7 @@ def unknown_list(workspace: Workspace, name: str) -> InputError:
 
 
 def _listed(workspace: Workspace, before: NodeList | None, name: str) -> list[bytes]:
-    """The public keys of a list that exists.
-
-    Raises:
-        InputError: ``list_unknown``.
-    """
+    """The public keys of a list that exists."""
     if before is None:
         raise unknown_list(workspace, name)
     return list(before.nodes.values())

@@ -64,8 +64,8 @@ def mechanism_for(name: str, epsilon_micro: int, size: int, **options: Any) -> M
 
     Raises:
         InputError: ``mechanism_unknown``; ``option_unknown``, ``auto`` or the mechanism has no such option;
-            ``epsilon_invalid``, ``size_invalid``, outside the mechanism's range; ``parameters_invalid``, the noise
-            does not fit into a report; ``theta_invalid``, ``delta_invalid``, of a mechanism with this option.
+            ``epsilon_invalid``, ``size_invalid``, outside the mechanism's range; ``parameters_invalid``, the noise does
+            not fit into a report; ``theta_invalid``, ``delta_invalid``, of a mechanism with this option.
 
     Source: Wang et al., USENIX Security 2017, section 5.1, equations for f = 0.
     """

@@ -134,11 +134,7 @@ class _UnfitError(Exception):
 
 
 def _check_fit(unfit: Sequence[_UnfitError]) -> None:
-    """Refuse all columns that can not become features in one error.
-
-    Raises:
-        InputError: with the reason of the first column.
-    """
+    """Refuse all columns that can not become features in one error."""
     if not unfit:
         return
     listed = list(unfit[:MOST_LISTED])
@@ -216,15 +212,7 @@ def _numeric_table(
     *,
     has_missing: bool,
 ) -> str:
-    """The table of a numeric feature.
-
-    Args:
-        name: of the feature.
-        present: the feature's numbers, sorted, at least two of them different.
-        bins: number of bins, 2 or more.
-        equal_frequency: edges at the pilot's quantiles instead of bins of equal width.
-        has_missing: whether some cells are missing.
-    """
+    """The table of a numeric feature."""
     low, high = outward(present[0], present[-1])
     stated = f"bins = {bins}  # of equal width; or edges = [...]"
     if equal_frequency:
@@ -303,14 +291,7 @@ def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
 
 
 def _check_others(present: pd.Series, numbers: set[str], *, numeric: bool) -> None:
-    """Refuse cells that are no finite numbers in a column of numbers.
-
-    Args:
-        present: the cells that are not missing.
-        numbers: the texts of these cells that are finite numbers.
-        numeric: whether the numbers alone would become a numeric feature. If not, as in 2, 4, more, the other texts
-            are categories like them.
-    """
+    """Refuse cells that are no finite numbers in a column of numbers."""
     others = present[~present.isin(numbers)]
     known = len(present) - len(others)
     extreme = others[[_is_extreme(value) for value in others]]

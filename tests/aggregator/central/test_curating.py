@@ -53,7 +53,7 @@ TABLE = people()
 @pytest.fixture(autouse=True)
 def _without_forecast(monkeypatch):
     """The expected accuracy takes most of the time of a fit; ``test_fit.py`` of the commands has it."""
-    monkeypatch.setattr(fitting, "sign_statistics", partial(fitting.sign_statistics, foretell=None))
+    monkeypatch.setattr(fitting, "publish_model", partial(fitting.publish_model, foretell=None))
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from aggregator.models.fitting import fit
 from aggregator.models.foresight import foresee
 from aggregator.models.measured_accuracy import accuracy_of, evaluate
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
-from aggregator.publishing.models import publish_model, sign_statistics
+from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
@@ -117,7 +117,7 @@ def test_intervals_of_foreign_counts_hold_the_truth_nineteen_times_in_twenty():
 def test_a_model_of_foreign_counts_says_whose_they_are_and_what_they_rest_on(tmp_path):
     workspace = create_workspace(tmp_path / "work", name="work", now=NOW)
     statistics = counted(tables(400.0), entries={"epsilon_total": "2"})
-    document = parse_model(read_envelope(sign_statistics(workspace, statistics, NOW), "model").payload)
+    document = parse_model(read_envelope(publish_model(workspace, statistics, None, NOW), "model").payload)
     assert {key: document.card[key] for key in WORDS} == WORDS
     assert (document.card["estimator"], document.card["epsilon_total"]) == ("tables of another program", "2")
     assert document.header.name == "counted"
