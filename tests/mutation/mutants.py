@@ -1,0 +1,288 @@
+"""Seeded mistakes in the product, and whether the tests find them: by hand, before tests are removed and after.
+
+    pip install coverage
+    python tests/mutation/mutants.py map                      # which test runs which line: some 15 minutes
+    python tests/mutation/mutants.py run --count 1000         # some seconds per mutant and processor
+    python tests/mutation/mutants.py compare BEFORE.jsonl build/mutants/found.jsonl
+
+A *mutant* is the product with one changed operator, number, condition or call. A test finds it if the test fails. Only
+tests that run the changed line are tried, the quick ones first, so a mutant that survives is one that none of these
+tests can tell from the product. What runs in processes of its own (commands of a shell, clusters) is not changed.
+
+Equal seeds and equal sources give equal mutants. To compare two sets of tests, take two folders with the same product.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import importlib.abc
+import importlib.util
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "mutants"
+PACKAGES = ("protocol", "edge_sdk", "aggregator", "simulation")
+SECONDS = 120
+"""For all tests of one mutant. A mutant that takes longer counts as found: its tests do not end."""
+MOST_TESTS = 80
+NO_RUN = 99
+OUTCOMES = {0: "survived", NO_RUN: "not run"}
+"""By the status of a process; every other status is pytest's for a failure."""
+
+COMPARED = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is,
+}  # fmt: skip
+COMPUTED = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.FloorDiv: ast.Mult, ast.Div: ast.Mult}
+
+
+def mutate(node):
+    """Change a node in place, if it is of a kind that has a mutant. Returns what was done, or None."""
+    match node:
+        case ast.Compare(ops=[op, *rest]) if type(op) in COMPARED:
+            node.ops = [COMPARED[type(op)](), *rest]
+            return f"{type(op).__name__} → {type(node.ops[0]).__name__}"
+        case ast.BinOp(op=op) if type(op) in COMPUTED:
+            node.op = COMPUTED[type(op)]()
+            return f"{type(op).__name__} → {type(node.op).__name__}"
+        case ast.BoolOp(op=op):
+            node.op = ast.Or() if isinstance(op, ast.And) else ast.And()
+            return f"{type(op).__name__} → {type(node.op).__name__}"
+        case ast.Constant(value=bool() as value):
+            node.value = not value
+            return f"{value} → {node.value}"
+        case ast.Constant(value=int() as value):
+            node.value = value + 1
+            return f"{value} → {node.value}"
+        case ast.If() | ast.IfExp() | ast.While():
+            node.test = ast.copy_location(ast.UnaryOp(ast.Not(), node.test), node.test)
+            return "condition negated"
+        case ast.Expr(value=ast.Call()):
+            node.value = ast.copy_location(ast.Constant(None), node.value)
+            return "call left out"
+        case _:
+            return None
+
+
+def places(tree):
+    """The nodes of functions that have a mutant, in order; neither annotations nor docstrings nor messages."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for statement in function.body:
+                for node in ast.walk(statement):
+                    nested = isinstance(node, ast.FunctionDef | ast.ClassDef)
+                    if not nested and hasattr(node, "lineno") and mutate(_copy(node)):
+                        yield node
+
+
+def _copy(node):
+    return ast.copy_location(type(node)(**dict(ast.iter_fields(node))), node)
+
+
+def mutated(source, number):
+    """The tree of a source with its mutant of this number, and what was done at which line."""
+    tree = ast.parse(source)
+    node = list(places(tree))[number]
+    return ast.fix_missing_locations(tree), node.lineno, mutate(node)
+
+
+class Changed(importlib.abc.MetaPathFinder, importlib.abc.SourceLoader):
+    """Loads one module with its mutant, and no stored bytecode of it."""
+
+    def __init__(self, module, number):
+        self.module, self.number = module, number
+        path = ROOT / module.replace(".", "/")
+        self.path = str(path / "__init__.py" if path.is_dir() else path.with_suffix(".py"))
+
+    def find_spec(self, name, path=None, target=None):
+        if name == self.module:
+            return importlib.util.spec_from_file_location(name, self.path, loader=self)
+        return None
+
+    def get_filename(self, _):
+        return self.path
+
+    def get_data(self, path):
+        return Path(path).read_bytes()
+
+    def path_stats(self, _):
+        raise OSError("no bytecode is stored")
+
+    def source_to_code(self, data, path, *, _optimize=-1):
+        tree, _, _ = mutated(data, self.number)
+        return compile(tree, path, "exec", dont_inherit=True, optimize=_optimize)
+
+
+class Recorder:
+    """A plugin of pytest: which lines each test runs, and for how long it runs."""
+
+    def __init__(self):
+        import coverage
+
+        self.coverage = coverage.Coverage(data_file=str(FOLDER / f"lines-{os.getpid()}"), source_pkgs=[*PACKAGES])
+        self.coverage.set_option("run:disable_warnings", ["module-not-imported", "no-data-collected"])
+        self.seconds = {}
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self.coverage.start()  # Before pytest imports the product.
+
+    def pytest_runtest_setup(self, item):
+        self.coverage.switch_context(item.nodeid)
+
+    def pytest_runtest_logreport(self, report):
+        if report.when == "call" and report.passed:
+            self.seconds[report.nodeid] = report.duration
+
+    def pytest_sessionfinish(self):
+        self.coverage.stop()
+        self.coverage.save()
+        (FOLDER / f"seconds-{os.getpid()}.json").write_text(json.dumps(self.seconds))
+
+
+def make_map(jobs, folder):
+    """Run all tests that are not slow, in parts, and write which tests run which line of which file."""
+    import coverage
+
+    for old in FOLDER.glob("*-[0-9]*"):
+        old.unlink()
+    files = sorted(path.relative_to(ROOT).as_posix() for path in folder.rglob("test_*.py"))
+    parts = [files[at::jobs] for at in range(jobs)]
+    code = "import pytest, mutants; pytest.main([*{}, '-q', '-m', 'not slow'], [mutants.Recorder()])"
+    environment = {**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"}
+    running = [subprocess.Popen([sys.executable, "-c", code.format(part)], cwd=ROOT, env=environment) for part in parts]
+    for process in running:
+        process.wait()
+    seconds, ran = {}, defaultdict(lambda: defaultdict(list))
+    for file in FOLDER.glob("seconds-*.json"):
+        seconds |= json.loads(file.read_text())
+    for file in FOLDER.glob("lines-*"):
+        data = coverage.CoverageData(basename=str(file))
+        data.read()
+        for name in data.measured_files():
+            for line, tests in data.contexts_by_lineno(name).items():
+                ran[os.path.relpath(name, ROOT)][line] += [test for test in tests if test in seconds]
+    (FOLDER / "map.json").write_text(json.dumps({"seconds": seconds, "ran": ran}))
+
+
+def chosen(count, seed):
+    """The mutants of a seed: (module, number), of all places in the product alike."""
+    found = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            found += [(module, number) for number in range(len(list(places(ast.parse(path.read_bytes())))))]
+    return random.Random(seed).sample(found, count)
+
+
+def tried(module, number, known):
+    """Run the tests of one mutant in a process of its own; returns what became of it."""
+    changed = Changed(module, number)
+    path = os.path.relpath(changed.path, ROOT)
+    _, line, done = mutated(Path(changed.path).read_bytes(), number)
+    seconds = known["seconds"]
+    tests = sorted(set(known["ran"].get(path, {}).get(str(line), ())), key=seconds.get)[:MOST_TESTS]
+    result = {"module": module, "number": number, "line": line, "done": done, "tests": len(tests)}
+    if not tests:
+        return {**result, "found": "no test runs the line"}
+    begun, child = time.monotonic(), os.fork()
+    if child == 0:
+        _in_child(changed, tests)
+    while time.monotonic() < begun + SECONDS:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return {**result, "found": OUTCOMES.get(os.waitstatus_to_exitcode(status), "found")}
+        time.sleep(0.05)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return {**result, "found": "found (time)"}
+
+
+def _in_child(changed, tests):
+    """Load the product with its mutant, run the tests, and end the process with pytest's status."""
+    status = NO_RUN
+    with open(FOLDER / f"child-{os.getppid()}.txt", "w") as said:  # noqa: PTH123 - its descriptor is needed
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+        try:
+            os.setpgid(0, 0)
+            sys.meta_path.insert(0, changed)
+            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+        except BaseException:  # noqa: BLE001 - nothing of a child may go on in its parent's code
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+
+def run(count, seed, jobs):
+    """Try mutants in a number of processes, each of which has the libraries loaded, and write a line for each."""
+    for library in ("numpy", "pandas", "pyarrow.parquet"):
+        importlib.import_module(library)  # Once, before the processes part; nothing of the product.
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    known = json.loads((FOLDER / "map.json").read_text())
+    mutants = chosen(count, seed)
+    children = []
+    for job in range(jobs):
+        child = os.fork()
+        if child == 0:
+            with (FOLDER / f"found-{job}.jsonl").open("w") as out:
+                for module, number in mutants[job::jobs]:
+                    print(json.dumps(tried(module, number, known)), file=out, flush=True)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        os.waitpid(child, 0)
+    lines = [line for job in range(jobs) for line in (FOLDER / f"found-{job}.jsonl").read_text().splitlines()]
+    (FOLDER / "found.jsonl").write_text("\n".join(sorted(lines)) + "\n")
+    compare([FOLDER / "found.jsonl"])
+
+
+def compare(files):
+    """Print a table of what became of the mutants, and those that the first file's tests alone find."""
+    found = [map(json.loads, file.read_text().splitlines()) for file in files]
+    tables = [{(one["module"], one["number"]): one for one in lines} for lines in found]
+    for file, table in zip(files, tables, strict=True):
+        counts = defaultdict(int)
+        for one in table.values():
+            counts[one["found"]] += 1
+        print(f"{file}: {len(table)} mutants;", ", ".join(f"{name} {n}" for name, n in sorted(counts.items())))
+    if len(tables) == 2:
+        lost = [key for key, one in tables[0].items() if one["found"].startswith("found")]
+        lost = [key for key in lost if not tables[1][key]["found"].startswith("found")]
+        for key in sorted(lost):
+            print("lost:", tables[1][key])
+        print(f"{len(lost)} mutants that the first tests find and the second do not")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["map", "run", "compare"])
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--tests", type=Path, default=ROOT / "tests", help="the folder of the tests of a map")
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    given = parser.parse_args()
+    if given.what == "map":
+        make_map(given.jobs, given.tests.resolve())
+    elif given.what == "run":
+        run(given.count, given.seed, given.jobs)
+    else:
+        compare(given.files)
+
+
+if __name__ == "__main__":
+    main()
