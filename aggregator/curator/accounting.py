@@ -33,17 +33,13 @@ from protocol.epsilon import MICRO, ceiling
 from protocol.errors import InputError
 from protocol.questions import CLASS, MOMENT, Subject
 from protocol.sums.adjacency import SENSITIVITIES
-from protocol.sums.vectors import Vector
 from protocol.values import as_number
 
 
 class Cost(NamedTuple):
-    """Privacy cost of a query, exact.
+    """Privacy cost of a query, exact: ε by sequential composition in millionths, and δ, 0 for pure privacy.
 
-    Attributes:
-        epsilon_micro: ε by sequential composition, in millionths.
-        delta: δ; 0 for pure differential privacy.
-        rho: ρ of zero-concentrated differential privacy, Σ ε_j²/2 over the vectors; None if the method has none.
+    ``rho`` is that of zero-concentrated differential privacy, Σ ε_j²/2 over the vectors; None if the method has none.
     """
 
     epsilon_micro: int
@@ -123,25 +119,6 @@ def _worth(subject: Subject, classes: int, adjacency: str) -> Fraction:
     return Fraction(max(round(MICRO * (weight * relative**2) ** (1 / 3)), 1), MICRO)
 
 
-def privacy_loss(first: Sequence[Vector], second: Sequence[Vector]) -> Fraction:
-    """Largest |ln ratio| of the probabilities of one release under two data sets: Σ_j ‖f_j(x) − f_j(x')‖₁ ε_j/Δ_j.
-
-    The supremum over all outputs is reached far out on the side of one data set, since the noise of every entry is
-    independent discrete Laplace noise. Run by tests and auditors, over enumerated neighbours.
-
-    Raises:
-        InputError: ``loss_unbounded``: the data sets differ in an entry that is released without noise.
-    """
-    total = Fraction(0)
-    for one, other in zip(first, second, strict=True):
-        distance = sum(abs(a - b) for a, b in zip(one.values, other.values, strict=True))
-        if distance and not (one.sensitivity and other.sensitivity):
-            raise InputError("loss_unbounded", "an entry without noise tells the two data sets apart")
-        if distance:
-            total += distance * Fraction(one.epsilon_micro, MICRO * one.sensitivity)
-    return total
-
-
 MAX_MICRO = MICRO * MICRO
 """ε of a query and of a total is below this number of millionths."""
 MAX_RHO = 10**12
@@ -169,12 +146,9 @@ class Spending(NamedTuple):
 
 
 class Remainder(NamedTuple):
-    """What can still be spent.
+    """What can still be spent: the largest ε of one further query with δ = 0, in millionths, its largest δ and ρ.
 
-    Attributes:
-        epsilon_micro: the largest ε of one further query with δ = 0, in millionths; 0 if there is none.
-        delta: the largest δ of one further query.
-        rho: the largest ρ of one further query that the concentrated account allows; 0 without such an account.
+    ε is 0 if there is none; so is ρ without a concentrated account.
     """
 
     epsilon_micro: int
@@ -250,8 +224,7 @@ def checked(cost: Cost) -> Cost:
 
     Raises:
         InputError: ``epsilon_invalid``: ε is no integer from 1 to below :data:`MAX_MICRO` millionths;
-            ``delta_invalid``: the rounded δ is not from 0 to below 1, or the rounded ρ is not positive and below
-            :data:`MAX_RHO`.
+            ``delta_invalid``: δ is not from 0 to below 1, or ρ is not positive and below :data:`MAX_RHO`.
     """
     _check_epsilon(cost.epsilon_micro)
     delta, rho = _rounded_up(cost.delta), None if cost.rho is None else _rounded_up(cost.rho)
@@ -269,11 +242,7 @@ def concentrated_cost(cost: Cost) -> Fraction:
 
 
 def parse_delta(text: str) -> Fraction:
-    """δ as an exact number, from a decimal text such as ``1e-6``. Whether it is in a range is not checked.
-
-    Raises:
-        InputError: ``delta_invalid``: the text is no decimal number of at most 40 characters.
-    """
+    """δ as an exact number, from a decimal text such as ``1e-6`` of at most 40 characters; else ``delta_invalid``."""
     found = as_number(text)
     if not isinstance(found, Decimal):
         raise InputError("delta_invalid", "δ is a decimal number, for example 1e-6")
@@ -281,11 +250,7 @@ def parse_delta(text: str) -> Fraction:
 
 
 def read_decimal(text: object) -> Fraction:
-    """The number of a text that :func:`decimal_text` wrote.
-
-    Raises:
-        InputError: ``delta_invalid``: it is no such text.
-    """
+    """The number of a text that :func:`decimal_text` wrote; ``delta_invalid`` (``InputError``): it is no such text."""
     if not isinstance(text, str) or not _DECIMAL.fullmatch(text):
         raise InputError("delta_invalid", "δ or ρ is not a decimal number of at most 12 digits and 30 decimal places")
     return Fraction(text)

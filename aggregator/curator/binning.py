@@ -100,18 +100,15 @@ def bin_records(
     missing: Collection[str] = MISSING_TOKENS,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> SchemaFile:
-    """Pay from a budget, then make bins of about equal frequency. Run by the curator.
+    """Pay from a budget, then make bins of about equal frequency: a schema file with their cost. Run by the curator.
 
     Args:
         table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
         file: the schema file, decided without these records. Its bins are replaced, and what it asks about stays.
-        terms: the terms, with the budget's adjacency.
+        terms: with the budget's adjacency.
         budget: the open budget file, to which the records are assigned.
         missing: texts of a missing value.
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the draws.
-
-    Returns:
-        The schema file with new bins, which states what they cost.
 
     Raises:
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
@@ -180,12 +177,6 @@ class Draw(NamedTuple):
                 place -= length
         raise AssertionError
 
-    def probabilities(self) -> dict[int, Fraction]:
-        """Every integer of the range with its exact probability. For small ranges."""
-        total = sum(w * length for w, length in zip(self.weights, self.lengths.tolist(), strict=True))
-        pieces = zip(self.weights, self.starts.tolist(), self.lengths.tolist(), strict=True)
-        return {start + i: Fraction(w, total) for w, start, length in pieces for i in range(length)}
-
 
 def levels(edges: int) -> int:
     """L, the number of levels of the draws of ``edges`` edges."""
@@ -193,11 +184,7 @@ def levels(edges: int) -> int:
 
 
 def check_edges(bins: int, epsilon_micro: int) -> None:
-    """Refuse a number of bins, or an ε in millionths, for which no edges can be drawn.
-
-    Raises:
-        InputError: ``bins_invalid``; ``epsilon_invalid``.
-    """
+    """Refuse a number of bins (``bins_invalid``), or an ε in millionths (``epsilon_invalid``), without any edges."""
     if not 2 <= bins <= MAX_EDGES + 1:
         raise InputError("bins_invalid", f"private bins of equal frequency are 2 to {MAX_EDGES + 1}")
     if epsilon_micro < 1:
@@ -218,16 +205,12 @@ def private_edges(
         numbers: shape (n,) int64: the records' numbers within the bounds; records that lack the number left out.
         bins: number of bins, 2 to 1024.
         epsilon_micro: ε of all edges together, in millionths.
-        adjacency: which data sets are neighbours.
-        stream: the randomness.
+        adjacency, stream: which data sets are neighbours, and the randomness.
         bounds: public least and largest number.
 
     Returns:
         At most ``bins`` − 1 rising integers above the least number. There are fewer only if two drawn edges have too
         few integers between them.
-
-    Raises:
-        InputError: ``bins_invalid``; ``epsilon_invalid``: ε is not positive.
     """
     check_edges(bins, epsilon_micro)
     share = Fraction(epsilon_micro, MICRO * levels(bins - 1))
@@ -262,8 +245,7 @@ def edge_law(
         ordered: shape (n,) int64, rising numbers within the bounds.
         ratio: (j, b): a share j/b of the records is to be below the edge.
         bounds: the least and the largest number; the least is below the largest.
-        epsilon: ε of this draw.
-        adjacency: which data sets are neighbours.
+        epsilon, adjacency: ε of this draw, and which data sets are neighbours.
     """
     j, b = ratio
     low, high = bounds

@@ -15,27 +15,35 @@ The digest tells whether records were seen before, whatever their order or file:
     digest = HMAC-SHA256(key, "set" ‖ m₁ ‖ … ‖ m_n),   m_i = HMAC-SHA256(key, "row" ‖ r_i), sorted as byte strings
 
 The key is in the file. Without it nobody can test a guess of the records against a digest.
+
+A change is one transaction with full synchronisation: a power cut leaves the file before or after the change. Every row
+has a seal, a digest of its values and of the seal before it; the table ``counts`` has the number of rows. So accidents
+are found: a changed bit, a missing last row. Beside the file is its mark (:mod:`aggregator.common.databases`), which
+every change replaces. Layout: docs/formats.md, section 10.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
+import stat
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from aggregator.common.databases import Ledger, Mark, as_mark, new_mark, path_of, remove_marks
+from aggregator.common.files import BUDGET_MARK, PRIVATE, check_output, storage_errors, write_output
 from aggregator.curator.accounting import Cost, Remainder, Spending, Total, checked, decimal_text, read_decimal, total
-from aggregator.curator.budget_store import SCHEMA, BudgetStore, create_file
+from protocol.database import Schema, place_of, seal
 from protocol.document import is_text
 from protocol.documents.pilots import PilotCost
 from protocol.epsilon import format_micro
-from protocol.errors import HearsayError, InputError, PolicyError
+from protocol.errors import HearsayError, InputError, PolicyError, StorageError
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
 from protocol.values import as_number, as_text, is_missing
 
@@ -45,6 +53,29 @@ if TYPE_CHECKING:
 DIGEST_BYTES = 32
 MAX_QUERY_CHARACTERS = 1000
 _LARGEST = 1 << 62
+MAX_FILE_BYTES = 64 << 20
+MAX_ROWS = 100_000
+"""Most queries, and most assigned digests, of one file."""
+_TABLES = {
+    "budget": ("name", "epsilon_micro", "delta", "concentrated_delta", "adjacency", "made_at", "key"),
+    "counts": ("data", "queries"),
+    "data": ("digest", "note", "assigned_at"),
+    "mark": ("nonce", "inode", "changed", "closed_at"),
+    "queries": ("data", "query", "epsilon_micro", "delta", "rho", "spent_at"),
+}
+SCHEMA = Schema(
+    what="the budget file",
+    reasons="budget",
+    application_id=BUDGET_MARK,
+    version=2,
+    tables={
+        name: f"CREATE TABLE {name} (number INTEGER PRIMARY KEY, {', '.join(columns)}, seal)"
+        for name, columns in _TABLES.items()
+    },
+    damage="the budget file is damaged or not one of this software; what was spent is not known, so nothing is "
+    "released",
+    unchanged="nothing was spent",
+)
 
 
 class Data(NamedTuple):
@@ -107,15 +138,18 @@ class BudgetState(NamedTuple):
         return not self.closed_at and self.total.covers(self.spent.plus(cost))
 
 
-class BudgetFile:
-    """An open budget file. Methods may raise the errors of :class:`aggregator.curator.budget_store.BudgetStore`.
+class BudgetFile(Ledger):
+    """An open budget file. All methods may raise ``budget_damaged`` and ``budget_busy``.
 
     ``with BudgetFile.open(path) as budget:`` closes it at the end.
     """
 
-    def __init__(self, store: BudgetStore, clock: Callable[[], float]) -> None:
-        self._store = store
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        found = _check_file(path)
+        self._given, self._place = path, (found.st_dev, found.st_ino)
         self._clock = clock
+        self.read_only = not os.access(path, os.W_OK)
+        super().__init__(SCHEMA, Path(os.path.realpath(path)), mode="ro" if self.read_only else "rw")
 
     @classmethod
     def create(
@@ -152,7 +186,7 @@ class BudgetFile:
         whole = total(epsilon_micro, delta, concentrated_delta)
         texts = decimal_text(whole.delta), decimal_text(whole.concentrated_delta)
         key = random_bytes(KEY_BYTES)
-        create_file(Path(path), (name, epsilon_micro, *texts, adjacency, int(clock()), key))
+        _create_file(Path(path), (name, epsilon_micro, *texts, adjacency, int(clock()), key))
         return cls.open(path, clock=clock)
 
     @classmethod
@@ -163,7 +197,7 @@ class BudgetFile:
             InputError: ``file_not_found``, ``unreadable``.
             StorageError: ``budget_damaged``, ``budget_newer``, ``budget_busy``.
         """
-        opened = cls(BudgetStore(Path(path)), clock)
+        opened = cls(Path(path), clock)
         try:
             opened.state()
         except BaseException:
@@ -188,25 +222,68 @@ class BudgetFile:
         """
         opened = cls.open(path, clock=clock)
         try:
-            with opened._store.transaction(adopting=True):  # noqa: SLF001  # own class
+            with opened.transaction(adopting=True):
                 if not nothing_since:
-                    opened._store.close_total(int(clock()))  # noqa: SLF001  # own class
+                    opened.close_total(int(clock()))
         except BaseException:
             opened.close()
             raise
         return opened
 
-    def close(self) -> None:
-        """Close the file. A second call does nothing."""
-        self._store.close()
-
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
+
+    @contextmanager
+    def transaction(self, *, adopting: bool = False) -> Iterator[None]:
+        """Run the body of ``with`` as one transaction, as that of :class:`aggregator.common.databases.Ledger`.
+
+        Raises:
+            StorageError: ``budget_copied``; ``budget_lost``: the file was removed or replaced since it was opened;
+                ``io_failed``: also for a file that can only be read.
+        """
+        if self.read_only:
+            raise StorageError("io_failed", "the budget file can only be read, so nothing can be spent or assigned")
+        with super().transaction(adopting=adopting):
+            yield
+
+    @contextmanager
+    def _changes(self) -> Iterator[None]:
+        with super()._changes():
+            if place_of(os.fspath(self._given)) != self._place:
+                raise StorageError("budget_lost", "the budget file was removed or replaced while it was in use")
+            yield
+
+    def _copied(self) -> StorageError:
+        return StorageError(
+            "budget_copied",
+            "the budget file is a copy, was restored or was moved to another place, so it may not know what was "
+            "spent since; use the original, or see hearsay budget adopt",
+        )
+
+    def _mark_row(self) -> tuple[Mark, int]:
+        """The mark that the file names; and when the total was counted as spent, or 0."""
+        found = self._checked("mark")
+        named = as_mark(found[0][:3]) if len(found) == 1 else None
+        if named is None:
+            raise SCHEMA.damaged()
+        return named, found[0][3]
+
+    def _named(self) -> Mark:
+        return self._mark_row()[0]
+
+    def _name(self, mark: Mark) -> None:
+        self._put_mark(mark, self._mark_row()[1])
+
+    def _put_mark(self, mark: Mark, closed_at: int) -> None:
+        self._write("mark", _sealed("mark", 1, (*mark, closed_at), b""), "REPLACE")
+
+    def close_total(self, now: int) -> None:
+        """Count the whole total as spent, at ``now`` in seconds since 1970. Called inside a transaction."""
+        named, closed_at = self._mark_row()
+        self._put_mark(named, closed_at or now)
 
     @property
     def adjacency(self) -> str:
@@ -225,7 +302,7 @@ class BudgetFile:
 
     def state(self) -> BudgetState:
         """What the file says now, also of other processes' queries."""
-        return _state(self._store.read())[0]
+        return self._contents()[0]
 
     def remaining(self) -> Remainder:
         """What one further query may cost."""
@@ -233,11 +310,11 @@ class BudgetFile:
 
     def digest(self, records: Iterable[bytes]) -> bytes:
         """The digest of records under this file's key, 32 bytes (:func:`aggregator.curator.budget.digest_of`)."""
-        return digest_of(records, _state(self._store.read())[1])
+        return digest_of(records, self._contents()[1])
 
     def parts(self, records: Iterable[bytes], sizes: Sequence[int]) -> list[int]:
         """Parts of records under this file's key (:func:`aggregator.curator.budget.parts_of`)."""
-        return parts_of(records, _state(self._store.read())[1], sizes)
+        return parts_of(records, self._contents()[1], sizes)
 
     def assign(self, digest: bytes, note: str = "") -> bool:
         """Assign records to this budget: the owner says that they are about the people whom this budget protects.
@@ -252,10 +329,10 @@ class BudgetFile:
             raise InputError("name_invalid", "the note about the records is too long, or does not print")
         if type(digest) is not bytes or len(digest) != DIGEST_BYTES:
             raise InputError("argument_invalid", "a digest is 32 bytes")
-        with self._store.transaction():
+        with self.transaction():
             if any(data.digest == digest for data in self.state().data):
                 return False
-            self._store.add("data", (digest, note, int(self._clock())))
+            self._add("data", (digest, note, int(self._clock())))
         return True
 
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
@@ -280,7 +357,7 @@ class BudgetFile:
         if not _is_query(query):
             raise InputError("name_invalid", "the text of a query is too long, or does not print")
         cost = checked(cost)
-        with self._store.transaction():
+        with self.transaction():
             state = self.state()
             known = [data.digest for data in state.data]
             if digest not in known:
@@ -293,8 +370,54 @@ class BudgetFile:
                 raise PolicyError("budget_exceeded", _refusal(state, cost))
             delta, rho = decimal_text(cost.delta), None if cost.rho is None else decimal_text(cost.rho)
             paid = (known.index(digest) + 1, query, cost.epsilon_micro, delta, rho, int(self._clock()))
-            self._store.add("queries", paid)
+            self._add("queries", paid)
         return len(state.queries) + 1
+
+    def _contents(self) -> tuple[BudgetState, bytes]:
+        """What the file says, and its key. Outside of a transaction the file is as one moment left it.
+
+        A value that this software never writes raises ``budget_damaged``.
+        """
+        with self._reading():
+            budget, counts, data, queries = map(self._checked, ("budget", "counts", "data", "queries"))
+            closed_at = self._mark_row()[1]
+        if len(budget) != 1 or counts != ((len(data), len(queries)),):
+            raise SCHEMA.damaged()
+        try:
+            name, epsilon_micro, delta, concentrated, adjacency, made_at, key = budget[0]
+            whole = total(epsilon_micro, read_decimal(delta), read_decimal(concentrated))
+            assigned, paid = tuple(Data(*row) for row in data), tuple(Query(*_parsed(row)) for row in queries)
+            state = BudgetState(name, adjacency, whole, made_at, assigned, paid, closed_at)
+        except (HearsayError, ValueError, TypeError):
+            state = None
+        if state is None or not _plausible(state, key):
+            raise SCHEMA.damaged()
+        return state, key
+
+    def _add(self, table: str, values: Sequence[object]) -> None:
+        """Add a row to the table ``data`` or ``queries``. Called inside a transaction."""
+        with self._errors():
+            ((number,),) = self._run(f"SELECT count(*) FROM {table}")  # noqa: S608  # names of this software
+            if number >= MAX_ROWS:
+                raise InputError(
+                    "too_large", f"the budget file has {MAX_ROWS} rows in its table '{table}'; make another"
+                )
+            last = self._run(f"SELECT seal FROM {table} WHERE number = ?", (number,))  # noqa: S608
+            self._write(table, _sealed(table, number + 1, values, last[0][0] if last else b""))
+            ((_, data, queries, _),) = self._run("SELECT * FROM counts")
+            counts = (data + (table == "data"), queries + (table == "queries"))
+            self._write("counts", _sealed("counts", 1, counts, b""), "REPLACE")
+
+    def _checked(self, table: str) -> tuple[tuple[Any, ...], ...]:
+        """The rows of a table, without number and seal. Numbers must follow each other from 1, and seals be right."""
+        before, found = b"", []
+        statement = f"SELECT * FROM {table} ORDER BY number LIMIT {MAX_ROWS + 1}"  # noqa: S608
+        for expected, (number, *values, sealed) in enumerate(self._run(statement), 1):
+            if number != expected or sealed != self._seal(table, (number, *values, before)):
+                raise SCHEMA.damaged()
+            found.append(tuple(values))
+            before = sealed
+        return tuple(found)
 
 
 def _refusal(state: BudgetState, cost: Cost) -> str:
@@ -307,21 +430,6 @@ def _refusal(state: BudgetState, cost: Cost) -> str:
         f"the query costs ε = {format_micro(cost.epsilon_micro)} and δ = {float(cost.delta):g}; of the budget "
         f"'{state.name}' ε = {format_micro(left.epsilon_micro)} and δ = {float(left.delta):g} are left{reserved}"
     )
-
-
-def _state(rows: Any) -> tuple[BudgetState, bytes]:
-    """The contents of a file, and its key. A value that this software never writes raises ``budget_damaged``."""
-    try:
-        name, epsilon_micro, delta, concentrated, adjacency, made_at, key = rows.budget
-        whole = total(epsilon_micro, read_decimal(delta), read_decimal(concentrated))
-        data = tuple(Data(*row) for row in rows.data)
-        queries = tuple(Query(*_parsed(row)) for row in rows.queries)
-        state = BudgetState(name, adjacency, whole, made_at, data, queries, rows.closed_at)
-    except (HearsayError, ValueError, TypeError):
-        state = None
-    if state is None or not _plausible(state, key):
-        raise SCHEMA.damaged()
-    return state, key
 
 
 def _parsed(row: tuple[Any, ...]) -> tuple[int, str, Cost, int]:
@@ -430,3 +538,42 @@ def _cell(value: object, missing: Collection[str]) -> bytes:
         return b"n%x/%x" % (numerator, denominator)
     text = as_text(value)
     return b"t" + (repr(value) if text is None else text).encode("utf-8", "surrogatepass")
+
+
+def _create_file(path: Path, budget: Sequence[object]) -> None:
+    """Make a budget file, which only its owner can read. It appears complete or not at all."""
+    check_output(path, force=False)
+    real = Path(os.path.realpath(path))
+    with storage_errors(f"'{path}' could not be written"):
+        mark = new_mark(real)
+    rows = {"budget": budget, "counts": (0, 0), "mark": (*mark, 0)}
+    content = SCHEMA.new_file((table, _sealed(table, 1, row, b"")) for table, row in rows.items())
+    try:
+        write_output(path, content, mode=PRIVATE)
+    except BaseException:
+        if not path.exists():  # It may be there though the flush of its folder failed.
+            with suppress(OSError):
+                remove_marks(real, [path_of(real, mark.nonce)])
+        raise
+
+
+def _check_file(path: Path) -> os.stat_result:
+    """Refuse a path where there is no regular file of a size that a budget can have."""
+    found = None
+    problem = InputError("unreadable", f"'{path}' is not a file that can be read")
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        problem = InputError("file_not_found", f"there is no budget file '{path}'; see hearsay budget new")
+    except (OSError, ValueError):
+        pass  # ValueError: a path with a zero byte
+    if found is None or not stat.S_ISREG(found.st_mode) or not os.access(path, os.R_OK):
+        raise problem
+    if not 0 < found.st_size <= MAX_FILE_BYTES:
+        raise SCHEMA.damaged()
+    return found
+
+
+def _sealed(table: str, number: int, values: Sequence[object], before: bytes) -> tuple[object, ...]:
+    """A row with its number, and with its seal, which covers the seal of the row before."""
+    return number, *values, seal(table, (number, *values, before))

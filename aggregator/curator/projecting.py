@@ -85,10 +85,8 @@ class ProjectionTerms(NamedTuple):
     """What is public about a private projection, before the records are seen.
 
     Attributes:
-        method: ``pca`` or ``dca``.
-        components: K.
-        epsilon_micro: ε of everything, in millionths.
-        delta: δ; 0 for pure differential privacy.
+        method, components: ``pca`` or ``dca``, and K.
+        epsilon_micro, delta: ε of everything in millionths, and δ; 0 for pure differential privacy.
         adjacency: the budget's.
         ridge: ρ of DCA, in units of variance.
         bins: number of bins of a component.
@@ -257,10 +255,8 @@ def _facts(noisy: NoisyMoments, directions: Directions, terms: ProjectionTerms, 
         "explained": [round(float(share), 6) for share in directions.explained],
     }
     if terms.method == "dca":
-        facts |= {
-            "rho": terms.ridge,
-            "discriminant": [round(float(power), 6) for power in directions.discriminant],
-        }
+        powers = [round(float(power), 6) for power in directions.discriminant]
+        facts |= {"rho": terms.ridge, "discriminant": powers}
     return facts
 
 
@@ -268,15 +264,9 @@ LAPLACE, GAUSSIAN = "discrete Laplace", "discrete Gaussian"
 
 
 class MomentTerms(NamedTuple):
-    """What is public about a release of moments, before the records are seen.
+    """What is public about a release of moments of d inputs of so many classes; 1 for PCA.
 
-    Attributes:
-        inputs: d, number of numbers.
-        classes: number of classes; 1 for PCA.
-        has_missing: whether a record may lack a number.
-        epsilon_micro: ε in millionths.
-        delta: δ; 0 for pure differential privacy.
-        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+    ``has_missing`` says whether a record may lack a number.
     """
 
     inputs: int
@@ -336,12 +326,9 @@ class MomentNoise(NamedTuple):
 
 
 class NoisyMoments(NamedTuple):
-    """Moments with noise, which may leave the curator.
+    """Moments with noise of the numbers in [−1, 1], which may leave the curator; S̄ and S_B are positive semidefinite.
 
-    Attributes:
-        moments: of the numbers in [−1, 1]; S̄ and S_B are positive semidefinite.
-        records: number of records with all numbers, with noise unless it is public; at least 1.
-        noise: the noise that was added.
+    ``records`` is the number of those with all numbers, with noise unless it is public; at least 1.
     """
 
     moments: Moments
@@ -371,8 +358,7 @@ def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Str
     Args:
         numbers: shape (n, d) int64, u in [−S, S], of records that lack no number.
         labels: shape (n,) int64, class codes from 0 to below ``terms.classes``; not read for one class.
-        terms: the public terms.
-        stream: the randomness, from a seed that is used once and kept secret.
+        terms, stream: the public terms; the randomness, from a seed that is used once and kept secret.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes

@@ -6,7 +6,7 @@ the schema, so they are public and not fitted to the records.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -68,12 +68,7 @@ class Records(NamedTuple):
 def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -> Records:
     """Read a frame of records with the schema's public bounds. Run by the curator.
 
-    Numbers outside the bounds are clipped and counted.
-
-    Args:
-        frame: records, one per row, with the label's column.
-        schema: names, bounds, value lists and substitutes.
-        strict: refuse numbers outside the bounds.
+    Numbers outside the bounds are clipped and counted; ``strict`` refuses them.
 
     Raises:
         InputError: ``outside_bounds``, ``strict`` is True and a number is outside the bounds; ``label_missing``,
@@ -84,32 +79,20 @@ def read_records(frame: pd.DataFrame, schema: Schema, *, strict: bool = False) -
         raise InputError("empty_file", "there is no record")
     labels = label_codes(frame, schema.label, substitute=True)
     encoded = observe(frame, schema)
-    found = outside(frame[[name for name in _numeric(schema) if name in frame.columns]], _bounded(frame, schema))
+    numeric = [one for one in schema.features if isinstance(one, Numeric) and one.name in frame.columns]
+    bounded = schema._replace(features=tuple(numeric), projection=None, groups=())
+    found = outside(frame[[one.name for one in numeric]], bounded)
     clipped = {one.name: one.below + one.above for one in found}
     if strict and any(clipped.values()):
         names = ", ".join(quoted(name) for name, count in clipped.items() if count)
         raise InputError(
             "outside_bounds", f"numbers of {names} are outside the schema's bounds, and strict refuses them"
         )
-    return Records(schema, labels, encoded.codes, encoded.numbers, clipped, _at_bounds(frame, schema, clipped))
+    at_bounds = tuple(one.name for one in numeric if not clipped.get(one.name) and _fills(one, frame[one.name]))
+    return Records(schema, labels, encoded.codes, encoded.numbers, clipped, at_bounds)
 
 
-def _numeric(schema: Schema) -> list[str]:
-    return [feature.name for feature in schema.features if isinstance(feature, Numeric)]
-
-
-def _bounded(frame: pd.DataFrame, schema: Schema) -> Schema:
-    """The schema with only the numeric features that have a column."""
-    kept = [one for one in schema.features if isinstance(one, Numeric) and one.name in frame.columns]
-    return schema._replace(features=tuple(kept), projection=None, groups=())
-
-
-def _at_bounds(frame: pd.DataFrame, schema: Schema, clipped: dict[str, int]) -> tuple[str, ...]:
-    """Names of the features whose smallest and largest number are the bounds, and none is beyond them."""
-    found = []
-    for feature in schema.features:
-        if isinstance(feature, Numeric) and feature.name in frame.columns and not clipped.get(feature.name):
-            numbers = numbers_of(frame[feature.name])  # Not the scaled numbers, which are rounded.
-            if numbers.min() == float(feature.low) and numbers.max() == float(feature.high):
-                found.append(feature.name)
-    return tuple(found)
+def _fills(feature: Numeric, column: pd.Series[Any]) -> bool:
+    """Whether the bounds are the smallest and the largest number of a column."""
+    numbers = numbers_of(column)  # Not the scaled numbers, which are rounded.
+    return bool(numbers.min() == float(feature.low) and numbers.max() == float(feature.high))

@@ -37,13 +37,10 @@ class FitTerms(NamedTuple):
 
     Attributes:
         method: a key of :data:`aggregator.curator.methods.table.METHODS`.
-        epsilon_micro: total ε of the fit, in millionths.
-        delta: total δ of the fit; 0 for pure differential privacy.
-        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
-        division: one of :data:`DIVISIONS`.
+        epsilon_micro, delta: of the whole fit, ε in millionths; δ is 0 for pure differential privacy.
+        adjacency, division: one of :data:`protocol.sums.adjacency.ADJACENCIES`, and of :data:`DIVISIONS`.
         noise: kind of noise of the methods with smooth sensitivity; None for the other methods.
-        family: ``discrete``, ``gaussian`` or ``truncated-gaussian``.
-        postprocess: name of the step from estimates to probabilities.
+        family, postprocess: of the model, and the name of the step from estimates to probabilities.
         variance_floor_micro: smallest variance of a number scaled to [−1, 1], in millionths; normal families only.
         trim_micro: share of the values that trimmed means leave out at either end, in millionths; less than half.
     """

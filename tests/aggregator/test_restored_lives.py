@@ -25,7 +25,7 @@ import pytest
 from support.restored import CuratorLife, DealerLife, StoreLife, WorkspaceLife
 
 from aggregator.common import databases
-from aggregator.curator import budget, budget_store
+from aggregator.curator import budget
 from aggregator.nodes.dealer import dealer, issuing, journal
 from aggregator.publishing.workspace import Workspace
 from aggregator.reports.storage import manifest
@@ -112,7 +112,7 @@ def released_before_recorded(patch):
 
 
 def budget_without_a_mark(patch):
-    patch.setattr(budget_store.BudgetStore, "check_original", lambda *_: None)
+    patch.setattr(budget.BudgetFile, "check_original", lambda *_: None)
 
 
 def budget_with_a_step_of_tolerance(patch):
@@ -120,7 +120,7 @@ def budget_with_a_step_of_tolerance(patch):
 
 
 def adoption_counts_nothing(patch):
-    patch.setattr(budget_store.BudgetStore, "close_total", lambda *_: None)
+    patch.setattr(budget.BudgetFile, "close_total", lambda *_: None)
 
 
 def query_forgotten(patch):

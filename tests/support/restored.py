@@ -18,7 +18,6 @@ import numpy as np
 
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
-from aggregator.curator.budget_store import BudgetStore
 from aggregator.nodes.dealer import dealer as dealer_folder
 from aggregator.nodes.dealer import dealer as dealer_room
 from aggregator.nodes.dealer import issuing as releasing
@@ -359,7 +358,7 @@ TOTAL_MICRO, DELTA = 1_000_000, Fraction(1, 1000)
 class CuratorLife(Life):
     """A curator's budget. She says that nothing was paid since a copy was made only where that is true."""
 
-    statements = ((BudgetStore, "_run"),)
+    statements = ((BudgetFile, "_run"),)
     accidents = ("budget_copied", "budget_damaged", "file_not_found", "budget_exceeded", "budget_lost")
 
     def begin(self) -> None:

@@ -40,10 +40,7 @@ class Sums(Method):
         return cost_of(vector_epsilons(schema, terms))
 
     def release(self, records: Records, terms: FitTerms, stream: Stream) -> Statistics:
-        """Noisy vectors as statistics.
-
-        With the adjacency ``add-remove`` the number of records is the sum of the noisy class counts.
-        """
+        """Noisy vectors; with the adjacency ``add-remove`` the number of records is the sum of the noisy counts."""
         cost = self.cost(records.schema, terms)
         noisy = [with_noise(vector, stream) for vector in vectors(records, terms)]
         count = sum(noisy[0].values) if terms.adjacency == ADD_REMOVE else records.rows

@@ -21,9 +21,9 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from hashlib import sha256
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from aggregator.common.files import read_file, storage_errors, sync_folder, write_output
@@ -44,8 +44,10 @@ from aggregator.nodes.dealer.issuing import (
     signed_book,
 )
 from aggregator.nodes.dealer.journal import BookRow, CampaignRow, Journal, ReleaseRow, create_journal
-from aggregator.nodes.dealer.place import check_place, machine_mark
 from aggregator.publishing.keys import key_file, read_key, write_key
+from aggregator.reports.storage.manifest import FILE_NAME as STORE_FILE
+from aggregator.reports.storage.manifest import SUMMARIES_FILE
+from protocol.database import machine_ids
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import KEY_BYTES, SIZE_LIMITS, SigningKey
 from protocol.errors import InputError, StorageError
@@ -55,6 +57,9 @@ ROLE = "dealer"
 KEY_FILE, PUBLIC_FILE, JOURNAL_FILE = "dealer.key", "dealer.pub", "journal.sqlite"
 Given = bytes | str | Path
 """A document: its bytes, or its file."""
+Passphrase = Callable[[], bytes] | bytes | str | None
+Clock = Callable[[], float]
+"""Seconds since 1970."""
 
 
 class ServedCampaign(NamedTuple):
@@ -67,18 +72,13 @@ class ServedCampaign(NamedTuple):
 
 
 class Dealer:
-    """An open dealer's folder. All methods may raise ``dealer_damaged``, ``dealer_busy``, ``disk_full``, ``io_failed``.
+    """An open dealer's folder. All methods may raise ``dealer_damaged`` and ``dealer_busy``.
 
     ``with Dealer.open(path) as dealer:`` closes it at the end.
     """
 
     def __init__(
-        self,
-        path: Path,
-        journal: Journal,
-        public: DealerPublic,
-        passphrase: Callable[[], bytes],
-        clock: Callable[[], float],
+        self, path: Path, journal: Journal, public: DealerPublic, passphrase: Callable[[], bytes], clock: Clock
     ) -> None:
         self.path = path
         self.public = public
@@ -94,7 +94,7 @@ class Dealer:
         passphrase: bytes | str | None = None,
         modulus: int | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
-        clock: Callable[[], float] = time.time,
+        clock: Clock = time.time,
     ) -> Self:
         """``hearsay masked new``: make a dealer's folder, and open it. It appears complete or not at all.
 
@@ -103,7 +103,6 @@ class Dealer:
             passphrase: encrypts the secret; None keeps it in the clear.
             modulus: N of 2048 bits, for tests; None makes a new one with the library ``cryptography``.
             entropy: returns as many random bytes as it is asked for.
-            clock: seconds since 1970.
 
         Raises:
             InputError: ``dealer_in_workspace``; ``missing_extra``: the library is not installed;
@@ -116,20 +115,11 @@ class Dealer:
         return cls.open(path, passphrase, clock=clock)
 
     @classmethod
-    def open(
-        cls,
-        path: str | Path,
-        passphrase: Callable[[], bytes] | bytes | str | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> Self:
+    def open(cls, path: str | Path, passphrase: Passphrase = None, *, clock: Clock = time.time) -> Self:
         """Open a dealer's folder. The secret stays closed until something is signed.
 
-        Args:
-            path: the folder.
-            passphrase: passphrase of the secret, or a function that returns it. Without one, the first line of the file
-                that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
-            clock: seconds since 1970.
+        ``passphrase`` is that of the secret, or a function that returns it; without one, the first line of the file
+        that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 
         Raises:
             InputError: ``dealer_in_workspace``: the folder is in one tree with a workspace or store.
@@ -139,13 +129,7 @@ class Dealer:
         return cls._open(Path(path), passphrase, clock, machine_mark())
 
     @classmethod
-    def adopt(
-        cls,
-        path: str | Path,
-        passphrase: Callable[[], bytes] | bytes | str | None = None,
-        *,
-        clock: Callable[[], float] = time.time,
-    ) -> Self:
+    def adopt(cls, path: str | Path, passphrase: Passphrase = None, *, clock: Clock = time.time) -> Self:
         """``hearsay masked adopt``: go on with a copy, a restored backup or a folder on another disk, and open it.
 
         The other copy may have released sets that this one does not know, for periods up to the present. So this one
@@ -176,13 +160,7 @@ class Dealer:
             self._journal.adopt(machine_mark(), now)
 
     @classmethod
-    def _open(
-        cls,
-        path: Path,
-        passphrase: Callable[[], bytes] | bytes | str | None,
-        clock: Callable[[], float],
-        machine: bytes | None,
-    ) -> Self:
+    def _open(cls, path: Path, passphrase: Passphrase, clock: Clock, machine: bytes | None) -> Self:
         check_place(path)
         journal = Journal(path / JOURNAL_FILE, machine)
         try:
@@ -201,9 +179,7 @@ class Dealer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def setup(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
@@ -349,3 +325,47 @@ def _read_public(path: Path) -> DealerPublic:
     except InputError as error:
         problem = error.detail
     raise StorageError("dealer_damaged", f"'{PUBLIC_FILE}' can not be used: {problem}")
+
+
+_MACHINE_TAG = b"hearsay/1/dealer-machine"
+_MOST_FOLDERS = 10_000
+
+
+def machine_mark() -> bytes:
+    """32 bytes that differ between machines and do not reveal the machine's ids; equal on all machines without ids."""
+    return sha256(_MACHINE_TAG + machine_ids()).digest()
+
+
+def check_place(folder: Path) -> None:
+    """Refuse a dealer's folder that is a workspace or store, is inside of one, or contains one. Links are followed.
+
+    The current folder of the process may not be, or be inside of, one either (``dealer_in_workspace``, ``InputError``).
+    Whoever has the dealer's keys and the parties' ciphertexts can decrypt every party's numbers. That the folder is
+    apart is what software can check; that the machine is another one is up to people.
+    """
+    real, current = Path(os.path.realpath(folder)), Path.cwd()
+    for place in (real, *real.parents, current, *current.parents, *_below(real)):
+        kind = _kind(place)
+        if kind:
+            raise InputError(
+                "dealer_in_workspace",
+                f"'{place}' is {kind}, and whoever has that and the dealer's keys can decrypt every party's numbers; "
+                "keep the dealer on another machine",
+            )
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Folders inside of a folder, at most :data:`_MOST_FOLDERS`."""
+    for count, (place, _, _) in enumerate(os.walk(folder)):
+        if count >= _MOST_FOLDERS:
+            return
+        yield Path(place)
+
+
+def _kind(place: Path) -> str:
+    """What a folder is, in words; empty if it is neither a workspace nor a store."""
+    if (place / "root.hst").is_file() and (place / "keys").is_dir():
+        return "a publisher's workspace"
+    if (place / SUMMARIES_FILE).is_file() or ((place / STORE_FILE).is_file() and (place / "reports").is_dir()):
+        return "an aggregator's store"
+    return ""

@@ -29,8 +29,7 @@ class CampaignRow(NamedTuple):
     """A campaign that was set up.
 
     Attributes:
-        campaign: id, 32 bytes.
-        document: the signed campaign.
+        campaign, document: id of 32 bytes, and the signed campaign.
         version: of the newest key book.
         list_version, list_digest: of the list of nodes from which the newest book was made.
         next_serial: serial number of the next key.
@@ -63,9 +62,8 @@ class PartyRow(NamedTuple):
     """One key of one party, and the versions of the book that hold it.
 
     Attributes:
-        campaign: id, 32 bytes.
+        campaign, node: ids of 32 and 8 bytes.
         serial: serial number of the key.
-        node: node id, 8 bytes.
         public: the node's Ed25519 key, 32 bytes.
         u: the party's number.
         first, last: first and last version of the book with this key; ``last`` is None if the newest has it.
@@ -93,15 +91,13 @@ class ReleaseRow(NamedTuple):
 
 
 _TABLES = {
-    "books": ("campaign", "version", "list_version", "parties", "digest", "made_at"),
-    "campaigns": (
-        "campaign", "document", "version", "list_version", "list_digest", "next_serial", "releases", "first_period",
-    ),
+    "books": BookRow._fields,
+    "campaigns": CampaignRow._fields,
     "dealer": ("number", "public", "machine", "inode", "made_at", "adopted_at"),
     "mark": ("number", "nonce", "inode", "changed"),
-    "parties": ("campaign", "serial", "node", "public", "u", "first", "last", "box"),
-    "releases": ("campaign", "period", "version", "parties", "released_at"),
-}  # fmt: skip
+    "parties": PartyRow._fields,
+    "releases": ReleaseRow._fields,
+}
 _KEYS = {
     "books": "campaign, version",
     "campaigns": "campaign",
@@ -137,7 +133,6 @@ def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> N
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``.
-        StorageError: ``disk_full``, ``io_failed``.
     """
     mark = (1, *no_mark())
     content = SCHEMA.new_file([("mark", (*mark, seal("mark", mark)))])
@@ -147,14 +142,12 @@ def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> N
 
 
 class Journal(Ledger):
-    """An open journal. All methods may raise ``dealer_damaged``, ``dealer_busy``, ``disk_full``, ``io_failed``."""
+    """An open journal. All methods may raise ``dealer_damaged`` and ``dealer_busy``."""
 
     def __init__(self, path: Path, machine: bytes | None) -> None:
         """Open the journal at ``path``.
 
-        Args:
-            path: of the file.
-            machine: mark of this machine; None leaves out the check whether this is the place where it was made.
+        ``machine`` is the mark of this machine; None leaves out the check whether this is where the file was made.
 
         Raises:
             StorageError: ``not_a_dealer``: there is no file; ``dealer_damaged``, ``dealer_newer``, ``dealer_busy``;

@@ -144,11 +144,6 @@ class Totals:
         """Numbers of the periods with summaries, rising."""
         return tuple(sorted(self._periods))
 
-    def nodes_in(self, period: int) -> frozenset[bytes]:
-        """Ids of the nodes with a summary of a period."""
-        found = self._periods.get(period)
-        return frozenset() if found is None else frozenset(found.nodes)
-
     def total(self, periods: range | None = None) -> Total:
         """The sum over the periods with these numbers; None for all periods."""
         nodes: set[bytes] = set()

@@ -66,14 +66,7 @@ _BITS = 256
 
 
 class Row(NamedTuple):
-    """A kept summary.
-
-    Attributes:
-        period: number of its period.
-        node: id of its node, 8 bytes.
-        identity: SHA-256 of its payload.
-        envelope: its signed bytes.
-    """
+    """A kept envelope: period, id of the node (8 bytes), SHA-256 of the payload, and the signed bytes."""
 
     period: int
     node: bytes
@@ -88,41 +81,19 @@ class Refused(NamedTuple):
     length: int
     reason: str
 
-    def bytes_of(self, content: bytes) -> bytes:
-        """The piece, cut out of the content of its file."""
-        return content[self.offset : self.offset + self.length]
-
 
 class RowSum(NamedTuple):
-    """The rows of a table as two numbers.
-
-    Attributes:
-        rows: number of rows.
-        digests: sum of the rows' digests (:func:`protocol.database.row_digest`) modulo 2^256, most significant byte
-            first.
-    """
+    """The number of rows of a table, and the sum of their digests (:func:`protocol.database.row_digest`) mod 2^256."""
 
     rows: int = 0
     digests: int = 0
 
-    def with_row(self, table: str, row: Sequence[object]) -> RowSum:
-        """The sum after ``row`` is added to ``table``."""
-        return RowSum(self.rows + 1, (self.digests + _digest(table, row)) % (1 << _BITS))
-
-    def without_row(self, table: str, row: Sequence[object]) -> RowSum:
-        """The sum after ``row`` is removed from ``table``."""
-        return RowSum(self.rows - 1, (self.digests - _digest(table, row)) % (1 << _BITS))
+    def plus(self, table: str, row: Sequence[object], sign: int = 1) -> RowSum:
+        """The sum after ``row`` is added to ``table``, or removed by the sign −1."""
+        return RowSum(self.rows + sign, (self.digests + sign * _digest(table, row)) % (1 << _BITS))
 
     def check(self, number: int, digests: int) -> None:
-        """Compare this stored sum with the rows that were read.
-
-        Args:
-            number: number of rows that were read.
-            digests: sum of their digests, not reduced.
-
-        Raises:
-            StorageError: ``store_damaged``: one of the two differs.
-        """
+        """Compare this stored sum with so many rows that were read, and the sum of their digests, not reduced."""
         if self != (number, digests % (1 << _BITS)):
             raise _changed()
 
@@ -194,12 +165,12 @@ class Database(databases.Database):
     def _insert(self, table: str, *row: object, envelope: bytes | None = None) -> None:
         """Add a row, ``row`` being the columns that the sum covers."""
         self._write(table, row if envelope is None else (*row, envelope))
-        self._sums[table] = self._sum_of(table).with_row(table, row)
+        self._sums[table] = self._sum_of(table).plus(table, row)
 
     def _delete(self, table: str, condition: str, *values: object) -> None:
         """Remove the rows that match an SQL condition, which has a ``?`` for each value."""
         for row in self._run(f"SELECT {_COLUMNS[table]} FROM {table} WHERE {condition}", values):  # noqa: S608
-            self._sums[table] = self._sum_of(table).without_row(table, row)
+            self._sums[table] = self._sum_of(table).plus(table, row, -1)
         self._run(f"DELETE FROM {table} WHERE {condition}", values)  # noqa: S608
 
     def document(self, name: str) -> bytes | None:
@@ -293,8 +264,7 @@ class Database(databases.Database):
     def _summaries(self, columns: str) -> Generator[tuple[Any, ...], None, None]:
         """Rows of summaries by period, node and identity; after the last one they are compared with their sum.
 
-        Args:
-            columns: the columns that the sum covers, and perhaps others after them.
+        ``columns`` are those that the sum covers, and perhaps others after them.
         """
         number, digests, last = 0, 0, (-1,)
         with self._reading():

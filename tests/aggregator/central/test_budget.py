@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.failures import failure, reason
 
-from aggregator.curator import budget_store
+from aggregator.curator import budget as budget_file
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile, digest_of, record_bytes
 from protocol.errors import PolicyError
@@ -160,7 +160,7 @@ def test_two_processes_never_exceed_the_total_together(tmp_path):
 
 
 def test_a_process_that_holds_the_file_is_waited_for_and_then_said(tmp_path, budget, digest, monkeypatch):
-    monkeypatch.setattr(budget_store, "SCHEMA", budget_store.SCHEMA._replace(busy_seconds=0.05))
+    monkeypatch.setattr(budget_file, "SCHEMA", budget_file.SCHEMA._replace(busy_seconds=0.05))
     with BudgetFile.open(tmp_path / "a.budget") as second:
         with closing(sqlite3.connect(tmp_path / "a.budget", isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
@@ -228,11 +228,11 @@ ODD = [None, 1.5, float("inf"), -1, 0, 1 << 62, "", "x", "1e999999999", "1/3", "
 
 
 @pytest.mark.parametrize(("table", "column"), [
-    (table, column) for table, columns in budget_store._TABLES.items() for column in columns
+    (table, column) for table, columns in budget_file._TABLES.items() for column in columns
 ])  # fmt: skip
 def test_odd_values_with_right_seals_are_refused_or_read(tmp_path, table, column):
     """Whoever computes seals anew can write any total; but no value makes the reader fail in another way, or hang."""
-    row, place = SEALED[table], budget_store._TABLES[table].index(column)
+    row, place = SEALED[table], budget_file._TABLES[table].index(column)
     for number, odd in enumerate(ODD):
         path = _sealed_file(tmp_path / f"{number}.hsb", {table: (*row[:place], odd, *row[place + 1 :])})
         assert reason(_opened, path) in {None, "budget_damaged"}, odd
@@ -251,12 +251,12 @@ SEALED = {
 def _sealed_file(path, changes):
     """A budget file of the rows of SEALED; ``changes`` has other rows for some tables. All seals are right."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        for statement in budget_store.SCHEMA.tables.values():
+        for statement in budget_file.SCHEMA.tables.values():
             connection.execute(statement)
         for name, values in {**SEALED, **changes}.items():
             _insert_sealed(connection, name, values)
-        connection.execute(f"PRAGMA application_id = {budget_store.SCHEMA.application_id}")
-        connection.execute(f"PRAGMA user_version = {budget_store.SCHEMA.version}")
+        connection.execute(f"PRAGMA application_id = {budget_file.SCHEMA.application_id}")
+        connection.execute(f"PRAGMA user_version = {budget_file.SCHEMA.version}")
         path.write_bytes(connection.serialize())
     return path
 
@@ -284,7 +284,7 @@ BAD_CELLS = [
 def test_a_cell_that_the_writer_refuses_is_damage_in_a_file(tmp_path, table, column, value):
     """Every such cell has a right seal. The same file without it is read."""
     assert reason(_opened, _sealed_file(tmp_path / "right.hsb", {})) is None
-    place = budget_store._TABLES[table].index(column)
+    place = budget_file._TABLES[table].index(column)
     row = SEALED[table]
     path = _sealed_file(tmp_path / "wrong.hsb", {table: (*row[:place], value, *row[place + 1 :])})
     assert reason(_opened, path) == "budget_damaged"
@@ -292,7 +292,7 @@ def test_a_cell_that_the_writer_refuses_is_damage_in_a_file(tmp_path, table, col
 
 def _insert_sealed(connection, table, values):
     """Insert a row with a right seal and a value of any type."""
-    row = budget_store._sealed(table, 1, values, b"")
+    row = budget_file._sealed(table, 1, values, b"")
     connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
@@ -414,7 +414,7 @@ def test_texts_and_digests_are_checked(budget, digest):
 
 
 def test_a_full_table_is_refused(budget, digest, monkeypatch):
-    monkeypatch.setattr(budget_store, "MAX_ROWS", 1)
+    monkeypatch.setattr(budget_file, "MAX_ROWS", 1)
     small = Cost(1, Fraction(0), None)
     budget.spend(digest, "q", small)
     assert reason(budget.spend, digest, "q", small) == "too_large"

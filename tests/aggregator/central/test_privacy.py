@@ -10,7 +10,7 @@ from math import exp
 import numpy as np
 import pytest
 
-from aggregator.curator.accounting import Share, privacy_loss
+from aggregator.curator.accounting import Share
 from aggregator.curator.fitting import cost_of_fit
 from aggregator.curator.methods import smooth
 from aggregator.curator.methods.global_sensitivity import GlobalDeviation, GlobalVariance
@@ -35,6 +35,22 @@ SCHEMA = build_schema(
 )
 KINDS = tuple(product((0, 1), (0, 1), (-SCALE, 0, SCALE, NO_NUMBER)))
 """All records: label, colour, and a number that may be missing."""
+
+
+def privacy_loss(first, second):
+    """Largest |ln ratio| of the probabilities of one release under two data sets: Σ_j ‖f_j(x) − f_j(x')‖₁ ε_j/Δ_j.
+
+    The supremum over all outputs is reached far out on the side of one data set, since the noise of every entry is
+    independent discrete Laplace noise.
+    """
+    total = Fraction(0)
+    for one, other in zip(first, second, strict=True):
+        distance = sum(abs(a - b) for a, b in zip(one.values, other.values, strict=True))
+        if distance and not (one.sensitivity and other.sensitivity):
+            raise InputError("loss_unbounded", "an entry without noise tells the two data sets apart")
+        if distance:
+            total += distance * Fraction(one.epsilon_micro, MICRO * one.sensitivity)
+    return total
 
 
 def records(rows):

@@ -14,7 +14,7 @@ from support.failures import reason
 from support.killed import every_death
 
 from aggregator.common.databases import marks_beside
-from aggregator.curator import budget_store
+from aggregator.curator import budget as budget_file
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
 
@@ -155,7 +155,7 @@ def test_a_file_that_could_not_be_made_leaves_no_mark(path, monkeypatch):
     assert reason(BudgetFile.create, path, name="ward", epsilon_micro=1) == "output_exists"
     assert len(marks_beside(path)) == 1
     other = path.with_name("other.hsb")
-    monkeypatch.setattr(budget_store, "write_output", full)
+    monkeypatch.setattr(budget_file, "write_output", full)
     with pytest.raises(OSError, match="No space"):
         BudgetFile.create(other, name="ward", epsilon_micro=1)
     assert marks_beside(other) == []

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from aggregator.common import databases
-from aggregator.curator import budget_store
+from aggregator.curator import budget as budget_file
 from aggregator.curator.accounting import Cost
 from aggregator.curator.budget import BudgetFile
 from protocol import database
@@ -201,7 +201,7 @@ def _file_in_place() -> None:
         with path.open("ab") as file:
             file.write(data[len(data) // 2 :])
 
-    budget_store.write_output = write
+    budget_file.write_output = write
 
 
 MUTATIONS = {
