@@ -8,8 +8,9 @@ from __future__ import annotations
 import errno
 import os
 from contextlib import suppress
+from itertools import chain
 from stat import S_ISREG
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import path_of
 from edge_sdk.storage.atomic_files import write_new
@@ -73,7 +74,6 @@ class Sealing:
         return None if batch is None else batch.kind
 
     def _oldest(self) -> Batch | None:
-
         kind = self._documents.kind()
         return self._spool.oldest(lambda answer: ending_of(kind, answer))
 
@@ -126,9 +126,8 @@ def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     from protocol.nodes.summary_files import SummarySet
 
     found = SummarySet()
-    for records in reports.values():
-        for each in records:
-            found.add(each, lambda raw: read_summary(raw)[1])
+    for each in chain.from_iterable(reports.values()):
+        found.add(each, lambda raw: read_summary(raw)[1])
     return found.to_bytes()
 
 
@@ -137,9 +136,8 @@ def messages(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     from protocol.masked.message import MessageSet
 
     found = MessageSet()
-    for records in reports.values():
-        for each in records:
-            found.add(each, MessageSet.parse)
+    for each in chain.from_iterable(reports.values()):
+        found.add(each, MessageSet.parse)
     return found.to_bytes()
 
 
@@ -164,16 +162,11 @@ def write_outbox(path: str, content: bytes) -> None:
     Only the device's user can read the file, since it shows in which campaigns this device takes part.
 
     Raises:
-        StorageError: ``file_exists``: there is a file already, which may not have been sent; it stays. ``disk_full``,
-            ``io_failed``: the file can not be written; what was written is removed, if the system allows it.
+        StorageError: ``file_exists``: there is a file already, which may not have been sent; it stays.
     """
-
-    def write(file: IO[bytes]) -> None:
-        file.write(content)
-
     problem = 0
     try:
-        write_new(path, write)
+        write_new(path, lambda file: file.write(content))
     except OSError as error:
         problem = error.errno or errno.EIO
     if problem == errno.EEXIST:

@@ -56,11 +56,7 @@ class _KeyRow(NamedTuple):
 
 
 class PartyKeys:
-    """Reads and writes of the party's keys. :meth:`accept` is called inside a transaction.
-
-    All methods raise ``state_damaged`` (a :class:`protocol.errors.StorageError`) for a row that was changed or is
-    missing.
-    """
+    """Reads and writes of the party's keys. :meth:`accept` is called inside a transaction."""
 
     def __init__(self, state: Database) -> None:
         self._rows = Rows(state, PARTY_KEYS)
@@ -70,10 +66,6 @@ class PartyKeys:
 
         The rest of a book, up to 64 MiB, is not stored: a book that contradicts this one is refused, and not kept as
         evidence.
-
-        Args:
-            book: from :func:`protocol.masked.keys.read_key_book`.
-            key: the node's key pair.
 
         Returns:
             Why the book has no usable key for this node: ``node_without_key``, ``invalid_keys``. Its version is stored
@@ -102,11 +94,7 @@ class PartyKeys:
         return problem
 
     def own(self, campaign: Campaign, key: SigningKey) -> MaskedKey:
-        """This node's key of the newest accepted book of a campaign.
-
-        Args:
-            campaign: a masked campaign.
-            key: the node's key pair.
+        """This node's key of the newest accepted book of a masked campaign; ``key`` is the node's key pair.
 
         Raises:
             InputError: ``keys_unknown``: no book of the campaign was accepted yet.
@@ -169,12 +157,7 @@ class _Powers(NamedTuple):
 
 
 def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
-    """Exact sums, cut off at the public range of a party's numbers. This changes no number's sensitivity.
-
-    Args:
-        campaign: a masked campaign.
-        exact: shape (M,), the exact sums, from :class:`edge_sdk.node.sums.ExactSums`.
-    """
+    """Exact sums, shape (M,), cut off at the public range of a party's numbers. No number's sensitivity changes."""
     found, place = [], 0
     for subject, limits in zip(released_vectors(campaign), ranges_of(campaign), strict=True):
         found += [min(max(number, limits.low), limits.high) for number in exact[place : place + subject.size]]
@@ -183,12 +166,9 @@ def clamped(campaign: Campaign, exact: Sequence[int]) -> list[int]:
 
 
 def drawn_noise(campaign: Campaign, u: int, seed: bytes) -> list[int]:
-    """The noise of one party for all M numbers. It is not clamped: the guarantee is that of unbounded noise.
+    """The noise of the party number ``u`` for all M numbers. It is not clamped: the guarantee is of unbounded noise.
 
-    Args:
-        campaign: a masked campaign.
-        u: the party's number from the key book.
-        seed: 32 fresh random bytes, used for nothing else.
+    ``seed``: 32 fresh random bytes, used for nothing else.
     """
     stream = Stream(seed, NOISE_TAG)
     vectors = zip(released_vectors(campaign), noise_of(campaign, u), strict=True)
@@ -199,13 +179,7 @@ class OfSums:
     """Makes the message of a party for one period (:class:`edge_sdk.answering.reporting.Making`)."""
 
     def __init__(self, keys: PartyKeys, signer: Callable[[], SigningKey], entropy: Callable[[int], bytes]) -> None:
-        """The sums are given later, by :attr:`exact`.
-
-        Args:
-            keys: the party's keys.
-            signer: returns the node's present key pair.
-            entropy: n → n fresh random bytes.
-        """
+        """The sums are given later, by :attr:`exact`. ``signer`` returns the node's present key pair."""
         self._keys = keys
         self._signer = signer
         self._entropy = entropy
@@ -215,12 +189,7 @@ class OfSums:
         """Shape (M,), the exact sums. They are set before the message is made."""
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign that is not masked, and one for which this node has no key.
-
-        Raises:
-            InputError: ``campaign_for_devices``, ``campaign_not_masked``, ``keys_unknown``.
-            DocumentError: ``node_without_key``, ``invalid_keys``.
-        """
+        """Refuse a campaign that is not masked, and one for which this node has no key (:meth:`PartyKeys.own`)."""
         if campaign.nodes is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
         masked_terms_of(campaign)
@@ -242,7 +211,6 @@ class OfSums:
 
         Raises:
             Unprepared: call :meth:`prepare` and begin the transaction anew.
-            StorageError: ``entropy_unavailable``.
         """
         del secret  # the signer reads it
         signer = self._signer()

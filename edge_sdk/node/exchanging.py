@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.storage.atomic_files import is_no_file, private, read_regular, replace
+from edge_sdk.storage.atomic_files import is_no_file, os_errors, private, read_regular, replace
 from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
 from protocol.nodes.summary import judge_summary, read_summary
@@ -176,16 +176,12 @@ def _contents(paths: Sequence[str], own: str, unread: list[Unread]) -> Iterator[
 
 
 def _write(own: str, content: bytes) -> None:
-    problem = ""
     if os.path.islink(own) or is_no_file(own):
-        problem = "a folder, pipe, device or symbolic link has this name"
-    try:
-        if not problem:
-            replace(own, content)
-    except OSError as error:
-        problem = error.strerror or "the system refused it"
-    if problem:
-        raise StorageError("io_failed", f"'{own}' can not be written: {problem}")
+        raise StorageError(
+            "io_failed", f"'{own}' can not be written: a folder, pipe, device or symbolic link has this name"
+        )
+    with os_errors(f"'{own}' can not be written"):
+        replace(own, content)
 
 
 @contextmanager

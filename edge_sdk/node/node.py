@@ -59,13 +59,9 @@ class Encrypted(NamedTuple):
 
     Attributes:
         raw: the bytes of the signed message.
-        period: index of the period since 1970.
-        repeated: the period was encrypted before; these are the bytes of that message, and no record was read.
-        next_at: when the wall clock will show that the next period can be encrypted, in seconds since 1970.
+        period, repeated, next_at, unread: as of :class:`Summarised`.
         serial: serial number of the key that encrypted.
         cost_micro, cost_delta_pico: the ε in millionths and the δ in 10⁻¹² that the ledger counts for the message.
-        unread: counts of missing and unlisted values, for the owner; None if no record was read. They are exact and
-            private: they must not leave the node.
         beyond: number of records after the first ``max_records``, if the unit of protection is a party. They were not
             read and are in no sum.
     """
@@ -109,29 +105,19 @@ class Node(Device):
     def public_key(self) -> bytes:
         """The node's Ed25519 public key, 32 bytes, which the publisher puts on the list of nodes.
 
-        The key follows from the device's secret: after an opt-out or a reset the node has another key.
-
-        Raises:
-            PolicyError: ``disabled``: the owner has opted out, so there is no key.
+        The key follows from the device's secret: after an opt-out or a reset the node has another key. After an opt-out
+        there is none (PolicyError ``disabled``).
         """
         return node_key(self._reporting.secret()).public
 
     @property
     def node_id(self) -> bytes:
-        """The node's id, 8 bytes: the id of :attr:`public_key`.
-
-        Raises:
-            PolicyError: ``disabled``.
-        """
+        """The node's id, 8 bytes: the id of :attr:`public_key`."""
         return keyid(self.public_key)
 
     @property
     def public_key_line(self) -> bytes:
-        """The content of a ``.key.pub`` file with :attr:`public_key` and the role ``node`` (formats.md, section 9).
-
-        Raises:
-            PolicyError: ``disabled``.
-        """
+        """The content of a ``.key.pub`` file with :attr:`public_key` and the role ``node`` (formats.md, section 9)."""
         return b"hearsay-key-1 node %b\n" % self.public_key.hex().encode()
 
     @logged("summarise")
@@ -166,9 +152,9 @@ class Node(Device):
         Raises:
             InputError: ``campaign_unknown``: no such campaign was accepted, or it is no longer;
                 ``campaign_for_devices``: call :meth:`edge_sdk.Device.report`; ``campaign_masked``: call
-                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign
-                does not allow this ε; ``epsilon_invalid``: it is no ε; ``record_invalid``: a record is no mapping;
-                ``policy_invalid``, ``policy_missing``, ``argument_invalid``.
+                :meth:`encrypt`; ``epsilon_out_of_range``: the campaign does not allow this ε; ``epsilon_invalid``: it
+                is no ε; ``record_invalid``: a record is no mapping; ``policy_invalid``, ``policy_missing``,
+                ``argument_invalid``.
             DocumentError: ``expired``, ``not_yet_valid``, ``campaign_ended``.
             PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what the policy's
                 ``node_adjacency`` names; ``adjacency_fixed``: the node's first summary was booked for another

@@ -29,11 +29,7 @@ _KEY_MESSAGE = b"hearsay/1/node"
 
 
 def node_key(secret: bytes) -> SigningKey:
-    """The key pair with which a node signs. An opt-out or a reset gives a new secret, and so another node.
-
-    Args:
-        secret: of the device, 32 bytes.
-    """
+    """The key pair with which a node signs. An opt-out or a reset gives a new secret, and so another node."""
     return SigningKey.from_seed(hmac_sha256(secret, _KEY_MESSAGE))
 
 
@@ -65,11 +61,7 @@ def noisy_sums(campaign: Campaign, exact: Sequence[int], epsilon_micro: int, see
 
 
 def check_in_the_clear(campaign: Campaign) -> None:
-    """Refuse a masked campaign, whose sums leave a node only encrypted.
-
-    Raises:
-        InputError: ``campaign_masked``.
-    """
+    """Refuse a masked campaign (``campaign_masked``), whose sums leave a node only encrypted."""
     if campaign.masked is not None:
         raise InputError(
             "campaign_masked",
@@ -81,12 +73,7 @@ class OfRecords:
     """Makes the summary of a node for one period (:class:`edge_sdk.answering.reporting.Making`)."""
 
     def __init__(self, epsilon_micro: int | None, entropy: Callable[[int], bytes]) -> None:
-        """The sums are given later, by :attr:`exact`.
-
-        Args:
-            epsilon_micro: ε of the summary in millionths; None for the campaign's.
-            entropy: n → n fresh random bytes.
-        """
+        """The sums are given later, by :attr:`exact`. ``epsilon_micro`` is the summary's; None: the campaign's ε."""
         self._epsilon_micro = epsilon_micro
         self._entropy = entropy
         self.exact: Sequence[int] = ()
@@ -95,11 +82,7 @@ class OfRecords:
         """Numbers of records by value (:attr:`edge_sdk.node.sums.ExactSums.grids`), for the sensitivity ``smooth``."""
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign for devices, and an ε that the campaign does not allow.
-
-        Raises:
-            InputError: ``campaign_for_devices``, ``campaign_masked``, ``epsilon_out_of_range``.
-        """
+        """Refuse a campaign for devices, a masked one, and an ε that the campaign does not allow."""
         terms = campaign.nodes
         if terms is None:
             raise InputError("campaign_for_devices", "this campaign asks about one record; a device reports about it")
@@ -117,8 +100,7 @@ class OfRecords:
     def cost(self, campaign: Campaign, policy: Policy) -> tuple[int, int]:
         """The ε in millionths that the summary costs for the neighbours that the owner's policy names; no δ.
 
-        Raises:
-            PolicyError: ``policy_refused``: one summary alone exceeds a limit; ``adjacency_uncovered``.
+        ``policy_refused``: one summary alone exceeds a limit.
         """
         micro = policy.cost_micro(campaign, self._epsilon(campaign))
         for excess in policy.limit_refusals(micro):
@@ -130,11 +112,7 @@ class OfRecords:
         return micro, 0
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """The signed summary, alone in a list. Its noise has a fresh seed.
-
-        Raises:
-            StorageError: ``entropy_unavailable``.
-        """
+        """The signed summary, alone in a list. Its noise has a fresh seed."""
         epsilon_micro = self._epsilon(campaign)
         seed = self._entropy(SEED_BYTES)
         if terms_of(campaign).sensitivity == SMOOTH:

@@ -235,13 +235,7 @@ def noisy_squares(
 
 
 def noisy_variance(data: ValueCounts, share: int, stream: Stream) -> Fraction:
-    """The variance of at least two values of u with noise for its smooth sensitivity, in units of u².
-
-    Args:
-        data: the values on the grid.
-        share: ε' in millionths.
-        stream: the randomness; its position advances.
-    """
+    """The variance of at least two values of u, in units of u², with noise of ε' = ``share`` (smooth sensitivity)."""
     noise = calibration(share)
     grid = global_sensitivity(data.n, data.width) / GRID_OF_NOISE
     scale = noise.multiplier * smooth_sensitivity(data, noise.beta).value
