@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_sdk.arguments import check_bytes, path_of
 from edge_sdk.policy import PolicyFile, PolicyGiven
 from edge_sdk.storage.atomic_files import flush_folder, make_folder, os_errors, remove
-from edge_sdk.storage.database import STATE_FILE, State
+from edge_sdk.storage.database import HIGHEST_FILE, STATE_FILE, Highest, State, read_highest, replace_highest
 from edge_sdk.storage.documents import Documents
-from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest
 from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.storage.marker import (
     MARKER_FILE,

@@ -301,14 +301,9 @@ def gather(state: State, documents: Documents, time: Timekeeper, reporting: Repo
         keys=documents.key_books(),
         root_expires=0 if trusted is None else trusted.root.header.expires,
         disk_may_forget=None if state.folder is None else disk_may_forget(state.folder),
-        machine=_machine(state),
+        machine=machine_file_of(state) or ("ids" if state.meta("machine") else "none"),
         copied=bool(state.copied),
     )
-
-
-def _machine(state: State) -> str:
-    known, file = state.meta("machine"), machine_file_of(state)
-    return file or ("none" if not known else "ids")
 
 
 def _clock(reading: Reading, present: Present, proven: tuple[int, int], track: Track | None) -> Clock:

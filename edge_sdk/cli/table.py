@@ -42,6 +42,18 @@ class Command(NamedTuple):
     idle: frozenset[str] = frozenset()
 
 
+def _command(
+    name: str,
+    summary: str,
+    add_arguments: Callable[[argparse.ArgumentParser], None],
+    *examples: str,
+    idle: frozenset[str] = frozenset(),
+) -> Command:
+    """A command. Its function has its name, and is in :mod:`~edge_sdk.cli.commands`, or that of its group."""
+    group, _, word = name.rpartition(" ")
+    return Command(name, getattr(node if group else commands, word), summary, add_arguments, examples, idle)
+
+
 NO_ANSWER_DUE = frozenset((
     "period_answered", "series_answered", "series_begun", "series_not_member", "expired", "not_yet_valid",
     "campaign_ended", "budget_paused", "disabled",
@@ -93,6 +105,11 @@ def _record(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check(parser: argparse.ArgumentParser, instead: str) -> None:
+    text = f"{instead}: name the features that count as missing or unlisted; status 1 if there are any"
+    parser.add_argument("--check", action="store_true", help=text)
+
+
 def _provision(parser: argparse.ArgumentParser) -> None:
     _root(parser)
     _enrolment(parser)
@@ -108,11 +125,7 @@ def _explain(parser: argparse.ArgumentParser) -> None:
 def _report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--campaign", required=True, metavar="ID", help="name, or first digits of the id")
     parser.add_argument("--label", help="class of the record; default: the record's own label field")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="report nothing: name the features that count as missing or unlisted; status 1 if there are any",
-    )
+    _check(parser, "report nothing")
     parser.add_argument(
         "--measure",
         metavar="PROGRAM",
@@ -123,11 +136,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _predict(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="name, if several are installed")
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="classify nothing: name the features that count as missing or unlisted; status 1 if there are any",
-    )
+    _check(parser, "classify nothing")
     _record(parser)
 
 
@@ -167,171 +176,126 @@ def _seconds(text: str) -> float:
 
 
 COMMANDS = (
-    Command(
+    _command(
         "provision",
-        commands.provision,
         "make a new device, which obeys this trust root; or say that there is one",
         _provision,
-        (
-            f"{_ON_DEVICE} provision root.hst",
-            f"{_ON_DEVICE} provision root.hst --machine-id /proc/device-tree/serial-number",
-        ),
+        f"{_ON_DEVICE} provision root.hst",
+        f"{_ON_DEVICE} provision root.hst --machine-id /proc/device-tree/serial-number",
     ),
-    Command(
+    _command(
         "explain",
-        commands.explain,
         "say in words what a campaign asks and costs, or how a model was made",
         _explain,
-        (
-            f"{_ON_DEVICE} explain mushrooms.hsc",
-            f"{_ON_DEVICE} explain mushrooms-outcome.hsc --model mushrooms.hsm",
-            f"{_ON_DEVICE} explain mushrooms.hsm",
-        ),
+        f"{_ON_DEVICE} explain mushrooms.hsc",
+        f"{_ON_DEVICE} explain mushrooms-outcome.hsc --model mushrooms.hsm",
+        f"{_ON_DEVICE} explain mushrooms.hsm",
     ),
-    Command(
+    _command(
         "enrol",
-        commands.enrol,
         "accept a campaign, if it is signed and the policy allows it",
         _campaign,
-        (f"{_ON_DEVICE} enrol mushrooms.hsc",),
+        f"{_ON_DEVICE} enrol mushrooms.hsc",
     ),
-    Command(
+    _command(
         "report",
-        commands.report,
         "answer about one record, at most once per period",
         _report,
-        (
-            f"""echo '{{"odor": "n", "label": "e"}}' | {_ON_DEVICE} report --campaign mushrooms""",
-            f"""echo '{{"odor": "?"}}' | {_ON_DEVICE} report --campaign mushrooms --check""",
-            f"{_ON_DEVICE} report --campaign mushrooms --measure /etc/hearsay/measure",
-        ),
-        NO_ANSWER_DUE,
+        f"""echo '{{"odor": "n", "label": "e"}}' | {_ON_DEVICE} report --campaign mushrooms""",
+        f"""echo '{{"odor": "?"}}' | {_ON_DEVICE} report --campaign mushrooms --check""",
+        f"{_ON_DEVICE} report --campaign mushrooms --measure /etc/hearsay/measure",
+        idle=NO_ANSWER_DUE,
     ),
-    Command(
+    _command(
         "drain",
-        commands.drain,
         "seal all reports that were not acknowledged into a new batch file",
         _file("out", "OUT.hsr", "a file that does not exist yet"),
-        (f'{_ON_DEVICE} drain "$(date -I).hsr"',),
+        f'{_ON_DEVICE} drain "$(date -I).hsr"',
     ),
-    Command(
+    _command(
         "ack",
-        commands.ack,
         "forget the reports of sealed files that have arrived",
         _file("sealed", "OUT.hsr", "where drain put it, or where it is now", nargs="+"),
-        (f"{_ON_DEVICE} ack 2026-11-22.hsr",),
+        f"{_ON_DEVICE} ack 2026-11-22.hsr",
     ),
-    Command(
+    _command(
         "install",
-        commands.install,
         "verify a model and keep it",
         _file("model", "MODEL.hsm", "a signed model"),
-        (f"{_ON_DEVICE} install mushrooms.hsm",),
+        f"{_ON_DEVICE} install mushrooms.hsm",
     ),
-    Command(
+    _command(
         "predict",
-        commands.predict,
         "classify one record with the installed model",
         _predict,
-        (
-            f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",
-            f"""echo '{{"odor": "F "}}' | {_ON_DEVICE} predict --check""",
-        ),
+        f"""echo '{{"odor": "f"}}' | {_ON_DEVICE} predict""",
+        f"""echo '{{"odor": "F "}}' | {_ON_DEVICE} predict --check""",
     ),
-    Command(
+    _command(
         "rotate",
-        commands.rotate,
         "follow newer trust roots, given in any order",
         _file("roots", "ROOT.hst", "the next root, and those after it", nargs="+"),
-        (f"{_ON_DEVICE} rotate 3.hst 2.hst",),
+        f"{_ON_DEVICE} rotate 3.hst 2.hst",
     ),
-    Command(
+    _command(
         "sync",
-        commands.sync,
         "send reports to a source, and fetch roots, campaigns, models, node lists and key books from it",
         _sync,
-        (
-            f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",
-            f"{_ON_DEVICE} sync /media/stick",
-        ),
+        f"{_ON_DEVICE} sync https://example.org/hearsay --campaign mushrooms",
+        f"{_ON_DEVICE} sync /media/stick",
     ),
-    Command(
+    _command(
         "node key",
-        node.key,
         "write the public key of a node, for the publisher's list of nodes",
         node.add_key_arguments,
-        (f"{_ON_NODE} node key clinic.key.pub",),
+        f"{_ON_NODE} node key clinic.key.pub",
     ),
-    Command(
+    _command(
         "node summarise",
-        node.summarise,
         "send one summary of noisy sums of many records, at most once per period",
         node.add_summarise_arguments,
-        (
-            f"{_ON_NODE} node summarise --campaign hospital patients.csv",
-            f"{_ON_NODE} node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
-        ),
-        NO_ANSWER_DUE,
+        f"{_ON_NODE} node summarise --campaign hospital patients.csv",
+        f"{_ON_NODE} node summarise --campaign hospital --sqlite ward.db --table patients --epsilon 0.5",
+        idle=NO_ANSWER_DUE,
     ),
-    Command(
+    _command(
         "node encrypt",
-        node.encrypt,
         "send noisy sums encrypted; only the total of many nodes can be read, if the dealer of the keys is honest",
         node.add_encrypt_arguments,
-        (
-            f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk patients.csv",
-            f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
-        ),
-        NO_ANSWER_DUE,
+        f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk patients.csv",
+        f"{_ON_NODE} node encrypt --campaign hospitals --keys book.hsk --check patients.csv",
+        idle=NO_ANSWER_DUE,
     ),
-    Command(
+    _command(
         "node exchange",
-        node.exchange,
         "unite the verified summaries of peers with this node's own file, without an aggregator",
         node.add_exchange_arguments,
-        (f"{_ON_NODE} node exchange --campaign hospital --nodes clinics.hsl --set all.hsn peer.hsn /media/stick",),
+        f"{_ON_NODE} node exchange --campaign hospital --nodes clinics.hsl --set all.hsn peer.hsn /media/stick",
     ),
-    Command(
+    _command(
         "status",
-        commands.status,
         "what was spent, what waits, what is installed, what the clocks say",
         _no_arguments,
-        (f"{_ON_DEVICE} status --json",),
+        f"{_ON_DEVICE} status --json",
     ),
-    Command(
-        "history",
-        commands.history,
-        "what was answered, when and at which ε; never what was said",
-        _history,
-        (f"{_ON_DEVICE} history",),
+    _command(
+        "history", "what was answered, when and at which ε; never what was said", _history, f"{_ON_DEVICE} history"
     ),
-    Command(
+    _command(
         "evidence",
-        commands.evidence,
         "write signed documents that contradict each other into a folder",
         _file("out", "DIR", "a new or empty folder"),
-        (f"{_ON_DEVICE} evidence proof/",),
+        f"{_ON_DEVICE} evidence proof/",
     ),
-    Command(
+    _command(
         "disable",
-        commands.disable,
         "opt out: delete secret and unsent reports; what was spent stays counted",
         _no_arguments,
-        (f"{_ON_DEVICE} disable",),
+        f"{_ON_DEVICE} disable",
     ),
-    Command(
-        "enable",
-        commands.enable,
-        "take part again after disable, under a new secret",
-        _new_enrolment,
-        (f"{_ON_DEVICE} enable",),
-    ),
-    Command(
-        "reset",
-        commands.reset,
-        "start afresh after a loss, knowingly",
-        _reset,
-        (f"{_ON_DEVICE} reset root.hst --count-budget-as-spent",),
+    _command("enable", "take part again after disable, under a new secret", _new_enrolment, f"{_ON_DEVICE} enable"),
+    _command(
+        "reset", "start afresh after a loss, knowingly", _reset, f"{_ON_DEVICE} reset root.hst --count-budget-as-spent"
     ),
 )
 """All commands, in the order in which a device needs them."""

@@ -3,6 +3,18 @@
 Every change is one transaction with full synchronisation, so a power cut leaves the state before or after it. Every
 row that is read is checked by its digest (``rows``); damage raises ``state_damaged``. The modules ``documents``,
 ``ledger`` and ``spool`` define the meaning of their tables.
+
+**Older copies.** The newest ledger line that was ever committed is noted in memory while the state is open, and in the
+small file ``highest`` beside the state between runs. A state without this line is an older copy. The file is written
+after each line and not flushed, to spare the memory card. After a power cut it may name an older line, which is still a
+line of the ledger, since lines are flushed before they are noted. (The install marker must survive a power cut, so it
+is another file.) During a reset the file names two lines: one of the old state and one of the new one. The folder then
+has either state, and neither has an older copy of it. The reset, or else the next opening, removes the line that is not
+there.
+
+**Forks.** A child process inherits SQLite's record of held locks and can not correct it. After a fork in the middle of
+another thread's transaction, the child would find the state busy for ever. So the locks of all states are taken before
+every fork and released after it. The child then opens a connection of its own.
 """
 
 from __future__ import annotations
@@ -10,20 +22,104 @@ from __future__ import annotations
 import os
 import sqlite3
 from _thread import RLock  # the same class as threading.RLock; importing threading takes a millisecond
+from _weakref import ref  # the same as weakref.ref; importing weakref takes as long as importing this package
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from edge_sdk.storage.atomic_files import write_new
-from edge_sdk.storage.forks import quiet_at_fork
-from edge_sdk.storage.highest import HIGHEST_FILE, Highest, read_highest, replace_highest, write_highest
+from edge_sdk.storage.atomic_files import private, replace, write_new
 from edge_sdk.storage.rows import COUNTED, META, SCHEMA, Rows, seal
 from protocol.database import JOURNAL, execute, flush_journal, place_of
 from protocol.errors import StorageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from typing import IO
+
+HIGHEST_FILE = "highest"
+_NUMBER_BYTES = 8
+_SEAL_BYTES = 8
+
+
+class Highest(NamedTuple):
+    """A ledger line: its number and its seal. The seal depends on all earlier lines."""
+
+    line: int
+    seal: bytes
+
+
+def read_highest(path: str) -> tuple[Highest, ...]:
+    """The line that the file at ``path`` names, or both lines, if a reset has not ended.
+
+    There are none if there is no file, or it can not be read, or is damaged.
+    """
+    raw = b""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            raw = file.read(64)
+    size = _NUMBER_BYTES + _SEAL_BYTES
+    fields = [raw[at : at + size] for at in range(0, len(raw) - _SEAL_BYTES, size)]
+    lines = tuple(Highest(int.from_bytes(each[:_NUMBER_BYTES], "big"), each[_NUMBER_BYTES:]) for each in fields)
+    return lines if len(lines) in (1, 2) and raw == _content(lines) else ()
+
+
+def _content(lines: tuple[Highest, ...]) -> bytes:
+    fields = [part for line in lines for part in (line.line.to_bytes(_NUMBER_BYTES, "big"), line.seal)]
+    return b"".join(fields) + seal(HIGHEST_FILE, tuple(fields))
+
+
+def replace_highest(path: str, lines: tuple[Highest, ...]) -> None:
+    """Replace the file at ``path`` by one that names one or two ``lines``, and flush it to disk.
+
+    Raises:
+        OSError: it can not be written; the old file stays.
+    """
+    replace(path, _content(lines))
+
+
+def write_highest(path: str, highest: Highest) -> None:
+    """Write the line ``highest`` to the file at ``path``, in one write. The file names one line, or is none.
+
+    Errors are ignored: an older copy of the state may then stay unnoticed.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with suppress(OSError):
+        descriptor = os.open(path, flags, 0o600) if os.path.lexists(path) else private(path, flags | os.O_EXCL)
+        try:
+            os.pwrite(descriptor, _content((highest,)), 0)
+        finally:
+            os.close(descriptor)
+
+
+_forking = RLock()
+_locks: dict[int, tuple[Any, Any]] = {}
+_taken: list[Any] = []
+
+
+def quiet_at_fork(owner: object, lock: AbstractContextManager[Any]) -> None:
+    """Hold ``lock``, a reentrant lock, during every fork of the process, until ``owner`` is garbage-collected."""
+    key = id(owner)
+    _locks[key] = ref(owner, lambda _: _locks.pop(key, None)), lock
+
+
+def _before() -> None:
+    _forking.acquire()
+    for _, lock in list(_locks.values()):
+        lock.acquire()
+        _taken.append(lock)
+
+
+def _after() -> None:
+    while _taken:
+        _taken.pop().release()
+    _forking.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_after)
+
 
 STATE_FILE = "state.db"
 _LACKS = "lacks"

@@ -329,7 +329,7 @@ def test_forks_leave_no_lock_behind(device, publisher):
         os.wait()
     campaign = device.enrol(publisher.campaign())
     assert len(device.report(campaign.id, RECORD)) == 18
-    from edge_sdk.storage import forks
+    from edge_sdk.storage import database as forks
 
     gc.collect()  # what tests before this one left
     before = len(forks._locks)
