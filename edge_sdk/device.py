@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from edge_sdk.answering.acceptance import Acceptance
 from edge_sdk.answering.answer import AboutRecord, Meanings, Models
 from edge_sdk.answering.reporting import Reporting
-from edge_sdk.answering.sealing import Sealing
-from edge_sdk.arguments import path_of, system_clock, system_entropy, system_uptime
+from edge_sdk.arguments import is_called, path_of, system_clock, system_entropy, system_uptime
 from edge_sdk.log import logged
 from edge_sdk.storage.documents import Documents
 from edge_sdk.storage.marker import Machine
 from edge_sdk.timekeeping import Timekeeper
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.evaluation import named_once, schema_read
-from protocol.errors import StorageError
+from protocol.errors import InputError, StorageError
 from protocol.schema import FROM_RECORD
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import os
@@ -80,7 +81,6 @@ class Device:
         self._models = Models(self._documents, self._time.now)
         self._meanings = Meanings()
         self._reporting = Reporting(state, self._documents, self._time, allowed, self._models)
-        self._sealing = Sealing(state, self._documents, self._reporting.spool, self._time.now)
         self._acceptance = Acceptance(state, self._documents, self._time, self._reporting)
 
     @property
@@ -95,7 +95,7 @@ class Device:
         Raises:
             InputError: ``policy_invalid``, ``policy_missing``: the policy file can not be read, or is gone.
         """
-        return self._reporting.policy
+        return self._reporting.allowed()
 
     @classmethod
     @logged("open")
@@ -391,7 +391,7 @@ class Device:
 
         Campaigns that a new root ended are deleted; :meth:`status` has their names.
         """
-        return self._acceptance.campaigns()
+        return [parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
 
     def campaign(self, called: bytes | str) -> Campaign:
         """Find an accepted campaign.
@@ -402,7 +402,16 @@ class Device:
         Raises:
             InputError: ``campaign_unknown``: no accepted campaign, or more than one, is called so.
         """
-        return self._acceptance.campaign(called)
+        accepted = self.campaigns()
+        if isinstance(called, bytes):
+            found = [campaign for campaign in accepted if campaign.id == called]
+        else:
+            found = [each for each in accepted if each.header.name == called]
+            found = found or [each for each in accepted if is_called(called, each.header.name, each.id)]
+        if len(found) != 1:
+            known = ", ".join(f"{quoted(each.header.name)} ({each.id.hex()[:8]})" for each in accepted)
+            raise InputError("campaign_unknown", f"name one accepted campaign: {known or 'none; enrol in one first'}")
+        return found[0]
 
     def model(self, name: str | None = None) -> Classifier:
         """The installed model called ``name``; for None, the only installed model.
@@ -412,8 +421,15 @@ class Device:
                 models are installed.
         """
         from edge_sdk.classifier import Classifier
+        from protocol.documents.model import parse_model
 
-        return Classifier(self._acceptance.model(name), self._time.now)
+        installed = self._documents.all("model")
+        chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
+        if not chosen:
+            raise InputError("model_unknown", "no such model is installed")
+        if len(chosen) > 1:
+            raise InputError("model_ambiguous", f"name one of {', '.join(quoted(name) for name, _, _ in installed)}")
+        return Classifier(parse_model(chosen[0]), self._time.now)
 
     def followed(self) -> list[FollowedDocument]:
         """The documents beside campaigns and models that ``sync`` fetches for this state: none of a device."""
@@ -496,14 +512,18 @@ class Device:
             StorageError: ``file_exists``: that file is unchanged. After other reasons there is no new file, or it is
                 complete: send it or remove it. The reports stay.
         """
-        return self._sealing.drain(path)
+        from edge_sdk.answering.sealing import drain
+
+        return drain(self._state, self._documents, self._reporting.spool, path, self._time.now)
 
     def file_ending(self) -> str | None:
         """How the name of the file that :meth:`drain` would seal now should end; None if no report waits.
 
         ``.hsr`` for reports; of a node ``.hsn`` for summaries, ``.hse`` for the messages of masked campaigns.
         """
-        return self._sealing.ending()
+        from edge_sdk.answering.sealing import ending
+
+        return ending(self._documents, self._reporting.spool)
 
     @logged("ack", lambda count: f"{count} reports released")
     def ack(self, path: str | os.PathLike[str]) -> int:
@@ -518,7 +538,9 @@ class Device:
         Raises:
             InputError: ``batch_unknown``: this device has not sealed that file, or too long ago; ``argument_invalid``.
         """
-        return self._sealing.ack(path)
+        from edge_sdk.answering.sealing import ack
+
+        return ack(self._state, self._reporting.spool, path)
 
     @logged("disable", lambda _: "the device answers nothing any more")
     def disable(self) -> None:
@@ -570,7 +592,12 @@ class Device:
             campaign: only lines of this campaign: an id as bytes; or as text a name, in all its versions, or the first
                 hexadecimal digits of ids. None for all lines, with the cost that a reset counted.
         """
-        return self._reporting.history(campaign)
+        lines = self._reporting.ledger.history()
+        if campaign is None:
+            return lines
+        if isinstance(campaign, bytes):
+            return [line for line in lines if line.id == campaign]
+        return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
     def status(self) -> Status:
         """Tell what was spent, what is left, what waits, which documents are installed, and what the clocks say."""

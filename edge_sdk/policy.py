@@ -261,9 +261,6 @@ class Policy(NamedTuple):
         """The δ of an answer of one period in 10⁻¹², for the neighbours that ``node_adjacency`` names.
 
         It is 0 unless the campaign is masked and its noise is ``diluted``.
-
-        Args:
-            campaign: a parsed campaign.
         """
         if campaign.masked is None:
             return 0
@@ -274,10 +271,7 @@ class Policy(NamedTuple):
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
         """Refuse a summary whose cost would be added to costs for another adjacency: their sum bounds nothing.
 
-        Args:
-            campaign: a parsed campaign; one for devices is not refused.
-            booked: the adjacency whose ε the ledger counts; None if no summary was made yet.
-            spent_micro: the ε that was spent in all, in millionths.
+        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device.
 
         Raises:
             PolicyError: ``adjacency_fixed``.
@@ -293,9 +287,7 @@ class Policy(NamedTuple):
     def refusals(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> Iterator[str]:
         """One sentence for each rule that the campaign breaks. Of an ended campaign only the name is judged.
 
-        Args:
-            campaign: a parsed campaign.
-            evaluated: the models that the campaign evaluates. The rule on features holds for their features too.
+        The rule on features holds for the features of the models ``evaluated``, too.
         """
         name = campaign.header.name
         if self.campaigns is not None and not _matches(name, self.campaigns):
@@ -383,11 +375,7 @@ class Policy(NamedTuple):
             yield f"{which} reads {quoted(name)}, about which the owner does not answer (features)"
 
     def check_campaign(self, campaign: Campaign, evaluated: Sequence[Evaluated] = ()) -> None:
-        """Refuse a campaign that asks for more than the owner allows.
-
-        Args:
-            campaign: a parsed campaign.
-            evaluated: the models that the campaign evaluates.
+        """Refuse a campaign that asks for more than the owner allows. ``evaluated``: the models that it evaluates.
 
         Raises:
             PolicyError: ``policy_refused``, with the first rule that the campaign breaks; ``adjacency_uncovered``.
@@ -397,11 +385,7 @@ class Policy(NamedTuple):
             raise PolicyError("policy_refused", refusal)
 
     def check_budget(self, spent: Spent, micro: int) -> None:
-        """Refuse an answer that would exceed one of the owner's limits on ε.
-
-        Args:
-            spent: the ε that the device has spent.
-            micro: the cost of the answer, in millionths of ε.
+        """Refuse an answer that costs ``micro`` millionths of ε, if that would exceed one of the owner's limits.
 
         Raises:
             PolicyError: ``budget_exhausted``: the answer would exceed the limit for the device's life;
@@ -422,14 +406,9 @@ class Policy(NamedTuple):
                 )
 
     def check_delta(self, spent_pico: int, delta_pico: int) -> None:
-        """Refuse an answer that would exceed the owner's limit on δ for the life of the node.
+        """Refuse an answer that would exceed the owner's limit on δ for the node's life (``budget_exhausted``).
 
-        Args:
-            spent_pico: the δ that was spent in all, in 10⁻¹².
-            delta_pico: the δ of the answer, in 10⁻¹².
-
-        Raises:
-            PolicyError: ``budget_exhausted``.
+        ``spent_pico`` was spent in all, ``delta_pico`` is the δ of the answer, in 10⁻¹².
         """
         if delta_pico and spent_pico + delta_pico > self.lifetime_delta_pico:
             raise PolicyError(
@@ -607,17 +586,11 @@ def _identity_of(path: str) -> tuple[int, ...]:
 
 
 def series_refusal(series: Series | None, ledger: Ledger, secret: bytes | None) -> PolicyError | None:
-    """Why a device answers no new period of a campaign of a series; None if it may answer one.
+    """Why a device answers no new period of a campaign of a series; None if it may answer one, or without a series.
 
-    Args:
-        series: of the campaign; None if the campaign is of none, which gives None.
-        ledger: of the device.
-        secret: of the device; None after an opt-out, when nobody can tell whether it is in the campaign's share.
-
-    Returns:
-        an error with the reason ``series_answered``: the device has answered in the series; ``series_begun``: the
-        device was reset when the series had begun, so it may have answered before; ``series_not_member``: the device is
-        not in the campaign's share.
+    ``series_answered``: the device has answered in the series; ``series_begun``: the device was reset when the series
+    had begun, so it may have answered before; ``series_not_member``: the device is not in the campaign's share, which
+    nobody can tell after an opt-out.
     """
     if series is None:
         return None

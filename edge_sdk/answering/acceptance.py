@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from edge_sdk.arguments import check_bytes, is_called
+from edge_sdk.arguments import check_bytes
 from edge_sdk.storage.documents import DEVICE, NODE
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
@@ -85,7 +85,7 @@ class Acceptance:
             verdict, campaign = self._judge_campaign(raw)
             _check_name(verdict, name)
             self._check_kind(campaign)
-            self._reporting.policy.check_campaign(campaign, self._reporting.models.evaluated(campaign))
+            self._reporting.allowed().check_campaign(campaign, self._reporting.models.evaluated(campaign))
             self._store(verdict, raw)
         return campaign
 
@@ -198,35 +198,6 @@ class Acceptance:
                 with suppress(StorageError), self._state.transaction():
                     self._documents.keep_contradictions(role, raws)
             raise
-
-    def campaigns(self) -> list[Campaign]:
-        """The accepted campaigns, sorted by name, with those that have ended or expired."""
-        return [campaigns.parse_campaign(payload) for _, _, payload in self._documents.all("campaign")]
-
-    def campaign(self, called: bytes | str) -> Campaign:
-        """Find an accepted campaign, as :meth:`edge_sdk.Device.campaign`."""
-        accepted = self.campaigns()
-        if isinstance(called, bytes):
-            found = [campaign for campaign in accepted if campaign.id == called]
-        else:
-            found = [each for each in accepted if each.header.name == called]
-            found = found or [each for each in accepted if is_called(called, each.header.name, each.id)]
-        if len(found) != 1:
-            known = ", ".join(f"{quoted(each.header.name)} ({each.id.hex()[:8]})" for each in accepted)
-            raise InputError("campaign_unknown", f"name one accepted campaign: {known or 'none; enrol in one first'}")
-        return found[0]
-
-    def model(self, name: str | None) -> Model:
-        """The installed model called ``name``, as :meth:`edge_sdk.Device.model`."""
-        from protocol.documents.model import parse_model
-
-        installed = self._documents.all("model")
-        chosen = [payload for model_name, _, payload in installed if name in (None, model_name)]
-        if not chosen:
-            raise InputError("model_unknown", "no such model is installed")
-        if len(chosen) > 1:
-            raise InputError("model_ambiguous", f"name one of {', '.join(quoted(name) for name, _, _ in installed)}")
-        return parse_model(chosen[0])
 
 
 def _check_name(verdict: Verdict, name: str | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from edge_sdk.arguments import check_bytes, is_called
+from edge_sdk.arguments import check_bytes
 from edge_sdk.log import INFO, note
 from edge_sdk.policy import LONGEST_WINDOW, Policy, Spent, series_refusal
 from edge_sdk.storage.ledger import Ledger
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from edge_sdk.policy import PolicyFile, PolicyGiven
     from edge_sdk.storage.database import State
     from edge_sdk.storage.documents import Documents
-    from edge_sdk.storage.ledger import Answered
     from edge_sdk.timekeeping import Present, Reading, Timekeeper, Track
     from protocol.documents.campaign import Campaign
 
@@ -123,11 +122,6 @@ class Reporting:
         self.models = models
         self.allowed = allowed
         self._noted = (0, 0)
-
-    @property
-    def policy(self) -> Policy:
-        """The owner's policy that holds now, as :attr:`edge_sdk.Device.policy`."""
-        return self.allowed()
 
     def secret(self) -> bytes:
         """The device's secret, 32 bytes.
@@ -230,7 +224,7 @@ class Reporting:
             raise outside
         _check_unpaid(campaign, turn.period, self.ledger.paid_until(campaign.header.name))
         evaluated = self.models.evaluated(campaign)
-        policy = self.policy
+        policy = self.allowed()
         policy.check_adjacency(campaign, self.ledger.adjacency(), self.ledger.spent_micro())
         policy.check_campaign(campaign, evaluated)
         micro, delta_pico = making.cost(campaign, policy)
@@ -271,7 +265,7 @@ class Reporting:
     def _longest_window(self) -> int:
         """The owner's longest window in seconds; the longest possible one if the policy can not be read."""
         try:
-            return self.policy.longest_window
+            return self.allowed().longest_window
         except InputError:
             return LONGEST_WINDOW
 
@@ -281,7 +275,7 @@ class Reporting:
 
         secret, ledger = self._state.meta("secret"), self.ledger
         return Account(
-            self.policy,
+            self.allowed(),
             self.spent(),
             secret is None,
             ledger.paid_until(campaign.header.name),
@@ -293,7 +287,7 @@ class Reporting:
 
     def spent(self) -> Spent:
         """The ε that counts against the owner's limits now; 0 for a day or window without limit."""
-        policy, reading = self.policy, self._time.read()
+        policy, reading = self.allowed(), self._time.read()
         track = self._time.track(reading, self.ledger.last_line(), policy.longest_window)
         return self._spent(policy, self._time.present(reading).now if track is None else track.time, track)
 
@@ -304,15 +298,6 @@ class Reporting:
             0 if policy.window_micro is None else ledger.spent_around(time, policy.window_seconds, track),
             ledger.spent_micro(),
         )
-
-    def history(self, campaign: bytes | str | None) -> list[Answered]:
-        """The answered periods with their costs, as :meth:`edge_sdk.Device.history`."""
-        lines = self.ledger.history()
-        if campaign is None:
-            return lines
-        if isinstance(campaign, bytes):
-            return [line for line in lines if line.id == campaign]
-        return [line for line in lines if line.id and is_called(campaign, line.campaign, line.id)]
 
 
 def _refuse_deleted(outside: PolicyError | None) -> bytes:

@@ -32,57 +32,50 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 18
 
 
-class Sealing:
-    """Moves reports from the spool to files: batches of reports, or summaries if the state is a node's.
+def drain(
+    state: State, documents: Documents, spool: Spool, path: str | os.PathLike[str], now: Callable[[], int]
+) -> int:
+    """Seal the oldest unacknowledged reports of one kind into a new file, as :meth:`edge_sdk.Device.drain`."""
+    place = path_of(path, "the path")
+    sealed = False
+    try:
+        with state.transaction():
+            batch = _oldest(documents, spool)
+            if batch is not None:
+                content = FILES[batch.kind](batch.reports)
+                write_outbox(place, content)
+                sealed = True
+                spool.note_sealed(place, content, batch.through, now())
+    except StorageError as error:
+        if not sealed:
+            raise
+        problem = error
+    else:
+        return 0 if batch is None else sum(map(len, batch.reports.values()))
+    raise StorageError(
+        problem.reason,
+        f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
+        "send it or remove it, the same reports will be sealed again, which is harmless",
+    )
 
-    ``now`` returns seconds since 1970.
-    """
 
-    def __init__(self, state: State, documents: Documents, spool: Spool, now: Callable[[], int]) -> None:
-        self._state = state
-        self._documents = documents
-        self._spool = spool
-        self._now = now
+def ending(documents: Documents, spool: Spool) -> str | None:
+    """How the name of the file that :func:`drain` would seal now should end; None if nothing waits."""
+    batch = _oldest(documents, spool)
+    return None if batch is None else batch.kind
 
-    def drain(self, path: str | os.PathLike[str]) -> int:
-        """Seal the oldest unacknowledged reports of one kind into a new file, as :meth:`edge_sdk.Device.drain`."""
-        place = path_of(path, "the path")
-        sealed = False
-        try:
-            with self._state.transaction():
-                batch = self._oldest()
-                if batch is not None:
-                    content = FILES[batch.kind](batch.reports)
-                    write_outbox(place, content)
-                    sealed = True
-                    self._spool.note_sealed(place, content, batch.through, self._now())
-        except StorageError as error:
-            if not sealed:
-                raise
-            problem = error
-        else:
-            return 0 if batch is None else sum(map(len, batch.reports.values()))
-        raise StorageError(
-            problem.reason,
-            f"{problem.detail}; the batch file is whole and holds the reports, but it can not be acknowledged: "
-            "send it or remove it, the same reports will be sealed again, which is harmless",
-        )
 
-    def ending(self) -> str | None:
-        """How the name of the file that :meth:`drain` would seal now should end; None if nothing waits."""
-        batch = self._oldest()
-        return None if batch is None else batch.kind
+def _oldest(documents: Documents, spool: Spool) -> Batch | None:
+    kind = documents.kind()
+    return spool.oldest(lambda answer: ending_of(kind, answer))
 
-    def _oldest(self) -> Batch | None:
-        kind = self._documents.kind()
-        return self._spool.oldest(lambda answer: ending_of(kind, answer))
 
-    def ack(self, path: str | os.PathLike[str]) -> int:
-        """Forget the reports of the sealed file at ``path``, as :meth:`edge_sdk.Device.ack`."""
-        place = path_of(path, "the path")
-        digest = _digest_of(place)
-        with self._state.transaction():
-            return self._spool.forget_through(self._spool.sealed_through(place, digest))
+def ack(state: State, spool: Spool, path: str | os.PathLike[str]) -> int:
+    """Forget the reports of the sealed file at ``path``, as :meth:`edge_sdk.Device.ack`."""
+    place = path_of(path, "the path")
+    digest = _digest_of(place)
+    with state.transaction():
+        return spool.forget_through(spool.sealed_through(place, digest))
 
 
 def _digest_of(path: str) -> bytes | None:

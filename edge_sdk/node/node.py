@@ -182,7 +182,7 @@ class Node(Device):
 
     def _paid(self, campaign_id: bytes, period: int) -> Answered:
         """The line of the ledger that paid for a period."""
-        (line,) = [line for line in self._reporting.history(campaign_id) if line.period == period]
+        (line,) = [line for line in self.history(campaign_id) if line.period == period]
         return line
 
     @logged("encrypt")
