@@ -19,7 +19,8 @@ import click
 import numpy as np
 import pandas as pd
 
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, progress
 from aggregator.common.extras import missing_extra
 from aggregator.models.baselines import fit_majority, fit_plain
@@ -90,7 +91,7 @@ class Outcome(NamedTuple):
 @click.option("--devices", type=click.IntRange(10, 1_000_000), default=8000, show_default=True)
 @click.option("--epsilon", default="1", show_default=True, help="Total that each device spends.")
 @click.option("--mechanism", default="direct", show_default=True)
-@json_option
+@options.json
 def demo(output: Path, devices: int, epsilon: str, mechanism: str) -> None:
     """Learn to tell malignant from benign tumours from one private answer per device.
 

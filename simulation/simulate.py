@@ -9,15 +9,8 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from aggregator.cli.options import (
-    CENTRAL_METHODS,
-    MECHANISMS,
-    PATH,
-    POSTPROCESSINGS,
-    glossary,
-    json_option,
-    missing_option,
-)
+from aggregator.cli import options
+from aggregator.cli.options import CENTRAL_METHODS, MECHANISMS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, progress, warn
 from aggregator.common.files import check_output, write_output
 from aggregator.common.tables import read_table
@@ -305,9 +298,9 @@ _NOT_KEPT = {
 @click.option(
     "--out", type=PATH, metavar="MODEL", help="Local: keep the first repetition's model, and its root beside."
 )
-@missing_option
+@options.missing
 @click.option("--force", is_flag=True, help="Replace the files of --plot and --out if they exist.")
-@json_option
+@options.json
 @click.pass_context
 def simulate(
     context: click.Context,

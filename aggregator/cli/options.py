@@ -1,7 +1,7 @@
 """Options that several commands share, and the parsers of their texts.
 
-An ``…_option`` adds one option to a command, and ``…_options`` adds several. Each docstring names the parameters that
-the command then receives. This module opens no file. ``counting`` and ``enrolment`` open what the options name.
+A decorator adds one option or several to a command. Each docstring names the parameters that the command then receives.
+This module opens no file. ``counting`` and ``inputs`` open what the options name.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ LEAST_BYTES = 1 << 20
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 
-output_option = click.option("-o", "--output", type=PATH, required=True, help="File to write; must not exist.")
+output = click.option("-o", "--output", type=PATH, required=True, help="File to write; must not exist.")
 """``output``: the path of the file to write."""
 
 
@@ -109,23 +109,23 @@ def shared(*names: str, **options: Any) -> Decorator:
     return click.option(*names, expose_value=False, callback=remember, **options)
 
 
-force_option = shared("--force", is_flag=True, help="Replace the output if it exists.")
+force = shared("--force", is_flag=True, help="Replace the output if it exists.")
 """For :func:`.output.check_files`, :func:`.output.write_file` and :func:`.output.forced`."""
 
-json_option = shared("--json", "as_json", is_flag=True, help="Print one JSON object.")
+json = shared("--json", "as_json", is_flag=True, help="Print one JSON object.")
 """For :func:`.output.say` and :func:`.output.as_json`."""
 
-workspace_option = click.option("--workspace", type=PATH, required=True, help="Folder made by hearsay init.")
+workspace = click.option("--workspace", type=PATH, required=True, help="Folder made by hearsay init.")
 """``workspace``: the folder whose keys sign."""
 
-naming_workspace_option = click.option("--workspace", type=PATH, help="Workspace that knows campaigns by name or id.")
+naming_workspace = click.option("--workspace", type=PATH, help="Workspace that knows campaigns by name or id.")
 """``workspace``: the folder that knows campaigns by name or id, or None."""
 
-store_option = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
+store = click.option("--store", type=PATH, required=True, help="Folder made by hearsay ingest.")
 """``store``: the folder of a store that exists."""
 
 
-def several_stores_option(*, required: bool = False) -> Decorator:
+def several_stores(*, required: bool = False) -> Decorator:
     """Make a decorator that adds an option to a command. It gives ``stores``, folders of stores in the order given.
 
     ``stores`` is empty if the user does not give the option. With ``required`` the user must give it.
@@ -134,10 +134,10 @@ def several_stores_option(*, required: bool = False) -> Decorator:
     return click.option("--store", "stores", type=PATH, multiple=True, required=required, help=text)
 
 
-def joining_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def joining(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` with the analyst's declarations about several stores.
 
-    They give ``one_population`` and ``disjoint``, both false by default. The command has :func:`several_stores_option`
+    They give ``one_population`` and ``disjoint``, both false by default. The command has :func:`several_stores`
     too: a declaration about fewer than two stores is wrong usage.
     """
 
@@ -166,7 +166,7 @@ _PERIODS = {
 }
 
 
-def time_options(of: str) -> Decorator:
+def time(of: str) -> Decorator:
     """Make a decorator that adds ``contact`` (a text), ``period`` (the text of a duration) and ``days`` of a campaign.
 
     ``of`` is ``device`` or ``node``, which answers.
@@ -175,20 +175,20 @@ def time_options(of: str) -> Decorator:
     return together(
         click.option("--contact", default="not stated", help="Whom the owner of a device can ask."),
         click.option("--period", default=default, show_default=True, help=text),
-        life_option(30, "campaign"),
+        life(30, "campaign"),
     )
 
 
-def term_options(of: str) -> Decorator:
-    """Make a decorator that adds ``name`` (None for the schema's), ``purpose``, and those of :func:`time_options`."""
+def term(of: str) -> Decorator:
+    """Make a decorator that adds ``name`` (None for the schema's), ``purpose``, and those of :func:`time`."""
     return together(
         click.option("--name", help="Default: the schema's name. Versions rise per name."),
         click.option("--purpose", default="", help=f"Purpose, as a sentence for the owner of a {of}."),
-        time_options(of),
+        time(of),
     )
 
 
-def missing_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def missing(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command``. They give ``missing``, the cell texts that mean a missing value, as a tuple.
 
     The texts of :data:`aggregator.common.tables.MISSING_TOKENS` are among them, unless the user says otherwise.
@@ -218,18 +218,18 @@ def missing_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def says_missing() -> bool:
-    """Whether the user of the running command gave an option of :func:`missing_option`."""
+    """Whether the user of the running command gave an option of :func:`missing`."""
     context = click.get_current_context()
     names = ("missing", "not_missing")
     return any(context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in names)
 
 
-equal_frequency_option = click.option(
+equal_frequency = click.option(
     "--equal-frequency", is_flag=True, help="Bin edges at the pilot's quantiles; default: bins of equal width."
 )
 """``equal_frequency``: whether bins are cut at quantiles."""
 
-passphrase_option = shared(
+passphrase = shared(
     "--passphrase-file",
     type=PATH,
     envvar=VARIABLE,
@@ -237,13 +237,13 @@ passphrase_option = shared(
 )
 """For :func:`existing_passphrase` and :func:`new_passphrase`."""
 
-no_passphrase_option = shared(
+no_passphrase = shared(
     "--no-passphrase", is_flag=True, help="Store new secrets unencrypted, in files that only their owner can read."
 )
 """For :func:`new_passphrase`."""
 
 
-def min_batch_option(of: str) -> Decorator:
+def min_batch(of: str) -> Decorator:
     """Make a decorator that adds ``min_batch_size``: nothing is published from fewer reports, or nodes."""
     return click.option(
         "--min-batch-size",
@@ -254,7 +254,7 @@ def min_batch_option(of: str) -> Decorator:
     )
 
 
-def life_option(default: int, of: str) -> Decorator:
+def life(default: int, of: str) -> Decorator:
     """Make a decorator that adds an option to a command. It gives ``days``, how long a document is valid: 1 to 36,500.
 
     Args:
@@ -270,7 +270,7 @@ def life_option(default: int, of: str) -> Decorator:
     )
 
 
-def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def series(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` for a campaign of a series. They give ``series`` and ``share``: texts, or None."""
     share = click.option(
         "--share",
@@ -285,7 +285,7 @@ def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return name(share(command))
 
 
-def signer_options(of: str) -> Decorator:
+def signers(of: str) -> Decorator:
     """Make a decorator that adds two options to a command. They give ``trust`` and ``workspace``, each a path or None.
 
     They name the file of the trust root, or the workspace with the trust root, whose keys must have signed a document.
@@ -301,7 +301,7 @@ def signer_options(of: str) -> Decorator:
     return add
 
 
-def memory_option(default: str | None = None) -> Decorator:
+def memory(default: str | None = None) -> Decorator:
     """Make a decorator that adds an option to a command. It gives ``memory``, a number of bytes.
 
     Args:
@@ -311,7 +311,7 @@ def memory_option(default: str | None = None) -> Decorator:
     return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
 
 
-def periods_option(*, required: bool = False) -> Decorator:
+def periods(*, required: bool = False) -> Decorator:
     """Make a decorator that adds an option to a command. It gives ``periods``, a range of periods (:class:`Span`).
 
     ``periods`` is None if the user does not give the option. With ``required`` the user must give it.
@@ -320,7 +320,7 @@ def periods_option(*, required: bool = False) -> Decorator:
     return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
 
 
-def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option to ``command``. It gives ``cluster``, the address of a Dask cluster; None means this machine."""
     text = (
         "Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
@@ -329,18 +329,18 @@ def cluster_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--cluster", callback=read_cluster, metavar="ADDRESS", help=text)(command)
 
 
-def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def counted(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` that say which reports to count, and on which machines.
 
     They give ``periods``, ``proven_only``, ``memory`` and ``cluster``.
     """
     proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
-    for option in (cluster_option, memory_option(), proven, periods_option()):
+    for option in (cluster, memory(), proven, periods()):
         command = option(command)
     return command
 
 
-def robust_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def robust(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option to ``command``. It gives ``robust``, the text of a robust rule for nodes that may lie, or None."""
     text = (
         "For summaries of many nodes of equal size, some of which may lie: trimmed-mean:SHARE, median or krum:LIARS. "
@@ -349,16 +349,16 @@ def robust_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--robust", metavar="RULE", help=text)(command)
 
 
-def roster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def roster(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` for fleet lists, which tell how often each device answered.
 
     They give ``lists``, paths.
     """
     text = "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
-    return _fleet_lists(text)(passphrase_option(command))
+    return _fleet_lists(text)(passphrase(command))
 
 
-def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def enrolment(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options to ``command`` that name the enrolled devices, by a file of ids or by fleet lists.
 
     They give ``enrolled`` (a path or None) and ``lists`` (paths).
@@ -366,7 +366,7 @@ def enrolment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
     enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
     lists = _fleet_lists("Fleet list (.hsf) instead of ids; several together are one fleet.")
-    return enrolled(lists(passphrase_option(command)))
+    return enrolled(lists(passphrase(command)))
 
 
 def _fleet_lists(text: str) -> Decorator:

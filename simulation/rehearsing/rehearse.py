@@ -11,16 +11,9 @@ import click
 import numpy as np
 import pandas as pd
 
+from aggregator.cli import options
 from aggregator.cli.inputs import campaign_of
-from aggregator.cli.options import (
-    PATH,
-    force_option,
-    json_option,
-    missing_option,
-    naming_workspace_option,
-    output_option,
-    read_start,
-)
+from aggregator.cli.options import PATH, read_start
 from aggregator.cli.output import as_json, forced, note, print_facts, print_json, progress, warn
 from aggregator.common.files import check_output, open_output, read_file
 from aggregator.common.periods import Moment, of_campaign, shown, shown_range
@@ -103,7 +96,7 @@ def rehearsed(
 @click.command()
 @click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
 @click.argument("data", type=PATH, metavar="DATA.csv")
-@naming_workspace_option
+@options.naming_workspace
 @click.option(
     "--devices",
     type=click.IntRange(1, MOST_DEVICES),
@@ -135,11 +128,11 @@ def rehearsed(
     multiple=True,
     help="A model that the campaign evaluates, as devices have it; repeatable.",
 )
-@missing_option
+@options.missing
 @click.option("--seed", type=click.IntRange(0), help="Fixes records and noise; default: other ones each time.")
-@output_option
-@force_option
-@json_option
+@options.output
+@options.force
+@options.json
 def rehearse(
     campaign_file: Path,
     data: Path,

@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.curator.paying import open_budget
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table, when, working
 from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
@@ -53,7 +54,7 @@ def budget() -> None:
     help="What is hidden: that one record is there; what one record says (the number of records is public); or what "
     "its features say (the sizes of the classes are public).",
 )
-@json_option
+@options.json
 def new(file: Path, name: str, epsilon: str, delta: str, concentrated_delta: str | None, adjacency: str) -> None:
     """Make a budget file. Its totals can not be raised later.
 
@@ -82,7 +83,7 @@ def new(file: Path, name: str, epsilon: str, delta: str, concentrated_delta: str
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
 @click.argument("data", type=PATH, metavar="DATA.csv")
 @click.option("--note", "text", default="", help="What the records are, for yourself.")
-@json_option
+@options.json
 def assign(file: Path, data: Path, text: str) -> None:
     """Say that the records of DATA.csv are about the people of a budget.
 
@@ -112,7 +113,7 @@ def assign(file: Path, data: Path, text: str) -> None:
 @budget.command()
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
 @click.option("--nothing-since", is_flag=True, help="You know that nothing was paid since this copy was made.")
-@json_option
+@options.json
 def adopt(file: Path, *, nothing_since: bool) -> None:
     """Go on with a budget file that was copied, moved to another place or restored. No other copy may be used any more.
 
@@ -132,7 +133,7 @@ def adopt(file: Path, *, nothing_since: bool) -> None:
 
 @budget.command()
 @click.argument("file", type=PATH, metavar="BUDGET.hsb")
-@json_option
+@options.json
 def show(file: Path) -> None:
     """Show the total, every query, and what is left. No record can be told from it, and no key is shown.
 

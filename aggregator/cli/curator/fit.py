@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import (
-    CENTRAL_METHODS,
-    PATH,
-    POSTPROCESSINGS,
-    force_option,
-    glossary,
-    json_option,
-    life_option,
-    missing_option,
-    output_option,
-    passphrase_option,
-    workspace_option,
-)
+from aggregator.cli.options import CENTRAL_METHODS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when, working
 from aggregator.curator.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.curator.terms import (
@@ -74,15 +63,15 @@ if TYPE_CHECKING:
               show_default=True, help="Share of the values that trimmed means leave out at either end.")  # fmt: skip
 @click.option("--variance-floor", type=click.FloatRange(0, 1, min_open=True), default=DEFAULT_FLOOR_MICRO / MICRO,
               show_default=True, help="Smallest variance of a number, with its bounds scaled to -1 and 1.")  # fmt: skip
-@missing_option
+@options.missing
 @click.option("--strict", is_flag=True, help="Refuse numbers outside the bounds; default: count them as the bound.")
 @click.option("--name", help="Default: the schema's name. Versions rise per name.")
-@workspace_option
-@output_option
-@life_option(365, "model")
-@passphrase_option
-@force_option
-@json_option
+@options.workspace
+@options.output
+@options.life(365, "model")
+@options.passphrase
+@options.force
+@options.json
 def fit(
     data: Path,
     label: str,

@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import (
-    PATH,
-    json_option,
-    missing_option,
-    periods_option,
-    read_span,
-    says_missing,
-    signer_options,
-)
+from aggregator.cli import options
+from aggregator.cli.options import PATH, read_span, says_missing
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn
 from aggregator.common.periods import Span
 
@@ -32,15 +25,15 @@ SHOWN = 20
 @click.command()
 @click.argument("old_file", type=PATH, metavar="OLD")
 @click.argument("new_file", type=PATH, metavar="NEW")
-@signer_options("model")
+@options.signers("model")
 @click.option("--store", type=PATH, help="Store of the reports that NEW was made from.")
-@periods_option()
+@options.periods()
 @click.option("--old-store", type=PATH, help="Store of the reports that OLD was made from; default: --store.")
 @click.option("--old-periods", callback=read_span, metavar="A..B", help="The same for OLD; --periods is for NEW.")
 @click.option("--data", type=PATH, help="CSV file: also say how many of its records both models class alike.")
-@missing_option
+@options.missing
 @click.option("--all", "every", is_flag=True, help=f"Show every parameter, not only the {SHOWN} that changed most.")
-@json_option
+@options.json
 def diff(
     old_file: Path,
     new_file: Path,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, signer_options
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, write_file
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 @click.command("export-model")
 @click.argument("model_file", type=PATH, metavar="MODEL")
 @click.option("--to", "form", type=click.Choice(("json", "sklearn")), required=True, help="The form to write.")
-@signer_options("model")
+@options.signers("model")
 @click.option("-o", "--output", type=PATH, required=True, help="File to write.")
-@force_option
-@json_option
+@options.force
+@options.json
 def export_model(model_file: Path, form: str, trust: Path | None, workspace: Path | None, output: Path) -> None:
     """Write a model as JSON, or as a fitted scikit-learn pipeline that predicts the same.
 

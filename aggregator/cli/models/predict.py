@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, missing_option, signer_options
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, warn, working, write_file
 
 if TYPE_CHECKING:
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("model_file", type=PATH, metavar="MODEL")
 @click.argument("data", type=PATH, metavar="DATA.csv")
-@signer_options("model")
+@options.signers("model")
 @click.option("--proba", is_flag=True, help="Give the probability of every class too.")
-@missing_option
+@options.missing
 @click.option("-o", "--output", type=PATH, help="CSV file to write; default: print it.")
-@force_option
-@json_option
+@options.force
+@options.json
 def predict(
     model_file: Path,
     data: Path,

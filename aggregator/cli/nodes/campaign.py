@@ -10,20 +10,10 @@ from typing import Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.describe import cost_facts, masked_facts
-from aggregator.cli.options import (
-    PATH,
-    POSTPROCESSINGS,
-    force_option,
-    glossary,
-    json_option,
-    min_batch_option,
-    output_option,
-    passphrase_option,
-    term_options,
-    workspace_option,
-)
+from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed
 from aggregator.common.facts import Fact
 from aggregator.nodes.campaigns.campaigns import Masking
@@ -50,7 +40,7 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
 
         function(masking=Masking(dealer, **stated), **given)
 
-    options = (
+    added = (
         click.option(
             "--masked",
             "dealer",
@@ -73,7 +63,7 @@ def _masked_options(function: Callable[..., None]) -> Callable[..., None]:
             help="Masked: what is hidden, a record or all records of a party; default: record.",
         ),
     )
-    for option in reversed(options):
+    for option in reversed(added):
         checked = option(checked)
     return checked
 
@@ -92,7 +82,7 @@ _MASKED = {
 
 @click.command(epilog=glossary(post_processings=POSTPROCESSINGS))
 @click.argument("schema_file", type=PATH, metavar="SCHEMA.toml")
-@workspace_option
+@options.workspace
 @click.option("--list", "nodes", required=True, metavar="NAME", help="Node list: only its nodes count.")
 @click.option("--epsilon", required=True, help="ε of one summary, for one record more or less, for example 1.0.")
 @click.option(
@@ -121,14 +111,14 @@ _MASKED = {
 @click.option(
     "--ask", help="Features or components to sum, like odor,gill-size; default: the table [ask] of SCHEMA.toml, or all."
 )
-@output_option
-@term_options("node")
-@min_batch_option("nodes")
+@options.output
+@options.term("node")
+@options.min_batch("nodes")
 @click.option("--postprocess", default="floored", show_default=True, help="How sums become probabilities.")
 @_masked_options
-@passphrase_option
-@force_option
-@json_option
+@options.passphrase
+@options.force
+@options.json
 def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> None:
     """Sign a campaign for nodes: what they sum over their records, at what ε, for how long.
 

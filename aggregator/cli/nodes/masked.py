@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from aggregator.cli.options import (
-    PATH,
-    existing_passphrase,
-    force_option,
-    json_option,
-    new_passphrase,
-    no_passphrase_option,
-    output_option,
-    passphrase_option,
-    store_option,
-)
+from aggregator.cli import options
+from aggregator.cli.options import PATH, existing_passphrase, new_passphrase
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -46,9 +37,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@store_option
+@options.store
 @click.argument("release", metavar="R.hsd", type=PATH)
-@json_option
+@options.json
 def decrypt(store: Path, release: Path) -> None:
     """Decrypt the sum of a period by the dealer's release, and keep it in the store.
 
@@ -79,14 +70,14 @@ def decrypt(store: Path, release: Path) -> None:
 
 
 @click.command()
-@store_option
+@options.store
 @click.option(
     "--period", metavar="P", help="Date or number of the period; default: the only one that is not decrypted."
 )
 @click.option("--again", is_flag=True, help="Ask for the parties of now; only if the dealer did not see a request yet.")
-@output_option
-@force_option
-@json_option
+@options.output
+@options.force
+@options.json
 def request(store: Path, period: str | None, output: Path, *, again: bool) -> None:
     """Write the request for the sum of a period: which parties sent a message. The dealer answers with a release.
 
@@ -196,16 +187,16 @@ def _book_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the arguments and options of commands that make a key book."""
     trust = click.option("--trust", type=PATH, required=True, help="Trust root that must have signed both.")
     nodes = click.option("--nodes", type=PATH, required=True, metavar="L.hsl", help="Node list: its nodes are parties.")
-    for option in (json_option, force_option, passphrase_option, output_option, trust, nodes, CAMPAIGN):
+    for option in (options.json, options.force, options.passphrase, options.output, trust, nodes, CAMPAIGN):
         function = option(function)
     return FOLDER(function)
 
 
 @masked.command()
 @FOLDER
-@passphrase_option
-@no_passphrase_option
-@json_option
+@options.passphrase
+@options.no_passphrase
+@options.json
 def new(folder: Path) -> None:
     """Make a dealer: a secret, and the public file dealer.pub, which masked campaigns name.
 
@@ -275,7 +266,7 @@ def rekey(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) 
 @masked.command()
 @FOLDER
 @click.argument("asked", metavar="Q.hsq", type=PATH)
-@output_option
+@options.output
 @click.option(
     "--at-least",
     type=click.IntRange(0, 1 << 16),
@@ -283,9 +274,9 @@ def rekey(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) 
     metavar="N",
     help="Refuse a set of fewer parties; default: the campaign's rule alone.",
 )
-@passphrase_option
-@force_option
-@json_option
+@options.passphrase
+@options.force
+@options.json
 def release(folder: Path, asked: Path, output: Path, at_least: int) -> None:
     """Release the sum of one set of parties for one period: what the aggregator needs to decrypt that sum alone.
 
@@ -309,7 +300,7 @@ def release(folder: Path, asked: Path, output: Path, at_least: int) -> None:
 
 @masked.command()
 @FOLDER
-@json_option
+@options.json
 def adopt(folder: Path) -> None:
     """Go on with a copy of a dealer's folder: a restored backup, or a folder that was moved to another disk.
 
@@ -338,7 +329,7 @@ def adopt(folder: Path) -> None:
 
 @masked.command()
 @FOLDER
-@json_option
+@options.json
 def show(folder: Path) -> None:
     """Show a dealer: its public key, the campaigns with their key books, and every set that was released.
 

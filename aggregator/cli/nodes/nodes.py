@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.nodes.campaign import campaign
-from aggregator.cli.options import (
-    PATH,
-    force_option,
-    json_option,
-    life_option,
-    output_option,
-    passphrase_option,
-    workspace_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -61,9 +54,9 @@ nodes.add_command(campaign)
 
 def _list_options(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that all commands share that sign a node list."""
-    for option in (json_option, force_option, passphrase_option, life_option(365, "list"), output_option):
+    for option in (options.json, options.force, options.passphrase, options.life(365, "list"), options.output):
         function = option(function)
-    return workspace_option(function)
+    return options.workspace(function)
 
 
 @nodes.command()
@@ -146,8 +139,8 @@ def renew(name: str, workspace: Path, output: Path, days: int) -> None:
 
 @nodes.command()
 @LIST
-@workspace_option
-@json_option
+@options.workspace
+@options.json
 def show(name: str, workspace: Path) -> None:
     """Show the newest version of a node list that the workspace has signed. Of a file: hearsay show LIST.hsl.
 

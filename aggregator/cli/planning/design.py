@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 @click.option("--schema", "schema_file", type=PATH, required=True, metavar="SCHEMA.toml", help="Schema to start from.")
 @click.option("--epsilon", required=True, help="ε of the one answer of a device.")
 @click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")
-@output_option
-@missing_option
+@options.output
+@options.missing
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
 @click.option("--private-epsilon", help="ε of the pilot's people: choose with differential privacy; needs --budget.")
 @click.option("--budget", type=PATH, help="With --private-epsilon: the budget file that pays; says the adjacency.")
-@force_option
-@json_option
+@options.force
+@options.json
 def design(
     pilot: Path,
     schema_file: Path,

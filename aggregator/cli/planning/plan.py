@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from aggregator.cli.options import (
-    MECHANISMS,
-    PATH,
-    POSTPROCESSINGS,
-    force_option,
-    glossary,
-    json_option,
-    missing_option,
-)
+from aggregator.cli import options
+from aggregator.cli.options import MECHANISMS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -58,12 +51,12 @@ if TYPE_CHECKING:
 @click.option(
     "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
 )
-@missing_option
+@options.missing
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the simulated counts.")
 @click.option("--statistics", is_flag=True, help="Print the expected standard errors of every question, too.")
 @click.option("--plot", "plot_file", type=PATH, help="SVG file: accuracy against devices, or what --solve names.")
-@force_option
-@json_option
+@options.force
+@options.json
 def plan(
     schema_file: Path,
     epsilon: str,

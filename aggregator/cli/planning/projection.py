@@ -9,15 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.curator.paying import Payment, open_budget, private_options
-from aggregator.cli.options import (
-    PATH,
-    equal_frequency_option,
-    force_option,
-    json_option,
-    missing_option,
-    output_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, working, write_file
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
@@ -45,7 +39,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 @click.option("--schema", "schema_file", type=PATH, required=True, help="Schema of the pilot: a .toml file.")
 @click.option("--method", required=True, help="pca, or dca: directions in which the classes differ.")
 @click.option("--components", type=int, required=True, help="K: number of components, the outputs.")
-@output_option
+@options.output
 @click.option("--rho", type=float, help="Ridge of dca, in units of variance; default 0.001.")
 @click.option(
     "--bounds",
@@ -54,12 +48,12 @@ _COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {
 )
 @click.option("--quantile", type=float, help="Share of the pilot to clip on each side; default 0. Not with --private.")
 @click.option("--bins", type=int, default=DEFAULT_BINS, show_default=True, help="Bins of a component.")
-@equal_frequency_option
-@missing_option
+@options.equal_frequency
+@options.missing
 @private_options
 @click.option("--plot", type=PATH, help="SVG file to draw the components' power into.")
-@force_option
-@json_option
+@options.force
+@options.json
 def projection(
     pilot: Path,
     schema_file: Path,

@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import (
-    PATH,
-    force_option,
-    json_option,
-    output_option,
-    passphrase_option,
-    several_stores_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, write_file
 from aggregator.publishing.ask_table import listed
 from protocol.documents.pilots import PilotCost
@@ -31,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("schema_file", type=PATH, metavar="[SCHEMA.toml]", required=False)
-@several_stores_option()
+@options.several_stores()
 @click.option(
     "--evaluation",
     "evaluations",
@@ -42,12 +36,12 @@ if TYPE_CHECKING:
 @click.option("--series", help="Name of the series; only for the first step, which has no store.")
 @click.option("--devices", type=click.IntRange(1), required=True, help="Size of the fleet.")
 @click.option("--epsilon", required=True, help="ε of the one answer of a device in the series.")
-@output_option
+@options.output
 @click.option("--workspace", type=PATH, help="Workspace that signs the candidates, or has signed them.")
 @click.option("--models", type=PATH, help="Folder to write the candidates' files into.")
-@passphrase_option
-@force_option
-@json_option
+@options.passphrase
+@options.force
+@options.json
 def refine(
     schema_file: Path | None,
     stores: tuple[Path, ...],

@@ -8,15 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from aggregator.cli import options
 from aggregator.cli.curator.paying import Payment, private_options
-from aggregator.cli.options import (
-    PATH,
-    equal_frequency_option,
-    force_option,
-    json_option,
-    missing_option,
-    output_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, counted, note, say, warn, working, write_file
 from protocol.epsilon import format_micro
 
@@ -24,12 +18,12 @@ from protocol.epsilon import format_micro
 @click.command()
 @click.argument("data", type=PATH)
 @click.option("--label", help="Column to predict; with --private the schema says it.")
-@output_option
+@options.output
 @click.option("--name", help="Name of campaigns made from it; default: the file's name.")
 @click.option("--bins", type=int, default=4, show_default=True, help="Bins of a numeric feature.")
-@equal_frequency_option
+@options.equal_frequency
 @click.option("--max-values", type=int, default=12, show_default=True, help="Integers with more values become numeric.")
-@missing_option
+@options.missing
 @click.option("--drop", multiple=True, help="Column to leave out; repeatable.")
 @click.option(
     "--schema",
@@ -38,8 +32,8 @@ from protocol.epsilon import format_micro
     help="With --private: the schema, with public values and bounds.",
 )
 @private_options
-@force_option
-@json_option
+@options.force
+@options.json
 @click.pass_context
 def schema(
     context: click.Context,

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, missing_option, output_option
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, say, warn, write_file
 
 
@@ -18,10 +19,10 @@ from aggregator.cli.output import as_json, check_files, say, warn, write_file
 @click.option("--thousands", default="", metavar="SIGN", help="Sign between thousands; default: none.")
 @click.option("--encoding", default="utf-8", show_default=True, metavar="NAME", help="For example cp1252 or utf-16.")
 @click.option("--sheet", metavar="NAME", help="Sheet of a workbook (.xlsx); default: its first one.")
-@missing_option
-@output_option
-@force_option
-@json_option
+@options.missing
+@options.output
+@options.force
+@options.json
 def table(
     data: Path,
     separator: str,

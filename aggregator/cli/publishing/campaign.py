@@ -9,21 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import (
-    MECHANISMS,
-    PATH,
-    POSTPROCESSINGS,
-    force_option,
-    glossary,
-    json_option,
-    min_batch_option,
-    output_option,
-    passphrase_option,
-    series_options,
-    term_options,
-    workspace_option,
-)
+from aggregator.cli.options import MECHANISMS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -47,7 +35,7 @@ if TYPE_CHECKING:
 
 @click.command(epilog=glossary(mechanisms=MECHANISMS, post_processings=POSTPROCESSINGS))
 @click.argument("schema_file", type=PATH, metavar="SCHEMA.toml", required=False)
-@workspace_option
+@options.workspace
 @click.option("--epsilon", help="Total privacy cost of a device in one period, for example 1.0.")
 @click.option("--mechanism", help="How answers are perturbed; see above.")
 @click.option("--end", "ending", metavar="NAME", help="End the campaign of that name or id; takes no SCHEMA.toml.")
@@ -69,18 +57,18 @@ if TYPE_CHECKING:
     "of SCHEMA.toml says, or all.",
 )
 @click.option("--theta", help="Threshold of 'the', between 0 and 1; default 0.25.")
-@output_option
+@options.output
 @click.option("--answers", default="one", show_default=True, help="Per device and period: one, all, auto, a number.")
-@term_options("device")
-@series_options
-@min_batch_option("reports")
+@options.term("device")
+@options.series
+@options.min_batch("reports")
 @click.option("--postprocess", default="posterior", show_default=True, help="How estimates become probabilities.")
 @click.option(
     "--class-question/--no-class-question", default=True, show_default=True, help="Also ask for the class alone."
 )
-@passphrase_option
-@force_option
-@json_option
+@options.passphrase
+@options.force
+@options.json
 @click.pass_context
 def campaign(
     context: click.Context, /, schema_file: Path | None, workspace: Path, ending: str | None, output: Path, **terms: Any

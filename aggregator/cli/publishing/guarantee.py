@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, print_json, print_sheet, warn
 from aggregator.cli.publishing.show import MAX_FILE_BYTES
 from protocol.documents.campaign import parse_campaign
@@ -39,7 +40,7 @@ from protocol.errors import InputError
     metavar="B",
     help="Share of lying devices. Repeat it for several shares.",
 )
-@json_option
+@options.json
 @click.pass_context
 def guarantee(
     context: click.Context,

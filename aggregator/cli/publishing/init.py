@@ -8,14 +8,8 @@ from typing import Any
 
 import click
 
-from aggregator.cli.options import (
-    PATH,
-    json_option,
-    life_option,
-    new_passphrase,
-    no_passphrase_option,
-    passphrase_option,
-)
+from aggregator.cli import options
+from aggregator.cli.options import PATH, new_passphrase
 from aggregator.cli.output import as_json, say, when
 from protocol.document import DAY_SECONDS
 from protocol.documents.trust import ROLES
@@ -24,10 +18,10 @@ from protocol.documents.trust import ROLES
 @click.command()
 @click.argument("folder", type=PATH)
 @click.option("--name", help="Name of the trust root; default: the folder's name.")
-@life_option(3650, "root")
-@passphrase_option
-@no_passphrase_option
-@json_option
+@options.life(3650, "root")
+@options.passphrase
+@options.no_passphrase
+@options.json
 def init(folder: Path, name: str | None, days: int) -> None:
     """Make a workspace: signing keys and the trust root that devices pin.
 

@@ -6,15 +6,8 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.options import (
-    PATH,
-    existing_passphrase,
-    json_option,
-    new_passphrase,
-    no_passphrase_option,
-    passphrase_option,
-    shared,
-)
+from aggregator.cli import options
+from aggregator.cli.options import PATH, existing_passphrase, new_passphrase, shared
 from aggregator.cli.output import check_files, say, write_file
 from protocol.documents.envelope import KEY_BYTES
 from protocol.documents.trust import ROLES
@@ -34,9 +27,9 @@ def key() -> None:
 @key.command()
 @click.argument("output", type=PATH, metavar="OUT.key")
 @click.option("--role", type=click.Choice(ROLES), required=True, help="What the key will sign.")
-@passphrase_option
-@no_passphrase_option
-@json_option
+@options.passphrase
+@options.no_passphrase
+@options.json
 def new(output: Path, role: str) -> None:
     """Make a key pair: OUT.key, which stays secret, and OUT.key.pub for the keeper of the trust root.
 
@@ -62,10 +55,10 @@ def new(output: Path, role: str) -> None:
 
 @key.command()
 @click.argument("file", type=PATH, metavar="FILE.key")
-@passphrase_option
+@options.passphrase
 @shared("--new-passphrase-file", type=PATH, help="File with the new passphrase.")
-@no_passphrase_option
-@json_option
+@options.no_passphrase
+@options.json
 def protect(file: Path) -> None:
     """Give a key file a new passphrase, or with --no-passphrase none. The key stays the same.
 

@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import (
-    PATH,
-    POSTPROCESSINGS,
-    counted_options,
-    force_option,
-    glossary,
-    joining_options,
-    json_option,
-    life_option,
-    passphrase_option,
-    robust_option,
-    several_stores_option,
-    workspace_option,
-)
+from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when
 from aggregator.common.periods import Span, shown
 
@@ -35,9 +23,9 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=glossary(post_processings=POSTPROCESSINGS))
-@several_stores_option()
-@joining_options
-@workspace_option
+@options.several_stores()
+@options.joining
+@options.workspace
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
 @click.option(
@@ -46,12 +34,12 @@ if TYPE_CHECKING:
 @click.option("--postprocess", help="How estimates become probabilities; default: the campaign's choice.")
 @click.option("--features", help="Features of the model, like odor,gill-size; default: all that were asked about.")
 @click.option("--name", help="Default: the campaign's name. Versions rise per name.")
-@life_option(365, "model")
-@counted_options
-@robust_option
-@passphrase_option
-@force_option
-@json_option
+@options.life(365, "model")
+@options.counted
+@options.robust
+@options.passphrase
+@options.force
+@options.json
 @click.pass_context
 def publish(
     context: click.Context,

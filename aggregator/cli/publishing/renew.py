@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import PATH, json_option, passphrase_option, workspace_option
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, note, print_json, print_table, warn, when
 from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
@@ -22,7 +23,7 @@ _ROLES = ("root", "nodes", "campaign")
 
 
 @click.command()
-@workspace_option
+@options.workspace
 @click.option(
     "--ahead", type=click.IntRange(1, 3650), default=7, show_default=True, metavar="DAYS",
     help="Renew what expires within so many days.",
@@ -33,8 +34,8 @@ _ROLES = ("root", "nodes", "campaign")
 @click.option("--expired", is_flag=True, help="Also campaigns and node lists that expired in the last 30 days.")
 @click.option("--dry-run", is_flag=True, help="Sign nothing; say what would be done.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update afterwards.")
-@passphrase_option
-@json_option
+@options.passphrase
+@options.json
 def renew(
     workspace: Path, ahead: int, roles: tuple[str, ...], tree: Path | None, *, expired: bool, dry_run: bool
 ) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from aggregator.cli.options import PATH, json_option, read_size
+from aggregator.cli import options
+from aggregator.cli.options import PATH, read_size
 from aggregator.cli.output import printable, say, warn
 from protocol.errors import InputError
 
@@ -27,7 +28,7 @@ MAX_TOKEN_BYTES = 4096
 @click.option("--token", "token_file", type=PATH, metavar="FILE", help="File with the token that uploads must carry.")
 @click.option("--largest", default="16MiB", help="Size of the largest batch file to take.", **_SIZE)
 @click.option("--room", default="1GiB", help="Most bytes of all files in DIR/reports.", **_SIZE)
-@json_option
+@options.json
 def serve(tree: Path, host: str, port: int, token_file: Path | None, largest: int, room: int) -> None:
     """Serve a published folder and take reports into it, to try hearsay-edge sync on this machine.
 

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from aggregator.cards.card_words import sections
+from aggregator.cli import options
 from aggregator.cli.nodes.describe import dealer_shown, node_facts, pieces_shown
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli.options import PATH
 from aggregator.cli.output import (
     KINDS,
     as_json,
@@ -244,7 +245,7 @@ def _features(schema: Schema) -> list[Facts]:
 
 @click.command()
 @click.argument("file", type=PATH)
-@json_option
+@options.json
 def show(file: Path) -> None:
     """Print what a trust root, campaign, model, node list, report file or file of summaries says. Nothing is verified.
 

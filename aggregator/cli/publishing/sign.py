@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from aggregator.cli.options import PATH, existing_passphrase, force_option, json_option, passphrase_option
+from aggregator.cli import options
+from aggregator.cli.options import PATH, existing_passphrase
 from aggregator.cli.output import KINDS, as_json, forced, note, say, warn, when, write_file
 from protocol.document import Header
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
@@ -20,9 +21,9 @@ from protocol.errors import InputError
 @click.option("--key", "key_path", type=PATH, required=True, help="Key file to sign with.")
 @click.option("-o", "--output", type=PATH, help="File to write; default: replace the document.")
 @click.option("--trust", "trust_file", type=PATH, help="Trust root, to tell how many signatures are needed.")
-@passphrase_option
-@force_option
-@json_option
+@options.passphrase
+@options.force
+@options.json
 def sign(document: Path, key_path: Path, output: Path | None, trust_file: Path | None) -> None:
     """Add one signature to a trust root, campaign, model or node list. Needs only the key file, no workspace.
 

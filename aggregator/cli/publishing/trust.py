@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import (
-    PATH,
-    existing_passphrase,
-    json_option,
-    life_option,
-    passphrase_option,
-    workspace_option,
-)
+from aggregator.cli.options import PATH, existing_passphrase
 from aggregator.cli.output import KINDS, as_json, counted, note, print_facts, print_json, print_table, say, warn, when
 from aggregator.publishing.roots import NextRoot, RootChange
 from aggregator.publishing.signatures import Standing
@@ -57,11 +51,11 @@ def trust() -> None:
 def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
     """Make a command from a function that returns a change: add shared options, make the next root, print it."""
 
-    @workspace_option
-    @life_option(3650, "root")
+    @options.workspace
+    @options.life(3650, "root")
     @click.option("--sign-with", type=PATH, multiple=True, help="Root key kept elsewhere; repeatable.")
-    @passphrase_option
-    @json_option
+    @options.passphrase
+    @options.json
     @wraps(function)
     def command(workspace: Path, days: int, sign_with: tuple[Path, ...], **own: Any) -> None:
         from aggregator.publishing.keys import read_key
@@ -185,8 +179,8 @@ def _public(path: Path, role: str) -> bytes:
 
 
 @trust.command()
-@workspace_option
-@json_option
+@options.workspace
+@options.json
 def show(workspace: Path) -> None:
     """Show the trust root in force: keys, thresholds, dates, and the documents that lack signatures.
 
@@ -264,8 +258,8 @@ def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
 
 @trust.command()
 @click.argument("files", type=PATH, nargs=-1, required=True)
-@workspace_option
-@json_option
+@options.workspace
+@options.json
 def gather(files: tuple[Path, ...], workspace: Path) -> None:
     """Read signed copies of one document into the workspace, and join their signatures.
 
@@ -299,8 +293,8 @@ def gather(files: tuple[Path, ...], workspace: Path) -> None:
 
 
 @trust.command()
-@workspace_option
-@json_option
+@options.workspace
+@options.json
 def discard(workspace: Path) -> None:
     """Delete the root that waits for signatures. Nobody may sign it any more: another root will take its number.
 
@@ -315,9 +309,9 @@ def discard(workspace: Path) -> None:
 
 
 @trust.command()
-@workspace_option
-@passphrase_option
-@json_option
+@options.workspace
+@options.passphrase
+@options.json
 def resign(workspace: Path) -> None:
     """Sign the newest campaigns, models and node lists again, if they lack signatures under the root in force.
 

@@ -8,8 +8,9 @@ from typing import Any, NoReturn
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, verify_summaries
-from aggregator.cli.options import PATH, json_option
+from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when
 from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
 from aggregator.nodes.campaigns.sheet import NodeSheet
@@ -38,7 +39,7 @@ from protocol.errors import DocumentError, InputError
     "--campaign", "campaign_file", type=PATH, help="Of node summaries, key books and releases: their campaign."
 )
 @click.option("--nodes", "list_file", type=PATH, help="Of node summaries: the node list (.hsl) that names their keys.")
-@json_option
+@options.json
 @click.pass_context
 def verify(
     context: click.Context,

@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses, print_populations
 from aggregator.cli.inputs import rosters_of
-from aggregator.cli.options import (
-    counted_options,
-    joining_options,
-    json_option,
-    robust_option,
-    roster_options,
-    several_stores_option,
-)
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table
 from aggregator.common.periods import Span
 from protocol.shown import quoted
@@ -26,12 +19,12 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@several_stores_option(required=True)
-@joining_options
-@counted_options
-@robust_option
-@roster_options
-@json_option
+@options.several_stores(required=True)
+@options.joining
+@options.counted
+@options.robust
+@options.roster
+@options.json
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
 def estimate(
     stores: tuple[Path, ...],

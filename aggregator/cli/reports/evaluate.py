@@ -8,23 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import count_store, print_populations
 from aggregator.cli.inputs import rosters_of, signer_of
-from aggregator.cli.options import (
-    PATH,
-    counted_options,
-    force_option,
-    joining_options,
-    json_option,
-    min_batch_option,
-    output_option,
-    passphrase_option,
-    roster_options,
-    series_options,
-    several_stores_option,
-    time_options,
-    workspace_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -64,17 +51,17 @@ def evaluate() -> None:
 
 @evaluate.command()
 @click.argument("model_files", type=PATH, metavar="MODEL...", nargs=-1, required=True)
-@workspace_option
+@options.workspace
 @click.option("--epsilon", required=True, help="Privacy cost of a device's one answer, for example 1.0.")
-@output_option
+@options.output
 @click.option("--name", help="Default: the model's name with -outcome; of several, the first one's with -comparison.")
 @click.option("--weights", help="Shares of the answers of several models, for example 2,1,1. Default: equal.")
-@time_options("device")
-@series_options
-@min_batch_option("reports")
-@passphrase_option
-@force_option
-@json_option
+@options.time("device")
+@options.series
+@options.min_batch("reports")
+@options.passphrase
+@options.force
+@options.json
 def ask(model_files: tuple[Path, ...], workspace: Path, output: Path, weights: str | None, **terms: Any) -> None:
     """Make a campaign that asks devices whether models are right.
 
@@ -134,11 +121,11 @@ def _weights(text: str) -> list[int]:
 
 
 @evaluate.command()
-@several_stores_option(required=True)
-@joining_options
-@counted_options
-@roster_options
-@json_option
+@options.several_stores(required=True)
+@options.joining
+@options.counted
+@options.roster
+@options.json
 def show(
     stores: tuple[Path, ...],
     periods: Span | None,

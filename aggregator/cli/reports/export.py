@@ -6,23 +6,23 @@ from pathlib import Path
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.options import force_option, json_option, memory_option, output_option, periods_option, store_option
 from aggregator.cli.output import as_json, forced, note, print_facts, print_json, working
 from aggregator.common.periods import Span, shown
 
 
 @click.command()
-@store_option
+@options.store
 @click.option("--format", "kind", type=click.Choice(["parquet", "csv", "hsn", "hse"]), required=True,
               help="What to write; hsn for summaries of nodes, hse for masked messages.")  # fmt: skip
-@periods_option()
+@options.periods()
 @click.option("--all", "everything", is_flag=True, help="All records as stored: repeats and conflicts too.")
 @click.option("--proven-only", is_flag=True, help="Leave out reports of damaged files.")
-@memory_option("1GiB")
-@output_option
-@force_option
-@json_option
+@options.memory("1GiB")
+@options.output
+@options.force
+@options.json
 def export(
     store: Path, kind: str, periods: Span | None, memory: int, output: Path, *, everything: bool, proven_only: bool
 ) -> None:

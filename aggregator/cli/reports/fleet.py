@@ -7,20 +7,9 @@ from pathlib import Path
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import campaign_of, rosters_of
-from aggregator.cli.options import (
-    PATH,
-    existing_passphrase,
-    force_option,
-    json_option,
-    naming_workspace_option,
-    new_passphrase,
-    no_passphrase_option,
-    output_option,
-    passphrase_option,
-    periods_option,
-    store_option,
-)
+from aggregator.cli.options import PATH, existing_passphrase, new_passphrase
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -59,9 +48,9 @@ def fleet() -> None:
 @click.argument("names", type=PATH, metavar="NAMES.txt")
 @click.option("-o", "--output", "out", type=PATH, required=True, help="Folder to make.")
 @click.option("--name", help="Name of the fleet; by default that of the file.")
-@passphrase_option
-@no_passphrase_option
-@json_option
+@options.passphrase
+@options.no_passphrase
+@options.json
 def new(names: Path, out: Path, name: str | None) -> None:
     """Make enrolment secrets for the devices that NAMES.txt lists, one name a line.
 
@@ -107,10 +96,10 @@ def _device_names(raw: bytes) -> list[str]:
 @fleet.command()
 @click.argument("listed", type=PATH, metavar="LIST.hsf")
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
-@output_option
-@force_option
-@passphrase_option
-@json_option
+@options.output
+@options.force
+@options.passphrase
+@options.json
 def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
     """Write a list without some devices: their reports no longer count, and everybody else's go on.
 
@@ -142,8 +131,8 @@ def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
 @click.argument("listed", type=PATH, metavar="LIST.hsf")
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE...")
 @click.option("-o", "--output", "out", type=PATH, required=True, help="Folder to make.")
-@passphrase_option
-@json_option
+@options.passphrase
+@options.json
 def replace(listed: Path, names: tuple[str, ...], out: Path) -> None:
     """Give devices new secrets: after a loss, a reset, a repair, or because two devices had one secret.
 
@@ -172,12 +161,12 @@ def replace(listed: Path, names: tuple[str, ...], out: Path) -> None:
 
 
 @fleet.command()
-@store_option
+@options.store
 @click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
               help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
-@periods_option()
-@passphrase_option
-@json_option
+@options.periods()
+@options.passphrase
+@options.json
 def conflicts(store: Path, lists: tuple[Path, ...], periods: Span | None) -> None:
     """Name the devices whose reports are in conflict: different answers under one id, of which none counts.
 
@@ -213,13 +202,13 @@ def conflicts(store: Path, lists: tuple[Path, ...], periods: Span | None) -> Non
 @click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
 @click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
               help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
-@periods_option(required=True)
-@naming_workspace_option
-@output_option
-@force_option
+@options.periods(required=True)
+@options.naming_workspace
+@options.output
+@options.force
 @click.option("--processes", type=click.IntRange(1, 256), help="Number of processes; by default one per core.")
-@passphrase_option
-@json_option
+@options.passphrase
+@options.json
 def ids(
     campaign_file: Path,
     lists: tuple[Path, ...],

@@ -7,18 +7,19 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.options import json_option, memory_option, read_start, store_option
+from aggregator.cli import options
+from aggregator.cli.options import read_start
 from aggregator.cli.output import as_json, print_facts, print_json, working
 from aggregator.common.periods import Moment, shown
 from protocol.errors import StorageError
 
 
 @click.command()
-@store_option
+@options.store
 @click.option("--before", callback=read_start, metavar="PERIOD", required=True,
               help="First period to keep, by number or by a day in it (UTC): 2026-11-22.")  # fmt: skip
-@memory_option("1GiB")
-@json_option
+@options.memory("1GiB")
+@options.json
 def forget(store: Path, before: Moment, memory: int) -> None:
     """Remove the reports of earlier periods and keep their counts. This can not be undone.
 

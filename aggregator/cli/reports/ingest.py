@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import workers_of
 from aggregator.cli.inputs import (
     enrolled_ids,
@@ -17,7 +18,7 @@ from aggregator.cli.inputs import (
     report_files,
     say_unread,
 )
-from aggregator.cli.options import PATH, cluster_option, enrolment_options, json_option, read_start, signer_options
+from aggregator.cli.options import PATH, read_start
 from aggregator.cli.output import as_json, counted, note, print_facts, print_json, progress
 from aggregator.common.periods import Moment
 from protocol.errors import InputError
@@ -32,9 +33,9 @@ if TYPE_CHECKING:
 @recursive_option
 @click.option("--strict", is_flag=True, help="Status 1 if any file could not be read.")
 @click.option("--store", type=PATH, required=True, help="Folder to keep the reports in.")
-@signer_options("campaign")
+@options.signers("campaign")
 @click.option("--buckets", type=int, help="Number of buckets of a new store, a power of two.  [default: 16]")
-@enrolment_options
+@options.enrolment
 @click.option("--nodes", "node_list", type=PATH, metavar="LIST.hsl", help="Signed list of nodes; the newest is kept.")
 @click.option("--keys", type=PATH, metavar="BOOK.hsk", help="The dealer's key book, for a masked campaign.")
 @click.option(
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
     help="Read the files as if it were the end of that day (UTC), or of the period of that number: for the made-up "
     "reports of hearsay rehearse, in a store of their own; default: now.",
 )
-@cluster_option
-@json_option
+@options.cluster
+@options.json
 @click.pass_context
 def ingest(
     context: click.Context,

@@ -6,15 +6,9 @@ from pathlib import Path
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import campaign_of, recursive_option, report_files
-from aggregator.cli.options import (
-    PATH,
-    force_option,
-    json_option,
-    memory_option,
-    naming_workspace_option,
-    output_option,
-)
+from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, forced, print_facts, print_json, progress
 from protocol.errors import InputError
 
@@ -29,11 +23,11 @@ from protocol.errors import InputError
     metavar="CAMPAIGN",
     help="Keep only reports of this campaign. Its batches are then read even with a changed bit in the header.",
 )
-@naming_workspace_option
-@output_option
-@memory_option("256MiB")
-@force_option
-@json_option
+@options.naming_workspace
+@options.output
+@options.memory("256MiB")
+@options.force
+@options.json
 def merge(
     files: tuple[str, ...],
     campaign_file: Path | None,

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.inputs import enrolled_ids
-from aggregator.cli.options import enrolment_options, json_option, store_option
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.quarantine import Kept
@@ -38,10 +38,10 @@ def quarantine() -> None:
 
 
 @quarantine.command()
-@store_option
+@options.store
 @reason_option
 @click.option("--pieces", is_flag=True, help="One line per piece, with its name.")
-@json_option
+@options.json
 def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
     """List what was set aside, by reason and file.
 
@@ -103,8 +103,8 @@ def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
 
 @quarantine.command()
 @click.argument("name", metavar="NAME")
-@store_option
-@json_option
+@options.store
+@options.json
 def show(name: str, store: Path) -> None:
     """Show what was set aside: its bytes, its fields if it is a report, and the reason.
 
@@ -137,10 +137,10 @@ def show(name: str, store: Path) -> None:
 
 @quarantine.command()
 @click.argument("names", nargs=-1, metavar="NAME…")
-@store_option
+@options.store
 @reason_option
 @click.option("--all", "everything", is_flag=True, help="Everything that is kept.")
-@json_option
+@options.json
 def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: bool) -> None:
     """Delete what was set aside, so that it is not judged again. The numbers of what was set aside stay.
 
@@ -270,10 +270,10 @@ def _hexdump(data: bytes, offset: int) -> Iterator[str]:
 
 
 @quarantine.command()
-@store_option
+@options.store
 @reason_option
-@enrolment_options
-@json_option
+@options.enrolment
+@options.json
 def retry(store: Path, reason: str | None, enrolled: Path | None, lists: tuple[Path, ...]) -> None:
     """Judge again what was set aside, and add the reports that are valid now, each once.
 

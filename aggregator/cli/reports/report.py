@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.options import PATH, force_option, json_option, output_option, signer_options
+from aggregator.cli import options
+from aggregator.cli.options import PATH
 from aggregator.cli.output import check_files, forced, say, warn, working
 
 
@@ -15,15 +16,15 @@ from aggregator.cli.output import check_files, forced, say, warn, working
 @click.argument("given", type=PATH, metavar="STORE|MODEL...", nargs=-1, required=True)
 @click.option("--evaluation", type=PATH, multiple=True, metavar="STORE",
               help="Store of an evaluation of the model; repeatable. Its accuracy is shown.")  # fmt: skip
-@signer_options("campaign or model")
+@options.signers("campaign or model")
 @click.option("--schema", type=PATH, metavar="SCHEMA.toml",
               help="Of a store: shows the decision in this file; default: the one in the workspace.")  # fmt: skip
 @click.option("--periods", metavar="A..B", help="Of a store: only these periods or days, both ends included, UTC.")
 @click.option("--one-population", is_flag=True, help="Declare that all stores are of samples of one population.")
 @click.option("--disjoint", is_flag=True, help="Declare that no device answered in two of the stores.")
-@output_option
-@force_option
-@json_option
+@options.output
+@options.force
+@options.json
 def report(
     given: tuple[Path, ...],
     evaluation: tuple[Path, ...],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from aggregator.cli import options
 from aggregator.cli.counting import working_on
-from aggregator.cli.options import cluster_option, json_option, memory_option, store_option
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn, warn_of_end, working
 from aggregator.common.periods import shown
 
@@ -23,14 +23,14 @@ _ALARMS = 10
 
 
 @click.command()
-@store_option
+@options.store
 @click.option("--interval", type=click.FloatRange(0, 1, min_open=True), metavar="H",
               help="Target for the half width of every share's 95 % interval, for example 0.02.")  # fmt: skip
 @click.option("--target-sd", type=click.FloatRange(0, 1, min_open=True), metavar="SD",
               help="The target as a standard deviation instead.")  # fmt: skip
-@memory_option("1GiB")
-@cluster_option
-@json_option
+@options.memory("1GiB")
+@options.cluster
+@options.json
 def status(store: Path, interval: float | None, target_sd: float | None, memory: int, cluster: str | None) -> None:
     """Show how many reports there are, by day (UTC) and question, and how many devices are still needed.
 
