@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,51 +26,42 @@ from aggregator.cli.output import (
     working,
     write_file,
 )
+from aggregator.common.facts import Fact, said, stated
 from aggregator.common.files import read_file
-from aggregator.common.periods import shown
+from aggregator.common.periods import parse_start, shown
 from protocol.errors import HearsayError, InputError
 from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
-    from aggregator.nodes.dealer.dealer import ServedCampaign
+    from aggregator.nodes.dealer.dealer import Dealer, ServedCampaign
     from aggregator.nodes.dealer.issuing import IssuedBook, ReleasedSum
     from aggregator.nodes.store.masked import MaskedStore
 
 
-@click.command()
-@options.store
-@click.argument("release", metavar="R.hsd", type=PATH)
-@options.json
-def decrypt(store: Path, release: Path) -> None:
-    """Decrypt the sum of a period by the dealer's release, and keep it in the store.
+FOLDER = click.argument("folder", metavar="DEALER", type=PATH)
+_MOST_NAMED = 8
 
-    The release decrypts the sum of exactly the parties that it names, and nothing else. The same release again changes
-    nothing. hearsay estimate and publish then go on from the sums of all decrypted periods.
+
+@click.group()
+def masked() -> None:
+    """Sums that only a whole set of parties' messages decrypts: the dealer's part, and the aggregator's.
+
+    Parties (hearsay-edge node) encrypt their noisy sums. The aggregator collects the messages and decrypts their total,
+    never one party's numbers. For that a dealer, on another machine, made the parties' keys, and releases one total per
+    period. The dealer is trusted for confidentiality: whoever has both the dealer's secret and the messages reads every
+    party's numbers.
 
     \b
     Example:
+      hearsay masked new dealer
+      hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
+      hearsay masked request --store sums -o q.hsq
+      hearsay masked release dealer q.hsq -o r.hsd
       hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
-    from aggregator.nodes.store.opening import open_masked_store
-    from protocol.documents.envelope import SIZE_LIMITS
-
-    opened = open_masked_store(store)
-    with working("decrypting the sum"):
-        total = opened.decrypt(read_file(release, SIZE_LIMITS["release"]))
-    facts = {
-        "period": total.period if as_json() else shown(total.period, opened.campaign.time_precision),
-        "key_book": total.book.version,
-        "parties": len(total.parties),
-        "parties_of_book": len(total.book.parties),
-        "numbers": len(total.numbers),
-    }
-    if as_json():
-        print_json({**facts, "parties": total.parties})
-        return
-    say(facts)
 
 
-@click.command()
+@masked.command()
 @options.store
 @click.option(
     "--period", metavar="P", help="Date or number of the period; default: the only one that is not decrypted."
@@ -102,25 +94,22 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
     if kept is not None:
         note(f"the earlier request is kept as '{kept}': if the dealer has seen it, only its set is released")
     asked = parse_request(raw)
-    listed = len(opened.node_list().nodes)
-    facts: dict[str, Any] = {
-        "file": str(output),
-        "period": number if as_json() else shown(number, opened.campaign.time_precision),
-        "key_book": asked.version,
-        "parties": len(asked.parties),
-        "listed_nodes": listed,
-    }
-    say(facts)
+    say(
+        [
+            Fact("file", str(output)),
+            Fact("period", number, shown(number, opened.campaign.time_precision)),
+            Fact("key_book", asked.version),
+            Fact("parties", len(asked.parties)),
+            Fact("listed_nodes", len(opened.node_list().nodes)),
+        ]
+    )
     later = opened.messages_in(number) - len(asked.parties)
     if later > 0:
         note(f"{counted(later, 'message')} of this period not in the request: of another key book, or later (--again)")
 
 
 def _keep_other(output: Path, raw: bytes) -> Path | None:
-    """Rename the file of another request that is at the place of an output; return its new path.
-
-    Returns None if there is no file, or if it is no request or the same one.
-    """
+    """Rename the file of another request at the place of an output; return its new path, None if there is none."""
     from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
 
     try:
@@ -132,19 +121,13 @@ def _keep_other(output: Path, raw: bytes) -> Path | None:
         return None
     free = (output.with_name(f"{output.stem}.{number}{output.suffix}") for number in count(1))
     kept = next(path for path in free if not path.exists())
-    write_file(kept, present)
+    write_file(kept, present, force=False)
     return kept
 
 
 def _period(store: MaskedStore, text: str | None) -> int:
-    """The number of the period that an option names.
-
-    Raises:
-        InputError: ``periods_invalid``; ``period_needed``: no text, and not exactly one period is not decrypted.
-    """
+    """The number of the period that an option names; without one the only period that is not decrypted."""
     if text is not None:
-        from aggregator.common.periods import parse_start
-
         return parse_start(text).first(store.campaign.time_precision)
     waiting = store.waiting()
     if len(waiting) != 1:
@@ -155,41 +138,70 @@ def _period(store: MaskedStore, text: str | None) -> int:
     return waiting[0]
 
 
-FOLDER = click.argument("folder", metavar="DEALER", type=PATH)
-CAMPAIGN = click.argument("campaign", metavar="C.hsc", type=PATH)
-_MOST_NAMED = 8
+@masked.command()
+@options.store
+@click.argument("release", metavar="R.hsd", type=PATH)
+@options.json
+def decrypt(store: Path, release: Path) -> None:
+    """Decrypt the sum of a period by the dealer's release, and keep it in the store.
 
-
-@click.group()
-def masked() -> None:
-    """Sums that only a whole set of parties' messages decrypts: the dealer's part, and the aggregator's.
-
-    Parties (hearsay-edge node) encrypt their noisy sums. The aggregator collects the messages and decrypts their total,
-    never one party's numbers. For that a dealer, on another machine, made the parties' keys, and releases one total per
-    period. The dealer is trusted for confidentiality: whoever has both the dealer's secret and the messages reads every
-    party's numbers.
+    The release decrypts the sum of exactly the parties that it names, and nothing else. The same release again changes
+    nothing. hearsay estimate and publish then go on from the sums of all decrypted periods.
 
     \b
     Example:
-      hearsay masked new dealer
-      hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
-      hearsay masked request --store sums -o q.hsq
-      hearsay masked release dealer q.hsq -o r.hsd
       hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
+    from aggregator.nodes.store.opening import open_masked_store
+    from protocol.documents.envelope import SIZE_LIMITS
+
+    opened = open_masked_store(store)
+    with working("decrypting the sum"):
+        total = opened.decrypt(read_file(release, SIZE_LIMITS["release"]))
+    say(
+        [
+            Fact("period", total.period, shown(total.period, opened.campaign.time_precision)),
+            Fact("key_book", total.book.version),
+            Fact("parties", total.parties, len(total.parties)),
+            Fact("parties_of_book", len(total.book.parties)),
+            Fact("numbers", len(total.numbers)),
+        ]
+    )
 
 
-masked.add_command(request)
-masked.add_command(decrypt)
+def _makes_book(function: Callable[..., IssuedBook]) -> Callable[..., None]:
+    """Make a command from a function that makes a key book: add arguments and options, write the book and print it."""
 
+    @click.argument("folder", metavar="DEALER", type=PATH)
+    @click.argument("campaign", metavar="C.hsc", type=PATH)
+    @click.option(
+        "--nodes", "listed", type=PATH, required=True, metavar="L.hsl", help="Node list: its nodes are parties."
+    )
+    @click.option("--trust", "trusted", type=PATH, required=True, help="Trust root that must have signed both.")
+    @options.together(options.output, options.passphrase, options.force, options.json)
+    @wraps(function)
+    def command(folder: Path, output: Path, **given: Path) -> None:
+        from aggregator.nodes.dealer.dealer import Dealer
 
-def _book_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the arguments and options of commands that make a key book."""
-    trust = click.option("--trust", type=PATH, required=True, help="Trust root that must have signed both.")
-    nodes = click.option("--nodes", type=PATH, required=True, metavar="L.hsl", help="Node list: its nodes are parties.")
-    for option in (options.json, options.force, options.passphrase, options.output, trust, nodes, CAMPAIGN):
-        function = option(function)
-    return FOLDER(function)
+        check_files(output, inputs=[*_own_files(folder), *given.values()])
+        with Dealer.open(folder, existing_passphrase()) as dealer:
+            made = function(dealer, **given)
+            write_file(output, made.raw)
+        say(
+            [
+                Fact("file", str(output)),
+                Fact("campaign", made.campaign.header.name),
+                Fact("version", made.version),
+                Fact("parties", made.parties),
+                Fact("joined", made.joined, len(made.joined)),
+                Fact("left", made.left, len(made.left)),
+                Fact("other_new_keys", made.changed, len(made.changed)),
+                Fact("bytes", len(made.raw)),
+                Fact("fewest_parties", least_parties(masked_terms_of(made.campaign), made.parties)),
+            ]
+        )
+
+    return command
 
 
 @masked.command()
@@ -212,8 +224,8 @@ def new(folder: Path) -> None:
 
     passphrase = new_passphrase(what="the dealer")
     with working("making the modulus"), Dealer.create(folder, passphrase=passphrase) as made:
-        facts: dict[str, Any] = {"dealer": str(folder), "public_file": str(folder / PUBLIC_FILE)}
-        facts |= {"key": made.public.key.hex() if as_json() else made.public.id, "encrypted": passphrase is not None}
+        facts = [Fact("dealer", str(folder)), Fact("public_file", str(folder / PUBLIC_FILE))]
+        facts += [Fact("key", made.public.key, made.public.id), Fact("encrypted", passphrase is not None)]
     say(facts)
     note(
         f"give {PUBLIC_FILE} to the publisher, who compares the key; back the folder up, and never use two copies: a "
@@ -222,8 +234,8 @@ def new(folder: Path) -> None:
 
 
 @masked.command()
-@_book_options
-def setup(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) -> None:
+@_makes_book
+def setup(dealer: Dealer, **given: Path) -> IssuedBook:
     """Make the keys of all parties of a masked campaign, once, as a key book for everybody.
 
     The book holds a key for every node on the list, sealed so that only this node can open it. Hand the file to the
@@ -233,18 +245,12 @@ def setup(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) 
     Example:
       hearsay masked setup dealer c.hsc --nodes clinics.hsl --trust root.hst -o clinics.hsk
     """  # noqa: D301
-    from aggregator.nodes.dealer.dealer import Dealer
-
-    check_files(output, inputs=[*_own_files(folder), campaign, nodes, trust])
-    with Dealer.open(folder, existing_passphrase()) as dealer:
-        made = dealer.setup(campaign, nodes, trust)
-        write_file(output, made.raw)
-    _say_book(made, output)
+    return dealer.setup(**given)
 
 
 @masked.command()
-@_book_options
-def rekey(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) -> None:
+@_makes_book
+def rekey(dealer: Dealer, **given: Path) -> IssuedBook:
     """Make the key book for a newer node list: nodes joined or left.
 
     Who joins gets a key, and for each join or leave at most two other parties get a new one. All others keep theirs.
@@ -254,13 +260,7 @@ def rekey(folder: Path, campaign: Path, nodes: Path, trust: Path, output: Path) 
     Example:
       hearsay masked rekey dealer c.hsc --nodes clinics2.hsl --trust root.hst -o clinics2.hsk
     """  # noqa: D301
-    from aggregator.nodes.dealer.dealer import Dealer
-
-    check_files(output, inputs=[*_own_files(folder), campaign, nodes, trust])
-    with Dealer.open(folder, existing_passphrase()) as dealer:
-        made = dealer.rekey(campaign, nodes, trust)
-        write_file(output, made.raw)
-    _say_book(made, output)
+    return dealer.rekey(**given)
 
 
 @masked.command()
@@ -319,10 +319,9 @@ def adopt(folder: Path) -> None:
     with Dealer.adopt(folder) as dealer:
         served = dealer.served()
     first = {each.campaign.header.name: each.row.first_period for each in served}
+    say([Fact("dealer", str(folder)), stated("first_periods", first), said("campaigns", len(served))])
     if as_json():
-        print_json({"dealer": str(folder), "first_periods": first})
         return
-    say({"dealer": str(folder), "campaigns": len(served)})
     for name, period in first.items():
         note(f"campaign {name}: releases begin with period {period}")
 
@@ -359,29 +358,21 @@ def _own_files(folder: Path) -> list[Path]:
     return [journal, folder / KEY_FILE, folder / PUBLIC_FILE, *marks]
 
 
-def _say_book(made: IssuedBook, output: Path) -> None:
-    """Print what a key book holds, and who has to get a new key."""
-    facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "version": made.version}
-    facts |= {"parties": made.parties, "joined": len(made.joined), "left": len(made.left)}
-    facts |= {"other_new_keys": len(made.changed), "bytes": len(made.raw)}
-    facts["fewest_parties"] = least_parties(masked_terms_of(made.campaign), made.parties)
-    if as_json():
-        facts |= {"joined": made.joined, "left": made.left, "other_new_keys": made.changed}
-        print_json(facts)
-        return
-    say(facts)
-
-
 def _say_release(made: ReleasedSum, output: Path) -> None:
     """Print which set was released, and who is not in it."""
     asked = made.request
-    facts: dict[str, Any] = {"file": str(output), "campaign": made.campaign.header.name, "period": asked.period}
-    facts |= {"key_book": asked.version, "parties": len(asked.parties), "missing": len(made.missing)}
-    if as_json():
-        print_json({**facts, "parties": asked.parties, "missing": made.missing, "repeated": made.repeated})
-        return
-    say({**facts, "repeated": "yes: the same bytes as before" if made.repeated else "no"})
-    if made.missing:
+    say(
+        [
+            Fact("file", str(output)),
+            Fact("campaign", made.campaign.header.name),
+            Fact("period", asked.period),
+            Fact("key_book", asked.version),
+            Fact("parties", asked.parties, len(asked.parties)),
+            Fact("missing", made.missing, len(made.missing)),
+            Fact("repeated", made.repeated, "yes: the same bytes as before" if made.repeated else "no"),
+        ]
+    )
+    if made.missing and not as_json():
         named = ", ".join(node.hex() for node in made.missing[:_MOST_NAMED])
         more = " …" if len(made.missing) > _MOST_NAMED else ""
         warn(f"{counted(len(made.missing), 'party is', '')} not in the sum of this period, for ever: {named}{more}")

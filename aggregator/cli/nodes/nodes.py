@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,12 @@ from aggregator.cli.output import (
     as_json,
     check_files,
     forced,
-    print_facts,
-    print_json,
     print_table,
     say,
     warn_of_draft,
     when,
 )
+from aggregator.common.facts import Fact
 
 if TYPE_CHECKING:
     from aggregator.nodes.campaigns.lists import SignedList
@@ -52,18 +52,36 @@ def nodes() -> None:
 nodes.add_command(campaign)
 
 
-def _list_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that all commands share that sign a node list."""
-    for option in (options.json, options.force, options.passphrase, options.life(365, "list"), options.output):
-        function = option(function)
-    return options.workspace(function)
+def _signs(verb: str) -> Callable[[Callable[..., SignedList]], Callable[..., None]]:
+    """Make a command from a function that signs a list: add the shared options, write the list and print it.
+
+    ``verb`` names in the output the number of nodes that changed.
+    """
+
+    def decorated(function: Callable[..., SignedList]) -> Callable[..., None]:
+        @options.together(options.workspace, options.output, options.life(365, "list"))
+        @options.together(options.passphrase, options.force, options.json)
+        @wraps(function)
+        def command(workspace: Path, output: Path, **own: Any) -> None:
+            check_files(output)
+            made = function(signer_of(workspace), now=int(time.time()), **own)
+            made.save(output, force=forced())
+            header = made.document.header
+            facts = {"file": str(output), "list": header.name, "version": header.version}
+            facts |= {"nodes": len(made.document.nodes), verb: made.changed}
+            say([*map(Fact, facts, facts.values()), Fact("expires", header.expires, when(header.expires))])
+            warn_of_draft(made.standing, output)
+
+        return command
+
+    return decorated
 
 
 @nodes.command()
 @LIST
 @KEYS
-@_list_options
-def new(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: int) -> None:
+@_signs("added")
+def new(signer: Workspace, **own: Any) -> SignedList:
     """Sign the first version of a node list, from public keys.
 
     A file has one key on each line. Of a folder all files that end in .key.pub are read. Look at who gave you a key:
@@ -75,17 +93,14 @@ def new(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: 
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import make_node_list
 
-    check_files(output)
-    signer = _signer(workspace)
-    made = make_node_list(signer, name, keys, days=days, now=int(time.time()))
-    _say(made, output, "added")
+    return make_node_list(signer, **own)
 
 
 @nodes.command()
 @LIST
 @KEYS
-@_list_options
-def add(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: int) -> None:
+@_signs("added")
+def add(signer: Workspace, **own: Any) -> SignedList:
     """Sign the next version of a node list, with more nodes.
 
     \b
@@ -94,16 +109,14 @@ def add(name: str, keys: tuple[Path, ...], workspace: Path, output: Path, days: 
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import add_nodes
 
-    check_files(output)
-    made = add_nodes(_signer(workspace), name, keys, days=days, now=int(time.time()))
-    _say(made, output, "added")
+    return add_nodes(signer, **own)
 
 
 @nodes.command()
 @LIST
-@click.argument("ids", metavar="NODE...", nargs=-1, required=True)
-@_list_options
-def remove(name: str, ids: tuple[str, ...], workspace: Path, output: Path, days: int) -> None:
+@click.argument("nodes", metavar="NODE...", nargs=-1, required=True)
+@_signs("removed")
+def remove(signer: Workspace, **own: Any) -> SignedList:
     """Sign the next version of a node list, without some nodes: a key was stolen, or a clinic left.
 
     NODE is the id of a node, 16 hexadecimal digits (hearsay nodes show). An aggregator that is given the new list
@@ -115,15 +128,13 @@ def remove(name: str, ids: tuple[str, ...], workspace: Path, output: Path, days:
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import remove_nodes
 
-    check_files(output)
-    made = remove_nodes(_signer(workspace), name, ids, days=days, now=int(time.time()))
-    _say(made, output, "removed")
+    return remove_nodes(signer, **own)
 
 
 @nodes.command()
 @LIST
-@_list_options
-def renew(name: str, workspace: Path, output: Path, days: int) -> None:
+@_signs("changed")
+def renew(signer: Workspace, **own: Any) -> SignedList:
     """Sign the next version of a node list with the same nodes and another date of expiry.
 
     \b
@@ -132,9 +143,7 @@ def renew(name: str, workspace: Path, output: Path, days: int) -> None:
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import renew_nodes
 
-    check_files(output)
-    made = renew_nodes(_signer(workspace), name, days=days, now=int(time.time()))
-    _say(made, output, "changed")
+    return renew_nodes(signer, **own)
 
 
 @nodes.command()
@@ -155,38 +164,18 @@ def show(name: str, workspace: Path) -> None:
     item, found = opened.latest(ROLE, name), current_list(opened, name)
     if item is None or found is None:
         raise unknown_list(opened, name)
-    held = opened.standing(ROLE, opened.copy(item))
-    header = found.header
-    if as_json():
-        facts: dict[str, Any] = {"list": header.name, "version": header.version, "issued_at": header.issued_at}
-        facts |= {"expires": header.expires, "signatures": held.to_output(as_json=True)}
-        print_json({**facts, "nodes": {hint.hex(): public.hex() for hint, public in sorted(found.nodes.items())}})
-        return
-    print_facts(
-        {
-            "list": header.name,
-            "version": header.version,
-            "issued": when(header.issued_at),
-            "expires": when(header.expires),
-            "signatures": str(held),
-            "nodes": len(found.nodes),
-        }
+    held, header = opened.standing(ROLE, opened.copy(item)), found.header
+    listed = [(hint.hex(), public.hex()) for hint, public in sorted(found.nodes.items())]
+    say(
+        [
+            Fact("list", header.name),
+            Fact("version", header.version),
+            Fact("issued_at", header.issued_at, when(header.issued_at), "issued"),
+            Fact("expires", header.expires, when(header.expires)),
+            Fact("signatures", held.to_output(as_json=True), held),
+            Fact("nodes", dict(listed), len(listed)),
+        ]
     )
-    click.echo()
-    print_table(("node", "public key"), [(hint.hex(), public.hex()) for hint, public in sorted(found.nodes.items())])
-
-
-def _signer(workspace: Path) -> Workspace:
-    """The opened workspace that signs."""
-    return signer_of(workspace)
-
-
-def _say(made: SignedList, output: Path, verb: str) -> None:
-    """Write a signed list to its file, and print what it holds and how many nodes were added or removed."""
-    made.save(output, force=forced())
-    header = made.document.header
-    facts: dict[str, Any] = {"file": str(output), "list": header.name, "version": header.version}
-    facts |= {"nodes": len(made.document.nodes), verb: made.changed}
-    facts["expires"] = header.expires if as_json() else when(header.expires)
-    say(facts)
-    warn_of_draft(made.standing, output)
+    if not as_json():
+        click.echo()
+        print_table(("node", "public key"), listed)

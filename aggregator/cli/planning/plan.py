@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -57,29 +57,7 @@ if TYPE_CHECKING:
 @click.option("--plot", "plot_file", type=PATH, help="SVG file: accuracy against devices, or what --solve names.")
 @options.force
 @options.json
-def plan(
-    schema_file: Path,
-    epsilon: str,
-    devices: int | None,
-    periods: int,
-    pilot: Path | None,
-    effect: float | None,
-    family: str,
-    mechanism: str,
-    answers: str,
-    coding: str,
-    projection: Path | None,
-    postprocess: str | None,
-    target_accuracy: float | None,
-    target_width: float | None,
-    solve: str,
-    missing: tuple[str, ...],
-    seed: int,
-    plot_file: Path | None,
-    *,
-    class_question: bool,
-    statistics: bool,
-) -> None:
+def plan(schema_file: Path, postprocess: str | None, plot_file: Path | None, *, statistics: bool, **asked: Any) -> None:
     """Say what to expect of a campaign, and what a target needs, before any device answers.
 
     Ways to ask (family, bins, PCA or DCA, mechanism, answers) are ranked by the accuracy to expect on the pilot's
@@ -99,25 +77,10 @@ def plan(
     with progress("rounds", 1) as callback:
         found = make_plan(
             schema_file,
-            epsilon=epsilon,
-            devices=devices,
-            periods=periods,
-            pilot=pilot,
-            effect=effect,
-            family=family,
-            mechanism=mechanism,
-            answers=answers,
-            coding=coding,
-            projection=projection,
             postprocess=DEFAULT if postprocess is None else postprocess,
-            target_accuracy=target_accuracy,
-            target_width=target_width,
-            solve=solve,
-            class_question=class_question,
-            missing=missing,
-            seed=seed,
             curves=plot_file is not None,
             progress=callback,
+            **asked,
         )
     if plot_file is not None:
         write_file(plot_file, found.chart().encode())

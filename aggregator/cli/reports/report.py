@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -25,18 +26,7 @@ from aggregator.cli.output import check_files, forced, say, warn, working
 @options.output
 @options.force
 @options.json
-def report(
-    given: tuple[Path, ...],
-    evaluation: tuple[Path, ...],
-    trust: Path | None,
-    workspace: Path | None,
-    schema: Path | None,
-    periods: str | None,
-    output: Path,
-    *,
-    one_population: bool,
-    disjoint: bool,
-) -> None:
+def report(given: tuple[Path, ...], output: Path, **how: Any) -> None:
     """Write a page about one or several stores, or about a model: one HTML file without scripts.
 
     The page says UNVERIFIED at its top unless --trust or --workspace is given.
@@ -50,17 +40,7 @@ def report(
 
     check_files(output)
     with working("counting reports"):
-        made = make(
-            list(given),
-            evaluation=evaluation,
-            workspace=workspace,
-            trust=trust,
-            schema=schema,
-            periods=periods,
-            one_population=one_population,
-            disjoint=disjoint,
-            now=int(time.time()),
-        )
+        made = make(list(given), now=int(time.time()), **how)
     made.save(output, force=forced())
     facts = {"page": str(output), "about": made.kind, "verified": made.verified, "bytes": len(made.html.encode())}
     say(facts)
