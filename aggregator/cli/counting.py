@@ -11,7 +11,9 @@ import click
 
 from aggregator.cli.output import print_facts, warn, working
 from aggregator.common.periods import Span
+from aggregator.reports.cluster import open_cluster
 from aggregator.reports.intake.remote import Executor
+from aggregator.reports.tally.scope import scope_of
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
@@ -45,7 +47,6 @@ def workers_of(cluster: str | None) -> Iterator[Executor | None]:
     if cluster is None:
         yield None
         return
-    from aggregator.reports.cluster import open_cluster
 
     if cluster.startswith("tcp://"):
         warn(
@@ -107,7 +108,6 @@ def count_store(
     """
     from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
-    from aggregator.reports.tally.scope import scope_of
 
     if is_node_store(store):
         nodes = open_node_store(store)

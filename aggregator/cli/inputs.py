@@ -11,8 +11,11 @@ import click
 
 from aggregator.cli.options import existing_passphrase
 from aggregator.cli.output import counted, note, print_table
+from aggregator.common.files import read_file
 from aggregator.common.periods import shown
-from protocol.documents.campaign import Campaign
+from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.model import parse_model
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,12 +40,9 @@ def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model
         DocumentError: the file is no valid model, or the root does not accept it.
         StorageError: the workspace can not be opened or read.
     """
-    from aggregator.common.files import read_file
     from aggregator.models.scoring import Model
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
-    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
-    from protocol.documents.model import parse_model
 
     if trust is not None and workspace is not None:
         raise InputError("trust_ambiguous", "give --trust or --workspace, not both")
@@ -152,8 +152,6 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
     """
     from aggregator.publishing.naming import document_bytes
     from aggregator.publishing.workspace import open_workspace
-    from protocol.documents.campaign import parse_campaign
-    from protocol.documents.envelope import read_envelope
 
     signer = None if workspace is None else open_workspace(workspace)
     found = parse_campaign(read_envelope(document_bytes("campaign", given, signer), "campaign").payload)

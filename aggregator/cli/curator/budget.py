@@ -12,6 +12,7 @@ from aggregator.cli import options
 from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table, when, working
+from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
 from protocol.sums.adjacency import ADJACENCIES, CHANGE
@@ -63,7 +64,6 @@ def new(file: Path, name: str, epsilon: str, delta: str, concentrated_delta: str
       hearsay budget new ward.hsb --name "ward 7" --epsilon 1
       hearsay budget new trial.hsb --name trial --epsilon 2 --delta 1e-6 --adjacency change
     """  # noqa: D301
-    from aggregator.curator.accounting import parse_delta
     from aggregator.curator.budget import BudgetFile
 
     reserved = None if concentrated_delta is None else parse_delta(concentrated_delta)

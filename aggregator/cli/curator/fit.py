@@ -12,6 +12,7 @@ from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import CENTRAL_METHODS, PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when, working
+from aggregator.curator.accounting import parse_delta
 from aggregator.curator.methods.table import DEFAULT, METHODS, default_noise
 from aggregator.curator.terms import (
     AUTO,
@@ -23,6 +24,7 @@ from aggregator.curator.terms import (
     FitTerms,
 )
 from aggregator.models.postprocess.methods import POSTPROCESSES
+from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema
@@ -111,9 +113,7 @@ def fit(
           --workspace work -o ward.hsm
     """  # noqa: D301
     from aggregator.common.tables import read_table
-    from aggregator.curator.accounting import parse_delta
     from aggregator.curator.fitting import fit_records
-    from aggregator.publishing.schemas.schema_file import load_schema
 
     check_files(output, inputs=[data, schema_file, budget_file])
     described = load_schema(schema_file)

@@ -12,7 +12,9 @@ import click
 
 from aggregator.cli.options import PATH
 from aggregator.cli.output import warn
+from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetFile
+from protocol.epsilon import micro_epsilon
 
 _OTHERS = 0o077
 
@@ -55,8 +57,6 @@ def private_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def checked(
         *args: Any, private: bool, epsilon: str | None, delta: str | None, budget: Path | None, **rest: Any
     ) -> Any:
-        from aggregator.curator.accounting import parse_delta
-        from protocol.epsilon import micro_epsilon
 
         payment = None
         if private:

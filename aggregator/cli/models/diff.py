@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli import options
+from aggregator.cli.inputs import open_model
 from aggregator.cli.options import PATH, read_span, says_missing
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn
 from aggregator.common.periods import Span
@@ -61,7 +62,6 @@ def diff(
       hearsay diff mushrooms@1 mushrooms@2 --workspace work --data new.csv
       hearsay diff m1.hsm m2.hsm --store st --old-periods 2026-10-01..2026-10-31 --periods 2026-11-01..2026-11-30
     """  # noqa: D301
-    from aggregator.cli.inputs import open_model
     from aggregator.models.comparison import compare, counts, largest, unshared
 
     if store is None and any(option is not None for option in (periods, old_store, old_periods)):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from aggregator.cli import options
+from aggregator.cli.inputs import open_model
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, write_file
 
@@ -38,8 +41,6 @@ def export_model(model_file: Path, form: str, trust: Path | None, workspace: Pat
       hearsay export-model m.hsm --to sklearn --trust work/root.hst -o m.joblib
       hearsay export-model mushrooms --workspace work --to json -o mushrooms.json
     """  # noqa: D301
-    from aggregator.cli.inputs import open_model
-
     check_files(output)
     model = open_model(model_file, trust, workspace)
     content = _as_json(model) if form == "json" else _as_sklearn(model)
@@ -54,7 +55,6 @@ def export_model(model_file: Path, form: str, trust: Path | None, workspace: Pat
 
 
 def _as_json(model: Model) -> bytes:
-    import json
 
     from aggregator.models.interchange import to_json
 
@@ -63,8 +63,6 @@ def _as_json(model: Model) -> bytes:
 
 def _as_sklearn(model: Model) -> bytes:
     """The bytes of a joblib file. Raises InputError: ``missing_extra``, ``not_exportable``."""
-    from io import BytesIO
-
     from aggregator.models.interchange import to_sklearn
 
     pipeline = to_sklearn(model)

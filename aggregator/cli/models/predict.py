@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli import options
+from aggregator.cli.inputs import open_model
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, warn, working, write_file
+from aggregator.common.spreadsheets import csv_text
 
 if TYPE_CHECKING:
     from aggregator.models.scoring import Model, Predictions
@@ -45,8 +47,6 @@ def predict(
       hearsay predict m.hsm new.csv --trust work/root.hst -o classes.csv
       hearsay predict mushrooms new.csv --workspace work --proba
     """  # noqa: D301
-    from aggregator.cli.inputs import open_model
-    from aggregator.common.spreadsheets import csv_text
     from aggregator.models.scoring import predict_file
 
     if output is not None:

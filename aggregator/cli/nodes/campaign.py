@@ -17,7 +17,8 @@ from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import check_files, forced, say, signed_facts, warn_of_signed
 from aggregator.common.facts import Fact
 from aggregator.nodes.campaigns.campaigns import Masking
-from aggregator.nodes.campaigns.sheet import noise_text
+from aggregator.nodes.campaigns.sheet import node_sheet, noise_text
+from aggregator.publishing.privacy import periods
 from protocol.documents.campaign import Campaign
 
 
@@ -151,9 +152,6 @@ def campaign(schema_file: Path, workspace: Path, output: Path, **terms: Any) -> 
 
 def _facts(made: Campaign, output: Path) -> list[Fact]:
     """The facts about a signed campaign for nodes that the command prints."""
-    from aggregator.nodes.campaigns.sheet import node_sheet
-    from aggregator.publishing.privacy import periods
-
     assert made.nodes is not None
     sheet = node_sheet(made)
     return [

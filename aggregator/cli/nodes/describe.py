@@ -11,6 +11,7 @@ import click
 
 from aggregator.cli.output import KINDS, as_json, counted, lasting, print_facts, print_json, print_table
 from aggregator.common.facts import Fact, Facts, Table, said, stated
+from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.dealer_file import parse_public_file
 from aggregator.nodes.campaigns.sheet import IN_WORDS, NodeSheet, cost_text, in_words, noise_text
 from protocol.documents import campaign, trust
@@ -19,9 +20,11 @@ from protocol.documents.envelope import SIZE_LIMITS, keyid, read_envelope
 from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import DocumentError, InputError
+from protocol.masked.costs import cost
 from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
 from protocol.masked.message import Message, read_message
 from protocol.masked.release import MAX_REQUEST_BYTES, Release, Request, parse_release, parse_request, read_release
+from protocol.masked.terms import ciphertexts_of, least_parties
 from protocol.nodes.node_list import UNDERSTOOD, NodeList, parse_node_list
 from protocol.nodes.summary import Summary, judge_summary, read_summary
 from protocol.nodes.summary_files import read_summaries
@@ -250,8 +253,6 @@ def verify_summaries(raw: bytes, state: trust.TrustState, campaign_file: Path, l
 
 def _accepted(state: trust.TrustState, path: Path, role: str, known: frozenset[str], now: int) -> bytes:
     """The payload of a document that must be signed under a trusted root."""
-    from aggregator.common.files import read_file
-
     return trust.verify(state, read_file(path, SIZE_LIMITS[role]), role, now, known).payload
 
 
@@ -297,9 +298,6 @@ def cost_facts(found: Campaign, sheet: NodeSheet) -> list[Fact]:
 
 def masked_facts(found: Campaign) -> list[Fact]:
     """The terms of a masked campaign; none if it is not masked."""
-    from protocol.masked.costs import cost
-    from protocol.masked.terms import ciphertexts_of, least_parties
-
     terms = found.masked
     if terms is None:
         return []

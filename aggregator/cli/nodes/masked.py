@@ -28,8 +28,11 @@ from aggregator.cli.output import (
 )
 from aggregator.common.facts import Fact, said, stated
 from aggregator.common.files import read_file
+from aggregator.common.marks import marks_beside
 from aggregator.common.periods import parse_start, shown
+from protocol.documents.envelope import SIZE_LIMITS
 from protocol.errors import HearsayError, InputError
+from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
 from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
@@ -83,7 +86,6 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
       hearsay masked request --store sums --period 2026-11-01 -o q.hsq
     """  # noqa: D301
     from aggregator.nodes.store.opening import open_masked_store
-    from protocol.masked.release import parse_request
 
     check_files(output)
     opened = open_masked_store(store)
@@ -110,8 +112,6 @@ def request(store: Path, period: str | None, output: Path, *, again: bool) -> No
 
 def _keep_other(output: Path, raw: bytes) -> Path | None:
     """Rename the file of another request at the place of an output; return its new path, None if there is none."""
-    from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
-
     try:
         present = read_file(output, MAX_REQUEST_BYTES)
         parse_request(present)
@@ -153,7 +153,6 @@ def decrypt(store: Path, release: Path) -> None:
       hearsay masked decrypt --store sums r.hsd
     """  # noqa: D301
     from aggregator.nodes.store.opening import open_masked_store
-    from protocol.documents.envelope import SIZE_LIMITS
 
     opened = open_masked_store(store)
     with working("decrypting the sum"):
@@ -350,7 +349,6 @@ def show(folder: Path) -> None:
 
 def _own_files(folder: Path) -> list[Path]:
     """The files of a dealer's folder, which no output replaces."""
-    from aggregator.common.databases import marks_beside
     from aggregator.nodes.dealer.dealer import JOURNAL_FILE, KEY_FILE, PUBLIC_FILE
 
     journal = folder / JOURNAL_FILE

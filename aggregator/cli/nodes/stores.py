@@ -22,6 +22,8 @@ from aggregator.cli.output import (
 )
 from aggregator.common.periods import Span, shown
 from aggregator.nodes.campaigns.sheet import in_words
+from aggregator.reports.storage.manifest import read_campaign
+from aggregator.reports.tally.scope import scope_of
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
@@ -62,7 +64,6 @@ def ingest_summaries(
         StorageError: the store can not be made or written.
     """
     from aggregator.nodes.store.opening import kind_of, new_or_open
-    from aggregator.reports.storage.manifest import read_campaign
 
     kind = kind_of(read_campaign(campaign_bytes))
     given = report_files(names, recursive=recursive, suffixes=kind.suffixes())
@@ -116,7 +117,6 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
         InputError, StorageError: :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
     """
     from aggregator.nodes.store.opening import open_node_store
-    from aggregator.reports.tally.scope import scope_of
 
     opened = open_node_store(store)
     if opened.suffix != f".{kind}":

@@ -21,8 +21,9 @@ from aggregator.cli.output import (
     working,
     write_file,
 )
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
-from aggregator.publishing.schemas.schema_file import SchemaFile
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from protocol.epsilon import micro_epsilon
 from protocol.shown import quoted
 
@@ -81,8 +82,6 @@ def design(
     from aggregator.operations.designs import design as make_design
     from aggregator.planning.feature_selection.from_pilot import as_json as design_json
     from aggregator.planning.feature_selection.from_pilot import percent, shown_path
-    from aggregator.planning.feature_selection.schema_text import schema_text
-    from aggregator.publishing.schemas.schema_file import load_schema
 
     if (private_epsilon is None) != (budget is None):
         raise click.UsageError("--private-epsilon and --budget go together", click.get_current_context())
@@ -133,7 +132,6 @@ def _privately(
     from aggregator.curator.budget import BudgetFile
     from aggregator.planning.feature_selection.from_pilot import percent
     from aggregator.planning.feature_selection.from_private_pilot import DesignTerms, design_records
-    from aggregator.planning.feature_selection.schema_text import schema_text
 
     epsilon_micro, *fleet = wanted
     with BudgetFile.open(budget_file) as budget, working("choosing what to ask"):

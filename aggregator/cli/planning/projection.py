@@ -13,6 +13,9 @@ from aggregator.cli import options
 from aggregator.cli.curator.paying import Payment, open_budget, private_options
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, working, write_file
+from aggregator.common.plots import Bars, bar_chart
+from aggregator.publishing.schemas.projection_file import projection_text, reduction_facts
+from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
 
@@ -86,8 +89,6 @@ def projection(
           --private --epsilon 1 --budget ward.hsb
     """  # noqa: D301
     from aggregator.models.reduction import DEFAULT_RIDGE
-    from aggregator.publishing.schemas.projection_file import projection_text
-    from aggregator.publishing.schemas.schema_file import load_schema
 
     if payment is not None and quantile is not None:
         raise click.UsageError("--quantile is about exact outputs; it does not go with --private")
@@ -139,7 +140,6 @@ def _exactly(pilot: Path, schema: Schema, wanted: _Wanted, missing: Sequence[str
     from aggregator.common.tables import read_table
     from aggregator.models.population import check_pilot, outside
     from aggregator.models.reduction import fit_projection
-    from aggregator.publishing.schemas.projection_file import reduction_facts
 
     bounds = wanted.bounds or "pilot"
     frame = check_pilot(read_table(pilot), schema, missing)
@@ -184,8 +184,6 @@ def _privately(payment: Payment, pilot: Path, schema: Schema, wanted: _Wanted, m
 
 def _drawing(facts: dict[str, Any]) -> str:
     """A bar chart of the components' variance and power, as SVG."""
-    from aggregator.common.plots import Bars, bar_chart
-
     names = [str(index + 1) for index in range(len(facts["explained"]))]
     shown = {"explained variance": "explained", "discriminant power": "discriminant"}
     series = [Bars(text, facts[key]) for text, key in shown.items() if key in facts]

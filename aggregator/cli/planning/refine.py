@@ -14,7 +14,10 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, write_file
+from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
+from aggregator.publishing.decisions.record import decision_text
+from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, toml_array, toml_text
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema
 
@@ -71,7 +74,6 @@ def refine(
     """  # noqa: D301
     from aggregator.operations.designs import refine as next_step
     from aggregator.operations.report_store import open_store
-    from aggregator.publishing.schemas.schema_file import load_schema
 
     check_files(output)
     if (schema_file is None) == (not stores):
@@ -105,10 +107,6 @@ def next_text(found: Refinement, name: str, stated: Schema, pilots: tuple[PilotC
         stated: all features that the series' campaigns state.
         pilots: private results of pilots that these features hold.
     """
-    from aggregator.planning.feature_selection.schema_text import schema_text
-    from aggregator.publishing.decisions import decision_text
-    from aggregator.publishing.schemas.schema_file import SchemaFile, toml_array, toml_text
-
     share = found.share
     head = [f"# {found.step.kind}: {found.step.why}"]
     head += [] if share is None else [f"# --series {quote(found.series)} --share {share.shown}"]

@@ -12,6 +12,8 @@ from aggregator.cli import options
 from aggregator.cli.curator.paying import Payment, private_options
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, counted, note, say, warn, working, write_file
+from aggregator.planning.feature_selection.schema_text import schema_text
+from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol.epsilon import format_micro
 
 
@@ -79,7 +81,6 @@ def schema(
     from aggregator.common.tables import read_table, unlabelled
     from aggregator.publishing.schemas.schema_doubts import doubts
     from aggregator.publishing.schemas.schema_draft import draft_schema
-    from aggregator.publishing.schemas.schema_file import parse_schema_text
 
     with working("reading the pilot"):
         pilot = read_table(data)
@@ -133,8 +134,6 @@ def _private(
     from aggregator.common.tables import read_table
     from aggregator.curator.binning import BinTerms, bin_records
     from aggregator.curator.budget import BudgetFile
-    from aggregator.planning.feature_selection.schema_text import schema_text
-    from aggregator.publishing.schemas.schema_file import load_schema
 
     if payment.delta:
         raise click.UsageError("bins need no δ", click.get_current_context())

@@ -24,6 +24,8 @@ from aggregator.cli.output import (
     when,
 )
 from aggregator.common.facts import Fact, stated
+from aggregator.publishing.privacy import most_answered, periods
+from aggregator.publishing.series import series_facts
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
 
@@ -175,9 +177,6 @@ def _print_compared(made: SignedCampaign, planned: Planned, devices: int | None)
 
 def _facts(signed: SignedCampaign, planned: Planned, output: Path) -> list[Fact]:
     """The facts about a signed campaign that the command prints."""
-    from aggregator.publishing.privacy import most_answered, periods
-    from aggregator.publishing.series import series_facts
-
     made = signed.campaign
     facts = {
         **signed_facts(made, output),

@@ -11,6 +11,8 @@ from aggregator.cli import options
 from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, print_json, print_sheet, warn
 from aggregator.cli.publishing.show import MAX_FILE_BYTES
+from aggregator.common.files import read_file
+from aggregator.nodes.campaigns.sheet import warning_of
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, role_of
 from protocol.errors import InputError
@@ -72,8 +74,6 @@ def guarantee(
       hearsay guarantee c.hsc --devices 100000 --shuffled
       hearsay guarantee clinics.hsc --devices 100 --records 5000 --liars 0.1
     """  # noqa: D301
-    from aggregator.common.files import read_file
-    from aggregator.nodes.campaigns.sheet import warning_of
     from aggregator.operations.campaigns import guarantee_sheet
 
     raw = read_file(file, MAX_FILE_BYTES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -9,7 +10,8 @@ import click
 from aggregator.cli import options
 from aggregator.cli.options import PATH, existing_passphrase, new_passphrase, shared
 from aggregator.cli.output import check_files, say, write_file
-from protocol.documents.envelope import KEY_BYTES
+from aggregator.publishing.keys import key_file, public_line, read_key, write_key
+from protocol.documents.envelope import KEY_BYTES, SigningKey
 from protocol.documents.trust import ROLES
 
 
@@ -39,11 +41,6 @@ def new(output: Path, role: str) -> None:
     Example:
       hearsay key new alice.key --role campaign
     """  # noqa: D301
-    import os
-
-    from aggregator.publishing.keys import key_file, public_line, write_key
-    from protocol.documents.envelope import SigningKey
-
     public = output.with_name(f"{output.name}.pub")
     check_files(output, public)
     passphrase = new_passphrase()
@@ -68,8 +65,6 @@ def protect(file: Path) -> None:
     Example:
       hearsay key protect work/keys/root.key
     """  # noqa: D301
-    from aggregator.publishing.keys import key_file, read_key, write_key
-
     before = read_key(file)
     opened = before.open(existing_passphrase())
     passphrase = new_passphrase(option="new_passphrase_file")

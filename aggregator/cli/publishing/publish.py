@@ -14,7 +14,12 @@ from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
 from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when
+from aggregator.common.files import read_file
 from aggregator.common.periods import Span, shown
+from aggregator.publishing.ask_table import ask_of
+from aggregator.publishing.evaluations import evaluations_ended
+from protocol.documents.envelope import SIZE_LIMITS
+from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
@@ -162,7 +167,6 @@ def _check_options(
 def _of_named(statistics: Statistics, features: str | None) -> Statistics:
     """The statistics of the features named in a text with commas; of all features for None."""
     from aggregator.estimates.joining import of_features
-    from aggregator.publishing.ask_table import ask_of
 
     return statistics if features is None else of_features(statistics, ask_of(features, {}))
 
@@ -179,8 +183,6 @@ def _publish_model(
     """Fit, sign and write a model. Returns the facts to print."""
     from aggregator.models.foresight import Foresight
     from aggregator.operations.models import sign_model
-    from aggregator.publishing.campaigns import evaluations_ended
-    from protocol.shown import quoted
 
     signed = sign_model(
         signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
@@ -241,9 +243,7 @@ def _dated(periods: str, statistics: Statistics) -> str:
 
 def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> dict[str, Any]:
     """Update the published folder. Returns the facts to print."""
-    from aggregator.common.files import read_file
     from aggregator.publishing.tree import write_tree
-    from protocol.documents.envelope import SIZE_LIMITS
 
     made = write_tree(signer, folder, [read_file(book, SIZE_LIMITS["keys"]) for book in books])
     for item in made.lacking:

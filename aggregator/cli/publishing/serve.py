@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import click
 from aggregator.cli import options
 from aggregator.cli.options import PATH, read_size
 from aggregator.cli.output import printable, say, warn
+from aggregator.common.files import read_file
 from protocol.errors import InputError
 
 _SIZE: dict[str, Any] = {"callback": read_size, "show_default": True, "metavar": "SIZE"}
@@ -77,8 +79,6 @@ def _read_token(path: Path) -> str:
         InputError: ``token_invalid``: the file is empty or holds more than one word of ASCII; ``file_not_found``,
             ``unreadable``, ``too_large``.
     """
-    from aggregator.common.files import read_file
-
     token = read_file(path, MAX_TOKEN_BYTES).strip()
     if not token or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")
@@ -91,6 +91,5 @@ def _log(method: str, place: str, status: int) -> None:
 
 
 def _is_loopback(host: object) -> bool:
-    from ipaddress import ip_address
 
     return ip_address(str(host)).is_loopback

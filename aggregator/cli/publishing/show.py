@@ -10,6 +10,7 @@ import click
 
 from aggregator.cards.card_words import sections
 from aggregator.cli import options
+from aggregator.cli.inputs import WHY_NOT
 from aggregator.cli.nodes.describe import dealer_shown, node_facts, pieces_shown
 from aggregator.cli.options import PATH
 from aggregator.cli.output import (
@@ -23,6 +24,7 @@ from aggregator.cli.output import (
     when,
 )
 from aggregator.common.facts import Fact, Facts, Table, all_said, said, stated
+from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import node_sheet, warning_of
 from aggregator.publishing.privacy import most_answered
 from aggregator.publishing.series import shown_share
@@ -101,7 +103,6 @@ def uncompressed(file: Path, raw: bytes) -> Content:
     Raises:
         InputError: ``expands_too_far``, ``compression_damaged``, ``empty_file``.
     """
-    from aggregator.cli.inputs import WHY_NOT
     from aggregator.reports.intake.sources import Unreadable, decompressed
 
     found = decompressed(file, raw) if raw else raw
@@ -256,8 +257,6 @@ def show(file: Path) -> None:
     Example:
       hearsay show c.hsc
     """  # noqa: D301
-    from aggregator.common.files import read_file
-
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     shown = dealer_shown(raw, role)

@@ -11,8 +11,12 @@ import click
 from aggregator.cli import options
 from aggregator.cli.options import PATH, existing_passphrase
 from aggregator.cli.output import KINDS, as_json, forced, note, say, warn, when, write_file
+from aggregator.common.files import check_output, read_file
+from aggregator.publishing.keys import read_key
+from aggregator.publishing.signatures import check_payload, root_of, signed, standing, to_bytes
 from protocol.document import Header
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, Envelope, read_envelope, role_of
+from protocol.documents.trust import restore
 from protocol.errors import InputError
 
 
@@ -35,10 +39,6 @@ def sign(document: Path, key_path: Path, output: Path | None, trust_file: Path |
     Example:
       hearsay sign c.hsc --key alice.key --trust work/root.hst
     """  # noqa: D301
-    from aggregator.common.files import check_output, read_file
-    from aggregator.publishing.keys import read_key
-    from aggregator.publishing.signatures import check_payload, signed, to_bytes
-
     raw = read_file(document, max(SIZE_LIMITS.values()))
     role = role_of(raw)
     if role is None:
@@ -68,10 +68,6 @@ def _say_signed(
     place: Path, role: str, header: Header, after: Envelope, trust_file: Path | None, hint: str, *, added: bool
 ) -> None:
     """Print the document and the number of its signatures; with a trust root, or for a root, how many are needed."""
-    from aggregator.common.files import read_file
-    from aggregator.publishing.signatures import root_of, standing
-    from protocol.documents.trust import restore
-
     facts: dict[str, Any] = {
         "document": str(place),
         "kind": KINDS.get(role, role),

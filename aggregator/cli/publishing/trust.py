@@ -14,7 +14,12 @@ from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH, existing_passphrase
 from aggregator.cli.output import KINDS, as_json, counted, note, print_facts, print_json, print_table, say, warn, when
-from aggregator.publishing.roots import NextRoot, RootChange
+from aggregator.common.files import read_file
+from aggregator.publishing.history import Published
+from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public, read_key
+from aggregator.publishing.roots import ALL, NextRoot, RootChange, change_root, gather_copies, lacking, pending
+from aggregator.publishing.roots import discard as forget
+from aggregator.publishing.roots import resign as sign_again
 from aggregator.publishing.signatures import Standing
 from aggregator.publishing.workspace import Published
 from protocol.document import DAY_SECONDS
@@ -58,8 +63,6 @@ def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
     @options.json
     @wraps(function)
     def command(workspace: Path, days: int, sign_with: tuple[Path, ...], **own: Any) -> None:
-        from aggregator.publishing.keys import read_key
-        from aggregator.publishing.roots import change_root
         from aggregator.publishing.workspace import open_workspace
 
         change = function(**own)
@@ -85,8 +88,6 @@ def add_key(role: str, key: Path | None, threshold: int | None) -> RootChange:
     Example:
       hearsay trust add-key campaign --key alice.key.pub --threshold 2 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import RootChange
-
     add = () if key is None else (_public(key, role),)
     return RootChange(role, add=add, fresh=0 if add else 1, threshold=threshold)
 
@@ -106,8 +107,6 @@ def revoke(role: str, keyids: tuple[str, ...], threshold: int | None) -> RootCha
     Example:
       hearsay trust revoke campaign 56475aa75463474c --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import RootChange
-
     return RootChange(role, drop=tuple(each.lower() for each in keyids), threshold=threshold)
 
 
@@ -129,8 +128,6 @@ def rotate(role: str, keys: tuple[Path, ...], count: int | None, threshold: int 
     Example:
       hearsay trust rotate campaign --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import ALL, RootChange
-
     add = tuple(_public(path, role) for path in keys)
     fresh = count if count is not None else 0 if add else 1
     return RootChange(role, add=add, fresh=fresh, drop=ALL, threshold=threshold)
@@ -147,8 +144,6 @@ def threshold(role: str, number: int) -> RootChange:
     Example:
       hearsay trust threshold campaign 2 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import RootChange
-
     return RootChange(role, threshold=number)
 
 
@@ -161,8 +156,6 @@ def renew() -> RootChange:
     Example:
       hearsay trust renew --days 730 --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import RootChange
-
     return RootChange()
 
 
@@ -172,9 +165,6 @@ def _public(path: Path, role: str) -> bytes:
     Raises:
         InputError: ``key_invalid``, ``wrong_key``; ``file_not_found``, ``unreadable``, ``too_large``.
     """
-    from aggregator.common.files import read_file
-    from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public
-
     return parse_public(read_file(path, MAX_KEY_BYTES), role)
 
 
@@ -188,7 +178,6 @@ def show(workspace: Path) -> None:
     Example:
       hearsay trust show --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import lacking, pending
     from aggregator.publishing.workspace import open_workspace
 
     opened = open_workspace(workspace)
@@ -270,8 +259,6 @@ def gather(files: tuple[Path, ...], workspace: Path) -> None:
     Example:
       hearsay trust gather work/pending/2.hst from-alice.hst --workspace work
     """  # noqa: D301
-    from aggregator.common.files import read_file
-    from aggregator.publishing.roots import NextRoot, gather_copies
     from aggregator.publishing.workspace import open_workspace
 
     copies = [read_file(file, max(SIZE_LIMITS.values())) for file in files]
@@ -302,7 +289,6 @@ def discard(workspace: Path) -> None:
     Example:
       hearsay trust discard --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import discard as forget
     from aggregator.publishing.workspace import open_workspace
 
     say({"discarded": forget(open_workspace(workspace))})
@@ -322,8 +308,6 @@ def resign(workspace: Path) -> None:
     Example:
       hearsay trust resign --workspace work
     """  # noqa: D301
-    from aggregator.publishing.roots import resign as sign_again
-
     opened = signer_of(workspace)
     redone = sign_again(opened, int(time.time()))
     if as_json():
@@ -352,7 +336,6 @@ def _root_facts(found: NextRoot) -> dict[str, Any]:
 
 def _say_root(found: NextRoot, workspace: Path, now: int) -> None:
     """Print the state of the next root, and the next step for its signers."""
-    from aggregator.publishing.roots import lacking
     from aggregator.publishing.workspace import open_workspace
 
     facts: dict[str, Any] = {"version": found.root.header.version}

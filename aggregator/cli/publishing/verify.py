@@ -13,9 +13,10 @@ from aggregator.cli.nodes.describe import print_node_sheet, verify_of_dealer, ve
 from aggregator.cli.options import PATH
 from aggregator.cli.output import KINDS, as_json, print_json, print_table, say, warn, when
 from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
-from aggregator.nodes.campaigns.sheet import NodeSheet
-from aggregator.publishing.privacy import PrivacySheet, rounded_up
-from aggregator.publishing.signatures import Standing
+from aggregator.common.files import read_file
+from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
+from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, ratio_text, rounded_up
+from aggregator.publishing.signatures import Standing, follow_roots, verify_signed
 from protocol.batches import batch
 from protocol.document import Header, read_payload
 from protocol.documents import campaign
@@ -71,9 +72,6 @@ def verify(
       hearsay verify north.hsn --trust work/root.hst --campaign c.hsc --nodes clinics.hsl
       hearsay verify c.hsc --trust 1.hst --trust 2.hst --trust 3.hst
     """  # noqa: D301
-    from aggregator.common.files import read_file
-    from aggregator.publishing.signatures import follow_roots, verify_signed
-
     raw = read_file(file, MAX_FILE_BYTES)
     role = role_of(raw)
     if role is None:
@@ -178,8 +176,6 @@ def _print_privacy(sheet: PrivacySheet | NodeSheet) -> None:
 
 def _warn_about_campaign(raw: bytes) -> None:
     """Print the warnings about a campaign, if there are any."""
-    from aggregator.nodes.campaigns.sheet import warning_of
-
     warning = warning_of(campaign.parse_campaign(read_envelope(raw, "campaign").payload))
     if warning:
         warn(warning)
@@ -187,9 +183,6 @@ def _warn_about_campaign(raw: bytes) -> None:
 
 def _sheet(payload: bytes) -> PrivacySheet | NodeSheet:
     """The privacy sheet of a campaign's payload."""
-    from aggregator.nodes.campaigns.sheet import node_sheet
-    from aggregator.publishing.privacy import privacy_sheet
-
     body, _ = read_payload(payload)
     if "nodes" in body:
         return node_sheet(campaign.parse_campaign(payload))
@@ -219,6 +212,4 @@ def print_sheet(sheet: PrivacySheet) -> None:
 
 def _foldable(loss: PrivacyLoss) -> str:
     """A worst ratio with spaces around the fraction bar: a narrow table then breaks the line there, not in a number."""
-    from aggregator.publishing.privacy import ratio_text
-
     return ratio_text(loss).replace("/", " / ")

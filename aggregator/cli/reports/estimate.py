@@ -12,6 +12,7 @@ from aggregator.cli.counting import count_stores, losses, print_populations
 from aggregator.cli.inputs import rosters_of
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table
 from aggregator.common.periods import Span
+from aggregator.common.spreadsheets import csv_text
 from protocol.shown import quoted
 
 if TYPE_CHECKING:
@@ -65,7 +66,6 @@ def estimate(
       hearsay estimate --store may --store june --one-population
       hearsay estimate --store store --periods 2026-11-01..2026-11-30 --proven-only
     """  # noqa: D301
-    from aggregator.common.spreadsheets import csv_text
     from aggregator.estimates.cells import COLUMNS, PARAMETER_COLUMNS, parameter_rows, rows
     from aggregator.estimates.conditional import conditionals
     from aggregator.models.published import published

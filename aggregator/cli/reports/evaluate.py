@@ -25,6 +25,7 @@ from aggregator.cli.output import (
     warn_of_signed,
 )
 from aggregator.common.periods import Span
+from aggregator.publishing.series import series_facts
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
@@ -79,7 +80,6 @@ def ask(model_files: tuple[Path, ...], workspace: Path, output: Path, weights: s
       hearsay evaluate ask all.hsm top-4.hsm --workspace work --epsilon 1 -o comparison.hsc
     """  # noqa: D301
     from aggregator.operations.campaigns import make_evaluation
-    from aggregator.publishing.series import series_facts
 
     check_files(output)
     shares = None if weights is None else _weights(weights)

@@ -10,6 +10,7 @@ from aggregator.cli import options
 from aggregator.cli.counting import chosen_periods
 from aggregator.cli.output import as_json, forced, note, print_facts, print_json, working
 from aggregator.common.periods import Span, shown
+from aggregator.reports.tally.scope import scope_of
 
 
 @click.command()
@@ -43,7 +44,6 @@ def export(
     from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.export import export as export_reports
     from aggregator.operations.report_store import open_store
-    from aggregator.reports.tally.scope import scope_of
 
     of_nodes = kind in ("hsn", "hse")
     if is_node_store(store) != of_nodes:

@@ -22,7 +22,10 @@ from aggregator.cli.output import (
     working,
     write_file,
 )
+from aggregator.common.files import PRIVATE, open_output, read_file
 from aggregator.common.periods import Span, of_campaign, shown, shown_range
+from aggregator.reports.tally.scope import EVERYTHING
+from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
 
 MAX_NAMES_BYTES = 256 << 20
@@ -63,7 +66,6 @@ def new(names: Path, out: Path, name: str | None) -> None:
     Example:
       hearsay fleet new names.txt -o orchard --passphrase-file secret.txt
     """  # noqa: D301
-    from aggregator.common.files import read_file
     from aggregator.reports.fleet import DEVICES, LIST_FILE, new_roster, write_roster
 
     roster = new_roster(names.stem if name is None else name, _device_names(read_file(names, MAX_NAMES_BYTES)))
@@ -111,7 +113,6 @@ def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
     Example:
       hearsay fleet revoke orchard/fleet.hsf "gate 7" -o orchard/fleet-2.hsf
     """  # noqa: D301
-    from aggregator.common.files import PRIVATE
     from aggregator.reports.fleet import list_bytes, open_roster
 
     check_files(output, inputs=[listed])
@@ -178,7 +179,6 @@ def conflicts(store: Path, lists: tuple[Path, ...], periods: Span | None) -> Non
       hearsay fleet conflicts --store store --fleet orchard/fleet.hsf
     """  # noqa: D301
     from aggregator.operations.report_store import open_store
-    from aggregator.reports.tally.scope import EVERYTHING
 
     reports = open_store(store)
     rosters = rosters_of(lists)
@@ -228,9 +228,7 @@ def ids(
     Example:
       hearsay fleet ids c.hsc --fleet orchard/fleet.hsf --periods 2026-11-01..2026-11-30 -o ids.hsi
     """  # noqa: D301
-    from aggregator.common.files import PRIVATE, open_output
     from aggregator.reports.fleet import distinct_secrets, fleet_ids, members, write_ids
-    from protocol.documents.provisioning import SECRET_BYTES
 
     check_files(output)
     campaign = campaign_of(campaign_file, workspace)

@@ -20,7 +20,11 @@ from aggregator.cli.inputs import (
 )
 from aggregator.cli.options import PATH, read_start
 from aggregator.cli.output import as_json, counted, note, print_facts, print_json, progress
+from aggregator.common.files import read_file
 from aggregator.common.periods import Moment
+from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
+from protocol.documents.campaign import parse_campaign
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -97,16 +101,12 @@ def ingest(
       hearsay ingest m.hsc inbox --nodes clinics.hsl --keys clinics.hsk --store sums --trust work/root.hst
     """  # noqa: D301
     from aggregator.cli.nodes.stores import ingest_summaries
-    from aggregator.common.files import read_file
     from aggregator.nodes.store.node_list import check_list
     from aggregator.operations.report_store import create_store
     from aggregator.publishing.naming import check_campaign
     from aggregator.reports.intake.remote import all_unreadable
     from aggregator.reports.intake.sources import expand
     from aggregator.reports.intake.transaction import IngestSummary
-    from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
-    from protocol.documents.campaign import parse_campaign
-    from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 
     raw = check_campaign(campaign_file, workspace=workspace, trust=trust)
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)

@@ -14,7 +14,9 @@ from aggregator.cli import options
 from aggregator.cli.inputs import enrolled_ids
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
+from aggregator.reports.storage.manifest import QUARANTINE, read_manifest
 from aggregator.reports.storage.quarantine import Kept
+from protocol.batches.report import decode_report
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
@@ -54,7 +56,6 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
     from aggregator.cli.nodes.stores import list_refused
     from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.report_store import open_store
-    from aggregator.reports.storage.manifest import read_manifest
 
     if is_node_store(store):
         list_refused(store, reason, pieces=pieces)
@@ -153,7 +154,6 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
       hearsay quarantine rm --all --reason empty_file --store store
     """  # noqa: D301
     from aggregator.operations.report_store import open_store
-    from aggregator.reports.storage.manifest import QUARANTINE
     from aggregator.reports.storage.quarantine import Quarantine
 
     if bool(names) == everything:
@@ -221,7 +221,6 @@ def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
 def _fields(campaign: Campaign, piece: Rejected) -> dict[str, Any]:
     """The fields of a piece that has a record's length, without its answer; empty for other pieces."""
     from aggregator.estimates.cells import question_name
-    from protocol.batches.report import decode_report
 
     if piece.proven is None or len(piece.data) != campaign.layout.record_length:
         return {}
