@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from aggregator.cli.inputs import rosters_of
+from aggregator.cli.options import Selection
 from aggregator.cli.output import print_facts, warn, working
 from aggregator.common.periods import Span
 from aggregator.reports.cluster import open_cluster
@@ -75,98 +77,66 @@ def working_on(store: Store, cluster: str | None) -> Iterator[None]:
             store.cluster = None
 
 
-def count_store(
-    store: Path,
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    *,
-    proven_only: bool,
-    rosters: Sequence[Roster] = (),
-    rule: Rule | None = None,
-) -> tuple[Statistics, bytes]:
-    """Count reports of a store, or add the summaries of a store of nodes.
+def count_each(selection: Selection) -> list[tuple[Statistics, bytes]]:
+    """Count the reports of every store, or add the summaries of a store of nodes.
 
-    Of summaries only ``periods`` and ``rule`` matter: each is signed by itself and small.
-
-    Args:
-        store: folder of the store.
-        periods: the periods to count; None for all.
-        memory: bytes of memory for records; None for the store's own limit.
-        cluster: address of a cluster; None for this machine.
-        proven_only: leave out reports from damaged files.
-        rosters: fleet lists, which tell how often each device answered.
-        rule: a robust rule for summaries of nodes; None for plain addition.
+    Of summaries only the periods and the robust rule matter: each is signed by itself and small.
 
     Returns:
-        The statistics, and the bytes of the campaign's file.
+        The statistics of each store, and the bytes of its campaign's file.
 
     Raises:
-        InputError: ``periods_absent``: no period is in the span; ``missing_extra``: Dask is not installed;
-            ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports.
-        StorageError: ``cluster_unreachable``; or the store can not be opened or counted.
+        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes; ``periods_absent``: no period
+            is in the span; ``missing_extra``: Dask is not installed; ``fleet_incomplete``, ``reports_forgotten``: the
+            fleet lists do not tell the devices of all reports.
+        StorageError: ``cluster_unreachable``; or a store can not be opened or counted.
     """
+    from aggregator.nodes.statistics.robust import parse_rule
+    from aggregator.nodes.store.opening import is_node_store
+
+    rule = None if selection.robust is None else parse_rule(selection.robust)
+    if rule is not None and not any(map(is_node_store, selection.stores)):
+        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
+    rosters = rosters_of(selection.lists)
+    return [_counted(store, selection, rosters, rule) for store in selection.stores]
+
+
+def _counted(
+    store: Path, selection: Selection, rosters: Sequence[Roster], rule: Rule | None
+) -> tuple[Statistics, bytes]:
+    """The statistics of one store, and the bytes of its campaign's file."""
     from aggregator.nodes.store.opening import is_node_store, open_node_store
     from aggregator.operations.report_store import open_store
 
     if is_node_store(store):
         nodes = open_node_store(store)
         with working("adding summaries"):
-            scope = scope_of(chosen_periods(periods, nodes.campaign))
+            scope = scope_of(chosen_periods(selection.periods, nodes.campaign))
             return nodes.statistics(scope, rule), nodes.campaign_bytes
     opened = open_store(store)
-    if memory is not None:
-        opened.memory_bytes = memory
-    with working_on(opened, cluster), working("counting reports"):
-        scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
+    if selection.memory is not None:
+        opened.memory_bytes = selection.memory
+    with working_on(opened, selection.cluster), working("counting reports"):
+        scope = scope_of(chosen_periods(selection.periods, opened.campaign), proven_only=selection.proven_only)
         return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
 
 
-def count_stores(
-    stores: Sequence[Path],
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    *,
-    proven_only: bool,
-    one_population: bool,
-    disjoint: bool,
-    postprocess: str | None = None,
-    rosters: Sequence[Roster] = (),
-    robust: str | None = None,
-) -> tuple[Together, list[bytes]]:
-    """Count reports of one store or of several, and join the statistics of several.
-
-    Args:
-        stores: folders of the stores, at least one.
-        periods, memory, cluster, proven_only, rosters: as for :func:`count_store`, the same for every store.
-        one_population, disjoint: the analyst's declarations about several stores.
-        postprocess: post-processing of the joined statistics; None for the newest campaign's.
-        robust: text of a robust rule for the stores of summaries; None for plain addition.
+def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[Together, list[bytes]]:
+    """Count the reports of one store or of several, and join the statistics of several.
 
     Returns:
         The statistics with the test of homogeneity, and the bytes of every campaign's file.
 
     Raises:
-        InputError: ``robust_invalid``: no such rule, or no store has summaries of nodes.
-        InputError, StorageError: a store can not be counted (:func:`count_store`), or the stores do not fit together
-            (:func:`aggregator.estimates.joining.join`).
+        InputError, StorageError: as :func:`count_each` and :func:`aggregator.operations.models.together`.
     """
-    from aggregator.nodes.statistics.robust import parse_rule
-    from aggregator.nodes.store.opening import is_node_store
     from aggregator.operations.models import together
 
-    rule = None if robust is None else parse_rule(robust)
-    if rule is not None and not any(map(is_node_store, stores)):
-        raise InputError("robust_invalid", "a robust rule is for summaries of nodes; these stores have reports")
-    counted = [
-        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters, rule=rule)
-        for store in stores
-    ]
+    counted = count_each(selection)
     found = together(
         [statistics for statistics, _ in counted],
-        one_population=one_population,
-        disjoint=disjoint,
+        one_population=selection.one_population,
+        disjoint=selection.disjoint,
         postprocess=postprocess,
     )
     return found, [raw for _, raw in counted]

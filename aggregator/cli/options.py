@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -134,30 +134,56 @@ def several_stores(*, required: bool = False) -> Decorator:
     return click.option("--store", "stores", type=PATH, multiple=True, required=required, help=text)
 
 
-def joining(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` with the analyst's declarations about several stores.
+class Selection(NamedTuple):
+    """Which reports a command counts, and on which machines.
 
-    They give ``one_population`` and ``disjoint``, both false by default. The command has :func:`several_stores`
-    too: a declaration about fewer than two stores is wrong usage.
+    Attributes:
+        stores: folders of the stores.
+        one_population, disjoint: the analyst's declarations about several stores.
+        periods: the periods to count; None for all.
+        proven_only: leave out reports from damaged files.
+        memory: bytes of memory for records; None for the store's own limit.
+        cluster: address of a cluster; None for this machine.
+        robust: text of a robust rule for stores of summaries; None for plain addition.
+        lists: fleet lists, which tell how often each device answered.
     """
 
-    @wraps(command)
-    def checked(*args: Any, stores: tuple[Path, ...], one_population: bool, disjoint: bool, **rest: Any) -> Any:
-        if (one_population or disjoint) and len(stores) < 2:
-            raise click.UsageError(
-                "--one-population and --disjoint are about several stores", click.get_current_context()
-            )
-        return command(*args, stores=stores, one_population=one_population, disjoint=disjoint, **rest)
+    stores: tuple[Path, ...]
+    one_population: bool = False
+    disjoint: bool = False
+    periods: Span | None = None
+    proven_only: bool = False
+    memory: int | None = None
+    cluster: str | None = None
+    robust: str | None = None
+    lists: tuple[Path, ...] = ()
 
-    disjoint = click.option(
-        "--disjoint", is_flag=True, help="Declare that no device answered in two of the stores; so in one series."
-    )
-    population = click.option(
-        "--one-population",
-        is_flag=True,
-        help="Declare that all stores are of samples of one population; not needed for campaigns of one series.",
-    )
-    return population(disjoint(checked))
+
+def selected(*, required: bool = False) -> Decorator:
+    """Make a decorator that adds ``--store`` and declarations about several stores. It gives ``selection``.
+
+    The command has :func:`counted` too, perhaps :func:`robust` and :func:`roster`: their values are in the selection. A
+    declaration about fewer than two stores is wrong usage.
+    """
+    disjoint = "Declare that no device answered in two of the stores; so in one series."
+    population = "Declare that all stores are of samples of one population; not needed for campaigns of one series."
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @several_stores(required=required)
+        @click.option("--one-population", is_flag=True, help=population)
+        @click.option("--disjoint", is_flag=True, help=disjoint)
+        @wraps(command)
+        def checked(*args: Any, **given: Any) -> Any:
+            found = Selection(**{name: given.pop(name) for name in Selection._fields if name in given})
+            if (found.one_population or found.disjoint) and len(found.stores) < 2:
+                raise click.UsageError(
+                    "--one-population and --disjoint are about several stores", click.get_current_context()
+                )
+            return command(*args, selection=found, **given)
+
+        return checked
+
+    return add
 
 
 _PERIODS = {
@@ -330,14 +356,9 @@ def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def counted(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` that say which reports to count, and on which machines.
-
-    They give ``periods``, ``proven_only``, ``memory`` and ``cluster``.
-    """
+    """Add options to ``command`` that say which reports to count, and on which machines, for :func:`selected`."""
     proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
-    for option in (cluster, memory(), proven, periods()):
-        command = option(command)
-    return command
+    return together(periods(), proven, memory(), cluster)(command)
 
 
 def robust(command: Callable[..., Any]) -> Callable[..., Any]:

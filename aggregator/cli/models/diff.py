@@ -9,7 +9,7 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.inputs import open_model
-from aggregator.cli.options import PATH, read_span, says_missing
+from aggregator.cli.options import PATH, Selection, read_span, says_missing
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, warn
 from aggregator.common.periods import Span
 
@@ -91,11 +91,11 @@ def diff(
 
 def _counted(store: Path | None, periods: Span | None, model: Model, which: str) -> Statistics | None:
     """Count the reports of one model; a warning if they are not those that it was made from."""
-    from aggregator.cli.counting import count_store
+    from aggregator.cli.counting import count_each
 
     if store is None:
         return None
-    statistics, _ = count_store(store, periods, None, None, proven_only=False)
+    ((statistics, _),) = count_each(Selection((store,), periods=periods))
     statistics.check_publishable()
     document = model.document
     if document is not None and document.statistics_id != statistics.statistics_id:

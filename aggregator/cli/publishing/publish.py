@@ -12,10 +12,11 @@ import click
 from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses
 from aggregator.cli.inputs import signer_of
-from aggregator.cli.options import PATH, POSTPROCESSINGS, glossary
-from aggregator.cli.output import as_json, check_files, forced, note, say, warn, warn_of_draft, when
+from aggregator.cli.options import PATH, POSTPROCESSINGS, Selection, glossary
+from aggregator.cli.output import check_files, forced, note, say, warn, warn_of_draft, when
+from aggregator.common.facts import Fact, stated
 from aggregator.common.files import read_file
-from aggregator.common.periods import Span, shown
+from aggregator.common.periods import shown
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.evaluations import evaluations_ended
 from protocol.documents.envelope import SIZE_LIMITS
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=glossary(post_processings=POSTPROCESSINGS))
-@options.several_stores()
-@options.joining
+@options.selected()
 @options.workspace
 @click.option("-o", "--output", type=PATH, help="Model to write; must not exist.")
 @click.option("--to", "tree", type=PATH, help="Folder that devices fetch from, to update.")
@@ -48,23 +48,15 @@ if TYPE_CHECKING:
 @click.pass_context
 def publish(
     context: click.Context,
-    stores: tuple[Path, ...],
+    /,
+    selection: Selection,
     workspace: Path,
     output: Path | None,
     tree: Path | None,
     books: tuple[Path, ...],
-    postprocess: str | None,
     features: str | None,
-    name: str | None,
-    days: int,
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    robust: str | None,
-    *,
-    one_population: bool,
-    disjoint: bool,
-    proven_only: bool,
+    postprocess: str | None,
+    **named: Any,
 ) -> None:
     """Fit a model to a store's reports and sign it. The workspace must have signed the campaign.
 
@@ -102,32 +94,22 @@ def publish(
     from aggregator.publishing.tree import endings_in
     from aggregator.publishing.workspace import open_workspace
 
-    of_reports = proven_only or any(option is not None for option in (periods, memory, cluster, features, robust))
-    _check_options(context, stores, output, tree, books, of_reports=of_reports)
+    of_reports = features is not None or selection[3:] != Selection(())[3:]
+    _check_options(context, selection.stores, output, tree, books, of_reports=of_reports)
     if output is not None:
         check_files(output)
     signer = signer_of(workspace)
-    facts: dict[str, Any] = {}
-    if stores and output is not None:
-        counted, raw_campaigns = count_stores(
-            stores,
-            periods,
-            memory,
-            cluster,
-            proven_only=proven_only,
-            one_population=one_population,
-            disjoint=disjoint,
-            postprocess=postprocess,
-            robust=robust,
-        )
+    facts: list[Fact] = []
+    if selection.stores and output is not None:
+        counted, raw_campaigns = count_stores(selection, postprocess)
         for loss in losses(counted.statistics):
             note(loss)
         statistics = _of_named(counted.statistics, features)
-        facts |= _publish_model(signer, statistics, raw_campaigns, output, postprocess, name, days)
+        facts += _publish_model(signer, statistics, raw_campaigns, output, postprocess=postprocess, **named)
         if counted.homogeneity is not None:
-            facts["homogeneity"] = counted.homogeneity.to_json() if as_json() else str(counted.homogeneity)
+            facts.append(Fact("homogeneity", counted.homogeneity.to_json(), counted.homogeneity))
     if tree is not None:
-        facts |= _publish_tree(signer, tree, books)
+        facts += _publish_tree(signer, tree, books)
     say(facts)
     now = int(time.time())
     for each in endings(open_workspace(workspace), now) if tree is None else endings_in(tree, now):
@@ -172,21 +154,13 @@ def _of_named(statistics: Statistics, features: str | None) -> Statistics:
 
 
 def _publish_model(
-    signer: Workspace,
-    statistics: Statistics,
-    campaign_bytes: Sequence[bytes],
-    output: Path,
-    postprocess: str | None,
-    name: str | None,
-    days: int,
-) -> dict[str, Any]:
-    """Fit, sign and write a model. Returns the facts to print."""
+    signer: Workspace, statistics: Statistics, campaign_bytes: Sequence[bytes], output: Path, **terms: Any
+) -> list[Fact]:
+    """Fit, sign and write a model. Returns the facts to print. ``terms``: of ``sign_model``."""
     from aggregator.models.foresight import Foresight
     from aggregator.operations.models import sign_model
 
-    signed = sign_model(
-        signer, statistics, campaign_bytes, postprocess=postprocess, name=name, days=days, now=int(time.time())
-    )
+    signed = sign_model(signer, statistics, campaign_bytes, now=int(time.time()), **terms)
     signed.save(output, force=forced())
     made = signed.document
     expected = Foresight.of_card(made.card)
@@ -199,27 +173,26 @@ def _publish_model(
             "installs this version answers it no more. Publish this model to devices when the evaluation is over, or "
             "sign it with another --name"
         )
-    interval = None if expected.least is None else [expected.least, expected.most]
-    return {
-        "model": str(output),
-        "name": made.header.name,
-        "version": made.header.version,
-        "reports": made.card["reports"],
-        "periods": made.card["periods"] if as_json() else _dated(made.card["periods"], statistics),
-        "epsilon_total": made.card["epsilon_total"],
-        **({"adjacency": made.card["adjacency"]} if "adjacency" in made.card else {}),
-        "postprocess": made.card["postprocess"],
-        "expected_accuracy": expected.accuracy if as_json() else expected.shown,
-        "largest_class": expected.largest_class if as_json() else expected.largest_shown,
-        "expected_recall": _recall_json(expected) if as_json() else expected.recall_shown,
-        **(
-            {"expected_accuracy_interval": interval, "expected_accuracy_assumes": expected.assumes} if as_json() else {}
-        ),
-        **({"largest_class_interval": [expected.low, expected.high]} if as_json() else {}),
-        **({"beats_largest_class": expected.beats} if as_json() else {}),
-        "statistics_id": made.statistics_id.hex(),
-        "expires": made.header.expires if as_json() else when(made.header.expires),
-    }
+    card = made.card
+    return [
+        Fact("model", str(output)),
+        Fact("name", made.header.name),
+        Fact("version", made.header.version),
+        Fact("reports", card["reports"]),
+        Fact("periods", card["periods"], _dated(card["periods"], statistics)),
+        Fact("epsilon_total", card["epsilon_total"]),
+        *([Fact("adjacency", card["adjacency"])] if "adjacency" in card else []),
+        Fact("postprocess", card["postprocess"]),
+        Fact("expected_accuracy", expected.accuracy, expected.shown),
+        Fact("largest_class", expected.largest_class, expected.largest_shown),
+        Fact("expected_recall", _recall_json(expected), expected.recall_shown),
+        stated("expected_accuracy_interval", None if expected.least is None else [expected.least, expected.most]),
+        stated("expected_accuracy_assumes", expected.assumes),
+        stated("largest_class_interval", [expected.low, expected.high]),
+        stated("beats_largest_class", expected.beats),
+        Fact("statistics_id", made.statistics_id.hex()),
+        Fact("expires", made.header.expires, when(made.header.expires)),
+    ]
 
 
 def _recall_json(expected: Foresight) -> dict[str, dict[str, Any]]:
@@ -241,7 +214,7 @@ def _dated(periods: str, statistics: Statistics) -> str:
     return "..".join(shown(int(end), campaign.time_precision) if end else "" for end in periods.split(".."))
 
 
-def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> dict[str, Any]:
+def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> list[Fact]:
     """Update the published folder. Returns the facts to print."""
     from aggregator.publishing.tree import write_tree
 
@@ -250,8 +223,12 @@ def _publish_tree(signer: Workspace, folder: Path, books: Sequence[Path]) -> dic
         warn(f"{item.role} '{item.name}', version {item.version}, lacks signatures and is left out")
     for name in made.unnamable:
         warn(f"'{name[:40]}…' is too long a name for a file and is left out")
-    written = list(made.written) if as_json() else len(made.written)
-    facts = {"tree": str(folder), "roots": made.roots, "campaigns": made.campaigns, "models": made.models}
-    facts |= {"node_lists": made.lists} if made.lists or as_json() else {}
-    facts |= {"key_books": made.key_books} if made.key_books or as_json() else {}
-    return {**facts, "files_changed": written}
+    added = {"node_lists": made.lists, "key_books": made.key_books}
+    return [
+        Fact("tree", str(folder)),
+        Fact("roots", made.roots),
+        Fact("campaigns", made.campaigns),
+        Fact("models", made.models),
+        *(Fact(name, number) if number else stated(name, number) for name, number in added.items()),
+        Fact("files_changed", list(made.written), len(made.written)),
+    ]

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from aggregator.cli import options
 from aggregator.cli.counting import count_stores, losses, print_populations
-from aggregator.cli.inputs import rosters_of
+from aggregator.cli.options import Selection
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table
-from aggregator.common.periods import Span
 from aggregator.common.spreadsheets import csv_text
 from protocol.shown import quoted
 
@@ -20,26 +18,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.several_stores(required=True)
-@options.joining
+@options.selected(required=True)
 @options.counted
 @options.robust
 @options.roster
 @options.json
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
-def estimate(
-    stores: tuple[Path, ...],
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    robust: str | None,
-    lists: tuple[Path, ...],
-    *,
-    one_population: bool,
-    disjoint: bool,
-    proven_only: bool,
-    as_csv: bool,
-) -> None:
+def estimate(selection: Selection, *, as_csv: bool) -> None:
     """Show unbiased counts of reports with standard deviations and 95 % intervals.
 
     Estimates are not post-processed and may be negative. Each has two intervals: one for these devices, weighted by
@@ -72,18 +57,7 @@ def estimate(
 
     if as_json() and as_csv:
         raise click.UsageError("give --json or --csv, not both", click.get_current_context())
-    rosters = rosters_of(lists)
-    (statistics, homogeneity), _ = count_stores(
-        stores,
-        periods,
-        memory,
-        cluster,
-        proven_only=proven_only,
-        one_population=one_population,
-        disjoint=disjoint,
-        rosters=rosters,
-        robust=robust,
-    )
+    (statistics, homogeneity), _ = count_stores(selection)
     if statistics.reports:
         # Without reports this check is skipped: its error would hide the numbers of rejected reports, which tell why no
         # report is counted.

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator.cli import options
-from aggregator.cli.counting import count_store, print_populations
-from aggregator.cli.inputs import rosters_of, signer_of
-from aggregator.cli.options import PATH
+from aggregator.cli.counting import count_each, print_populations
+from aggregator.cli.inputs import signer_of
+from aggregator.cli.options import PATH, Selection
 from aggregator.cli.output import (
     as_json,
     check_files,
@@ -24,7 +24,6 @@ from aggregator.cli.output import (
     signed_facts,
     warn_of_signed,
 )
-from aggregator.common.periods import Span
 from aggregator.publishing.series import series_facts
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
@@ -121,22 +120,11 @@ def _weights(text: str) -> list[int]:
 
 
 @evaluate.command()
-@options.several_stores(required=True)
-@options.joining
+@options.selected(required=True)
 @options.counted
 @options.roster
 @options.json
-def show(
-    stores: tuple[Path, ...],
-    periods: Span | None,
-    memory: int | None,
-    cluster: str | None,
-    lists: tuple[Path, ...],
-    *,
-    one_population: bool,
-    disjoint: bool,
-    proven_only: bool,
-) -> None:
+def show(selection: Selection) -> None:
     """Show accuracy, recall of every class and confusion matrix, or the ranking of several models, with 95 % intervals.
 
     Each number has two intervals: one for these devices, weighted by their answers, and one for the population that
@@ -155,14 +143,11 @@ def show(
     from aggregator.models.measured_accuracy import evaluate as evaluate_statistics
     from aggregator.operations.models import together
 
-    rosters = rosters_of(lists)
-    parts = [
-        count_store(store, periods, memory, cluster, proven_only=proven_only, rosters=rosters)[0] for store in stores
-    ]
+    parts = [statistics for statistics, _ in count_each(selection)]
     if any(part.campaign.models for part in parts):
-        _show_ranking(rank(*parts, one_population=one_population, disjoint=disjoint))
+        _show_ranking(rank(*parts, one_population=selection.one_population, disjoint=selection.disjoint))
         return
-    statistics, _ = together(parts, one_population=one_population, disjoint=disjoint)
+    statistics, _ = together(parts, one_population=selection.one_population, disjoint=selection.disjoint)
     found = evaluate_statistics(statistics)
     if as_json():
         confusion = [cell._asdict() for cell in found.confusion]
