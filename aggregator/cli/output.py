@@ -23,7 +23,7 @@ from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from aggregator.publishing.naming import SignedCampaign
+    from aggregator.publishing.history import Published
     from aggregator.publishing.signatures import Standing
 
 
@@ -275,6 +275,16 @@ def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
         print_json(told.to_json())
     else:
         print_pairs(told.pairs())
+
+
+def signatures(held: Standing, key: str = "signatures") -> Fact:
+    """The fact about the valid signatures of a document."""
+    return Fact(key, held.to_output(as_json=True), held)
+
+
+def document_facts(item: Published) -> list[Fact]:
+    """The facts that name a document of a workspace."""
+    return [Fact("kind", item.role), Fact("name", item.name), Fact("version", item.version)]
 
 
 def signed_facts(campaign: Campaign, output: Path) -> dict[str, Any]:

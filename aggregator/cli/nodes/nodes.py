@@ -20,6 +20,7 @@ from aggregator.cli.output import (
     forced,
     print_table,
     say,
+    signatures,
     warn_of_draft,
     when,
 )
@@ -158,9 +159,8 @@ def show(name: str, workspace: Path) -> None:
       hearsay nodes show clinics --workspace work
     """  # noqa: D301
     from aggregator.nodes.campaigns.lists import ROLE, current_list, unknown_list
-    from aggregator.publishing.workspace import open_workspace
 
-    opened = open_workspace(workspace)
+    opened = signer_of(workspace)
     item, found = opened.latest(ROLE, name), current_list(opened, name)
     if item is None or found is None:
         raise unknown_list(opened, name)
@@ -172,7 +172,7 @@ def show(name: str, workspace: Path) -> None:
             Fact("version", header.version),
             Fact("issued_at", header.issued_at, when(header.issued_at), "issued"),
             Fact("expires", header.expires, when(header.expires)),
-            Fact("signatures", held.to_output(as_json=True), held),
+            signatures(held),
             Fact("nodes", dict(listed), len(listed)),
         ]
     )

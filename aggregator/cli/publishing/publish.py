@@ -92,7 +92,6 @@ def publish(
     """  # noqa: D301
     from aggregator.publishing.endings import endings
     from aggregator.publishing.tree import endings_in
-    from aggregator.publishing.workspace import open_workspace
 
     of_reports = features is not None or selection[3:] != Selection(())[3:]
     _check_options(context, selection.stores, output, tree, books, of_reports=of_reports)
@@ -112,7 +111,7 @@ def publish(
         facts += _publish_tree(signer, tree, books)
     say(facts)
     now = int(time.time())
-    for each in endings(open_workspace(workspace), now) if tree is None else endings_in(tree, now):
+    for each in endings(signer_of(workspace), now) if tree is None else endings_in(tree, now):
         warn(each.warning(now))
     if output is not None:
         warn_of_draft(signer.standing("model", output.read_bytes()), output)

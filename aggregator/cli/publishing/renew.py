@@ -56,12 +56,11 @@ def renew(
     """  # noqa: D301
     from aggregator.publishing.endings import renew as renew_all
     from aggregator.publishing.tree import write_tree
-    from aggregator.publishing.workspace import open_workspace
 
     now = int(time.time())
     opened = signer_of(workspace)
     done = renew_all(opened, now, ahead * DAY_SECONDS, roles=roles or _ROLES, expired=expired, dry_run=dry_run)
-    changed = () if tree is None or dry_run else write_tree(open_workspace(workspace), tree).written
+    changed = () if tree is None or dry_run else write_tree(signer_of(workspace), tree).written
     if as_json():
         shown = [_facts(each, dry_run=dry_run) for each in done]
         print_json({"documents": shown, "dry_run": dry_run, "files_changed": list(changed)})

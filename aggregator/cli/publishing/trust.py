@@ -13,18 +13,28 @@ import click
 from aggregator.cli import options
 from aggregator.cli.inputs import signer_of
 from aggregator.cli.options import PATH, existing_passphrase
-from aggregator.cli.output import KINDS, as_json, counted, note, print_facts, print_json, print_table, say, warn, when
+from aggregator.cli.output import (
+    KINDS,
+    as_json,
+    counted,
+    document_facts,
+    note,
+    print_json,
+    print_table,
+    say,
+    signatures,
+    warn,
+    when,
+)
+from aggregator.common.facts import Fact, Facts, said, stated
 from aggregator.common.files import read_file
-from aggregator.publishing.history import Published
 from aggregator.publishing.keys import MAX_KEY_BYTES, parse_public, read_key
 from aggregator.publishing.roots import ALL, NextRoot, RootChange, change_root, gather_copies, lacking, pending
 from aggregator.publishing.roots import discard as forget
 from aggregator.publishing.roots import resign as sign_again
-from aggregator.publishing.signatures import Standing
-from aggregator.publishing.workspace import Published
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIGNERS, SIZE_LIMITS, keyid, role_of
-from protocol.documents.trust import ROLES
+from protocol.documents.trust import ROLES, Root
 from protocol.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,12 +76,10 @@ def _root_command(function: Callable[..., RootChange]) -> Callable[..., None]:
         from aggregator.publishing.workspace import open_workspace
 
         change = function(**own)
-        passphrase = existing_passphrase()
+        passphrase, now = existing_passphrase(), int(time.time())
         opened = open_workspace(workspace, passphrase)
         signers = [read_key(path).open(passphrase) for path in sign_with]
-        now = int(time.time())
-        made = change_root(opened, change, now, days * DAY_SECONDS, signers=signers)
-        _say_root(made, workspace, now)
+        _say_root(change_root(opened, change, now, days * DAY_SECONDS, signers=signers), workspace, now)
 
     return command
 
@@ -178,39 +186,41 @@ def show(workspace: Path) -> None:
     Example:
       hearsay trust show --workspace work
     """  # noqa: D301
-    from aggregator.publishing.workspace import open_workspace
-
-    opened = open_workspace(workspace)
+    opened = signer_of(workspace)
     root, waiting = opened.root, pending(opened)
     now = int(time.time())
     undersigned = lacking(opened, now)
     rows = _key_rows(opened)
-    if as_json():
-        _print_trust(opened, rows, waiting, undersigned)
-        return
-    needs = {
-        f"{name} needs": f"{role.threshold} of {counted(len(role.keys), 'key')}" for name, role in root.roles.items()
-    }
-    print_facts(
-        {"name": root.header.name, "version": root.header.version, "expires": when(root.header.expires), **needs}
+    say(
+        [
+            Fact("name", root.header.name),
+            Fact("version", root.header.version),
+            Fact("expires", root.header.expires, when(root.header.expires)),
+            *(
+                said(f"{name} needs", f"{role.threshold} of {counted(len(role.keys), 'key')}")
+                for name, role in root.roles.items()
+            ),
+            stated("roles", _roles(root, rows)),
+            stated("pending", None if waiting is None else Facts("", _root_facts(waiting)).to_json()),
+            stated("lacking", [Facts("", tuple(document_facts(item))).to_json() for item in undersigned]),
+        ]
     )
+    if as_json():
+        return
     click.echo()
     print_table(("role", "key", "kept"), rows)
     if waiting is not None:
         click.echo()
-        print_facts({"pending root": waiting.root.header.version, **_root_facts(waiting)})
+        say([Fact("pending root", waiting.root.header.version), *_root_facts(waiting)])
     for item in undersigned:
         note(f"{item.role} '{item.name}', version {item.version}, lacks signatures; hearsay trust resign signs it")
     if root.header.expires < now + SOON_SECONDS:
         warn("the root expires soon, and then devices accept nothing new; hearsay trust renew gives it another date")
 
 
-def _print_trust(
-    opened: Workspace, rows: list[tuple[str, str, str]], waiting: NextRoot | None, undersigned: list[Published]
-) -> None:
-    """Print the root in forced(), the pending root and the documents that lack signatures, as JSON."""
-    root = opened.root
-    roles = {
+def _roles(root: Root, rows: list[tuple[str, str, str]]) -> dict[str, object]:
+    """The threshold and the keys of every role, for programs."""
+    return {
         name: {
             "threshold": role.threshold,
             "keys": [
@@ -221,17 +231,6 @@ def _print_trust(
         }
         for name, role in root.roles.items()
     }
-    documents = [{"kind": item.role, "name": item.name, "version": item.version} for item in undersigned]
-    print_json(
-        {
-            "name": root.header.name,
-            "version": root.header.version,
-            "expires": root.header.expires,
-            "roles": roles,
-            "pending": None if waiting is None else _root_facts(waiting),
-            "lacking": documents,
-        }
-    )
 
 
 def _key_rows(opened: Workspace) -> list[tuple[str, str, str]]:
@@ -259,24 +258,19 @@ def gather(files: tuple[Path, ...], workspace: Path) -> None:
     Example:
       hearsay trust gather work/pending/2.hst from-alice.hst --workspace work
     """  # noqa: D301
-    from aggregator.publishing.workspace import open_workspace
-
     copies = [read_file(file, max(SIZE_LIMITS.values())) for file in files]
     role = role_of(copies[0])
     if role is None:
         raise InputError("unknown_file", f"'{files[0]}' is no trust root, campaign, model or node list")
     if role not in SIGNERS:
         raise InputError("wrong_role", f"'{files[0]}' is of the kind '{KINDS[role]}', which has one signature for ever")
-    opened = open_workspace(workspace)
+    opened = signer_of(workspace)
     found = gather_copies(opened, role, copies)
     if isinstance(found, NextRoot):
         _say_root(found, workspace, int(time.time()))
         return
     item, held = found
-    facts: dict[str, Any] = {"kind": item.role, "name": item.name, "version": item.version}
-    facts["document"] = str(opened.copy_path(item))
-    facts["signatures"] = held.to_output(as_json=as_json())
-    say(facts)
+    say([*document_facts(item), Fact("document", str(opened.copy_path(item))), signatures(held)])
 
 
 @trust.command()
@@ -289,9 +283,7 @@ def discard(workspace: Path) -> None:
     Example:
       hearsay trust discard --workspace work
     """  # noqa: D301
-    from aggregator.publishing.workspace import open_workspace
-
-    say({"discarded": forget(open_workspace(workspace))})
+    say({"discarded": forget(signer_of(workspace))})
 
 
 @trust.command()
@@ -311,7 +303,11 @@ def resign(workspace: Path) -> None:
     opened = signer_of(workspace)
     redone = sign_again(opened, int(time.time()))
     if as_json():
-        print_json({"signed": [_signed_again(opened, item, held) for item, held in redone]})
+        facts = (
+            (*document_facts(item), Fact("document", str(opened.copy_path(item))), signatures(held))
+            for item, held in redone
+        )
+        print_json({"signed": [Facts("", each).to_json() for each in facts]})
         return
     rows = [(item.role, item.name, item.version, str(held)) for item, held in redone]
     if rows:
@@ -320,29 +316,17 @@ def resign(workspace: Path) -> None:
         note("every document has the signatures that it needs")
 
 
-def _signed_again(opened: Workspace, item: Published, held: Standing) -> dict[str, Any]:
-    """A document that was signed again, as a JSON object."""
-    facts = {"kind": item.role, "name": item.name, "version": item.version, "document": str(opened.copy_path(item))}
-    return {**facts, "signatures": held.to_output(as_json=True)}
-
-
-def _root_facts(found: NextRoot) -> dict[str, Any]:
+def _root_facts(found: NextRoot) -> tuple[Fact, ...]:
     """The file of a next root, and its signatures."""
-    facts: dict[str, Any] = {"file": str(found.path)}
-    for name, held in (("root_before", found.before), ("itself", found.own)):
-        facts[name] = held.to_output(as_json=as_json())
-    return facts
+    return Fact("file", str(found.path)), signatures(found.before, "root_before"), signatures(found.own, "itself")
 
 
 def _say_root(found: NextRoot, workspace: Path, now: int) -> None:
     """Print the state of the next root, and the next step for its signers."""
-    from aggregator.publishing.workspace import open_workspace
-
-    facts: dict[str, Any] = {"version": found.root.header.version}
-    facts["in_force"] = found.in_force
-    facts["expires"] = found.root.header.expires if as_json() else when(found.root.header.expires)
-    say({**facts, **_root_facts(found)})
+    header = found.root.header
+    facts = Fact("version", header.version), Fact("in_force", found.in_force)
+    say([*facts, Fact("expires", header.expires, when(header.expires)), *_root_facts(found)])
     if not found.in_force:
         note(f"hearsay sign {found.path} --key KEY adds a signature; hearsay trust gather brings the root into force")
-    elif left := lacking(open_workspace(workspace), now):
+    elif left := lacking(signer_of(workspace), now):
         note(f"{counted(len(left), 'document')} must be signed again: hearsay trust resign --workspace {workspace}")

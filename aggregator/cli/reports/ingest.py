@@ -17,6 +17,7 @@ from aggregator.cli.inputs import (
     recursive_option,
     report_files,
     say_unread,
+    signer_of,
 )
 from aggregator.cli.options import PATH, read_start
 from aggregator.cli.output import as_json, counted, note, print_facts, print_json, progress
@@ -172,9 +173,7 @@ def _note_unchecked(
 
 def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
     """Print a note if the workspace published the campaign, and its trust root does not accept it."""
-    from aggregator.publishing.workspace import open_workspace
-
-    found = open_workspace(workspace).standing("campaign", campaign_bytes)
+    found = signer_of(workspace).standing("campaign", campaign_bytes)
     if not found.complete:
         valid = f"{len(found.signers)} of {found.needed} needed signatures are valid"
         note(f"the workspace published this campaign, but its trust root does not accept it: {valid}")
