@@ -23,8 +23,9 @@ from protocol.shown import quoted
 from protocol.words import to_words
 
 if TYPE_CHECKING:
-    from aggregator.publishing.history import Published
+    from aggregator.publishing.naming import SignedCampaign
     from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.workspace import Published
 
 
 RESULT_PRINTED: ContextVar[bool] = ContextVar("RESULT_PRINTED", default=False)

@@ -31,7 +31,6 @@ from aggregator.common.files import read_file, storage_errors, sync_folder, writ
 from aggregator.common.notebooks import facts, table
 from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
-from aggregator.publishing.mechanisms.completeness import check_complete
 from aggregator.publishing.signatures import (
     UNDERSTOOD,
     Standing,
@@ -300,6 +299,8 @@ class Workspace(NamedTuple):
             InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":
+            from aggregator.publishing.mechanisms.completeness import check_complete
+
             check_complete(campaign.parse_campaign(payload).questions)
         elif role == "nodes":
             node_list.parse_node_list(payload)

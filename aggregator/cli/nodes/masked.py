@@ -26,9 +26,9 @@ from aggregator.cli.output import (
     working,
     write_file,
 )
+from aggregator.common.databases import marks_beside
 from aggregator.common.facts import Fact, said, stated
 from aggregator.common.files import read_file
-from aggregator.common.marks import marks_beside
 from aggregator.common.periods import parse_start, shown
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.errors import HearsayError, InputError

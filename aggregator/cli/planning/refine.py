@@ -16,7 +16,7 @@ from aggregator.cli.options import PATH
 from aggregator.cli.output import as_json, check_files, note, print_facts, print_json, print_table, write_file
 from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
-from aggregator.publishing.decisions.record import decision_text
+from aggregator.publishing.decisions import decision_text
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, toml_array, toml_text
 from protocol.documents.pilots import PilotCost
 from protocol.schema import Schema

@@ -18,7 +18,7 @@ from aggregator.common.facts import Fact, stated
 from aggregator.common.files import read_file
 from aggregator.common.periods import shown
 from aggregator.publishing.ask_table import ask_of
-from aggregator.publishing.evaluations import evaluations_ended
+from aggregator.publishing.campaigns import evaluations_ended
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.shown import quoted
 
