@@ -1,4 +1,4 @@
-"""Names of the numbers in an estimate: as columns for programs, as words for people."""
+"""Names of the numbers in an estimate, as columns for programs and as words for people, and estimates as rows of text."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Cell(NamedTuple):
 def question_name(subject: Subject, schema: Schema) -> str:
     """A question in words: its kind, with the name of the feature, the power and the class that it has.
 
-    Examples: ``class``, ``cell odor``, ``moment 1 of width``, ``moment 1 of width, label=e``, ``moments 2``,
-    ``right model 1``: models are counted from 1.
+    For example ``class``, ``cell odor``, ``moment 1 of width, label=e``, ``moments 2``; ``right model 1`` counts from
+    1.
     """
     kind, feature, _, power, of_class = subject[:5]
     if subject.model is not None:
@@ -124,8 +124,8 @@ NOT_DETERMINED = "not determined"
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:
     """Estimates as rows of a table, one per question and cell, with the columns :data:`COLUMNS`.
 
-    Intervals are clipped to possible values, which a noisy number of records does not bound; without finite ends they
-    are :data:`NOT_DETERMINED`. Cells of a question without answers are blank.
+    Intervals are cut to possible values, which a noisy number of records does not bound. Without answers cells are
+    blank.
     """
     return [row for found in questions for row in _rows(found, schema)]
 

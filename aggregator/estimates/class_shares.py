@@ -45,19 +45,18 @@ def class_shares(statistics: Statistics) -> ClassShares:
 
         share_c = Σ_j w_j s_jc      w_j ∝ 1 / Var s_jc at equal shares 1/k, Σ_j w_j = 1
 
-    where k is the number of classes and s_jc question j's estimate of the share of class c; the
-    estimate of a question about a feature is the sum over the feature's values.
-    The weights depend on the mechanisms and the numbers of answers,
-    never on the answers, so share_c is unbiased. With n_j answers to question j, φ_j the noise variance of one
-    answer to it, N_s answers and concentration c_s of stratum s (``aggregator.estimates.recurrence``), W_s the sum
-    of the stratum's weights and f the class's share
+    k is the number of classes and s_jc question j's estimate of the share of class c, for a question about a feature
+    the sum over its values. The weights depend on the mechanisms and the numbers of answers, never on the answers, so
+    share_c is unbiased. With n_j answers to question j, φ_j the noise variance of one answer to it, N_s answers and
+    concentration c_s of stratum s (``aggregator.estimates.recurrence``), W_s the sum of the stratum's weights and f the
+    class's share
 
         Var = Σ_j w_j² φ_j(f)/n_j + f(1 − f) [Σ_j w_j²/n_j − Σ_s W_s²/N_s + Σ_d (Σ_{s of d} W_s √c_s)²]
 
     Noise is independent between questions. Within a stratum, the devices are divided among the questions without
-    replacement; between strata, the divisions are independent. d numbers the sets of devices: all strata of one
-    source have the same devices, and sources may be declared to share no device (``aggregator.estimates.joining``).
-    f is the middle of its 95 % interval, because the variance at the estimate would be 0 if all answers were equal.
+    replacement; between strata, the divisions are independent. d numbers the sets of devices: all strata of one source
+    have the same devices, and sources may be declared to share none (``aggregator.estimates.joining``). f is the middle
+    of its 95 % interval, because the variance at the estimate would be 0 if all answers were equal.
 
     Source: docs/math.md, section 4 ("combine by inverse variance"); decision 41.
     """

@@ -132,10 +132,9 @@ def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: 
 
 
 def _tails(found: QuestionEstimate) -> Floats:
-    """How much wider than normal the noise of each cell's estimate makes a 95 % interval: shape (2, K) float64.
+    """How much wider than normal each cell's noise makes a 95 % interval: shape (2, K) float64, 1 for many answers.
 
-    It is 1 for the noise of many answers. For the few Laplace noises of a curator or of nodes it is up to 1.1, also
-    for x̂ − ρ ŷ, which has lighter tails the more cells and questions ŷ adds.
+    For the few Laplace noises of a curator or of nodes it is up to 1.1, also for x̂ − ρ ŷ, which has lighter tails.
     """
     scatters = np.array([[found.devices_scatter], [found.scatter]])
     sampling = found.n * found.spread * scatters
@@ -146,7 +145,7 @@ def _elsewhere(found: QuestionEstimate, sums: VoteSums | None) -> Pool | None:
     """The shares of the classes by all questions but one, whose noise is independent of that one's.
 
     None if there are none, if no law of their noise is known, or if the question itself has no vote: its counts may
-    then be those of another question, with the same noise. ``sums``: of all votes; None if no law of theirs is known.
+    then be those of another question, with the same noise.
     """
     is_known = found.law is not None and found.pairs is not None and found.has_interval
     return sums.pool(found.classes) if sums is not None and found.classes and is_known else None
@@ -239,10 +238,7 @@ class _Divisor(NamedTuple):
 def _divisor(
     place: int, subject: Subject, questions: Sequence[QuestionEstimate], schema: Schema, pool: Pool | None
 ) -> _Divisor | None:
-    """The share that divides a mean: of the present numbers if that was asked, else of the class; None without answers.
-
-    ``place``: place of the mean in the question's estimate. ``pool``: the pooled shares of the classes.
-    """
+    """The share that divides the mean at ``place``: of the present numbers if that was asked, else of the class."""
     classes = len(schema.label.classes)
     feature = schema.numeric[place // classes] if subject.kind == MOMENTS else subject.feature
     column = place % classes if subject.of_class is None else subject.of_class
@@ -266,8 +262,7 @@ def _single(found: QuestionEstimate, law: Law) -> Pool:
 def _mean_variance(found: QuestionEstimate, given: list[tuple[Pool, int]]) -> Variance:
     """V(μ) of :func:`_means`, for both populations: coefficients of shape (2, K) float64, or (K,) without sampling.
 
-    ``found``: the question, with at least one answer. ``given``: K pairs: the shares that divide the mean, and the
-    place of the mean's class in them.
+    ``given``: K pairs: the shares that divide the mean, and the place of the mean's class in them.
     """
     n = found.n
     likely = {id(pool): pool.likely for pool, _ in given}
@@ -291,10 +286,9 @@ def joint_scatters(found: QuestionEstimate, pool: Pool) -> tuple[float, float]:
         −Σ_s w_s W_s/N_s                                        for these devices
         −Σ_s w_s W_s/N_s + Σ_d (Σ_s w_s √c_s)(Σ_s W_s √c_s)      for the population
 
-    w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers,
-    and c_s their concentration (``aggregator.estimates.recurrence``). d numbers the sets of devices; the inner sums are
-    over the strata of one set. The first term is negative because the answers to two questions of a stratum are drawn
-    from it without replacement.
+    w_s and W_s are the weights of stratum s in the mean and in the class share, N_s is the stratum's number of answers
+    and c_s their concentration. d numbers the sets of devices; the inner sums are over the strata of one set. The first
+    term is negative because the answers to two questions of a stratum are drawn from it without replacement.
     """
     chosen = people = 0.0
     own: dict[int, float] = {}

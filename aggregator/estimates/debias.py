@@ -64,12 +64,10 @@ def support_counts(mechanism: Mechanism, counts: NDArray[np.int64]) -> NDArray[n
 def support_counts(
     mechanism: Mechanism, counts: Sequence[int] | NDArray[np.int64]
 ) -> Sequence[int] | NDArray[np.int64]:
-    """What the estimators of a question count, from its sums in the tally.
+    """What the estimators of a question count, from its sums in the tally: K integers, or rows of them for an array.
 
-    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`): K
-    integers. They are the tally's own sums unless the mechanism defines other sets. The same holds for all other
-    mechanisms. ``counts``: the question's sums in the tally, one for each of ``mechanism.answers``; or an array of rows
-    of them. Returns a sequence of K integers; for an array an array with K columns.
+    For a pure protocol this is the number of answers that support each value (:meth:`FrequencyMechanism.supports`).
+    They are the tally's own sums unless the mechanism defines other sets, and always for other mechanisms.
     """
     table = _support_table(mechanism)
     if table is None:
@@ -105,8 +103,8 @@ def _support_table(mechanism: Mechanism) -> NDArray[np.int64] | None:
 def debias(mechanism: Mechanism, n: int, counts: Sequence[int]) -> Estimates:
     """Unbiased estimates from one question's counts. Run by the aggregator.
 
-    ``n``: number of answers, m in the formulas. ``counts``: K integers, :func:`support_counts` of the question's sums
-    in the tally. Returns estimates and variances. Without answers (n = 0) every estimate is 0 with infinite variance.
+    ``n`` is the number of answers, m in the formulas, and ``counts`` has the K integers of :func:`support_counts`.
+    Without answers (n = 0) every estimate is 0 with infinite variance.
 
     Raises:
         InputError: ``mechanism_unknown``: the mechanism's family has no registered estimator.
@@ -169,8 +167,7 @@ class Law(NamedTuple):
 def noise_law(mechanism: Mechanism) -> Law | None:
     """Noise variance that one answer gives to the estimate of a value's share, as a function of the true share.
 
-    None if the mechanism's family has registered no such law. Mechanisms about numbers register none, because they do
-    not estimate shares of values.
+    None if the family has registered no such law. Mechanisms about numbers do not estimate shares of values.
     """
     del mechanism
     return None
@@ -211,8 +208,7 @@ def debias_histogram(mechanism: SummedHistogram, n: int, counts: Sequence[int]) 
 def _holders(mechanism: SummedHistogram, n: int, sums: Sequence[int], members: int = 1) -> list[float]:
     """Estimated holders (Σ − n·members·b)/(M − 2b) for every sum Σ over ``members`` components.
 
-    b is accurate to 40 digits, and is rounded to a multiple of 2⁻¹²⁸. All other terms are integers;
-    there is one division.
+    b has 40 right digits, rounded to a multiple of 2⁻¹²⁸. All other terms are integers; there is one division.
     """
     mean = round(lower_mean(mechanism.s, mechanism.t) * _UNIT)
     return [(total * _UNIT - n * members * mean) / (GRID * _UNIT - 2 * mean) for total in sums]
@@ -230,12 +226,10 @@ def lower_mean(s: int, t: int) -> Fraction:
 
 
 def noise_variance(mechanism: SummedHistogram) -> float:
-    """Noise variance of one answer of ``she`` to the estimate of a share: v/(M − 2b)².
+    """Noise variance of one answer of ``she`` to the estimate of a share: v/(M − 2b)², by :func:`debias_histogram`.
 
-    :func:`debias_histogram` defines the grid's number of steps M, and mean b and variance v of a clipped component.
-
-    At a small ε few digits cancel: M − 2b is a sum of terms that are not negative, and b² is at most half of the
-    sum from which v subtracts it.
+    At a small ε few digits cancel: M − 2b is a sum of terms that are not negative, and b² is at most half of the sum
+    from which v subtracts it.
     """
     rate = mechanism.s / mechanism.t
     steps = np.arange(1, GRID + 1)
@@ -260,10 +254,9 @@ class Pairs(NamedTuple):
 
 @ByFamily
 def pairs_of(mechanism: Mechanism) -> Pairs | None:
-    """Covariances of one answer's noise.
+    """Covariances of one answer's noise; without them conditional probabilities have no intervals.
 
-    None if the covariance of two values depends on which third value a device holds, or if the family has registered
-    none. Without covariances, conditional probabilities have no intervals.
+    None if the covariance of two values depends on which third value a device holds, or if the family registers none.
     """
     del mechanism
     return None
@@ -300,15 +293,9 @@ class Marginal(NamedTuple):
 def marginal(mechanism: Mechanism, n: int, counts: Sequence[int], groups: int) -> Marginal | None:
     """Estimates for groups of values: group g holds the values a·``groups`` + g, a = 0, 1, …. Run by the aggregator.
 
-    The values of a cell question are a·k + class, so ``groups`` = k gives the number of devices in each class.
-
-    Args:
-        mechanism: the mechanism of the answers.
-        n: number of answers, at least 1.
-        counts: K integers, :func:`support_counts` of the question's sums in the tally.
-        groups: number of groups; divides K.
-
-    Returns the estimates, or None if the mechanism's family has no estimator for groups.
+    The values of a cell question are a·k + class, so ``groups`` = k gives the number of devices in each class. ``n`` is
+    the number of answers, at least 1, ``counts`` has the K integers of :func:`support_counts`, and ``groups`` divides
+    K. None if the mechanism's family has no estimator for groups.
     """
     del mechanism, n, counts, groups
     return None
@@ -394,13 +381,10 @@ def _answers_variance(mechanism: NumericMechanism, n: int, total: Floats, square
         n·V,   V = (squares + z² W)/(n + z²) − m², clipped to [N, W],   m = total/(n + z²), clipped to [−1, 1],
         W = max E x̂²,   N = min Var x̂   for inputs in [−S, S]
 
-    The plain scatter squares/n − (total/n)² is 0 if all answers are equal, and inaccurate if there are few answers.
-    The formula therefore adds z² imagined answers with mean 0 and the mechanism's largest mean square W. m is then
-    the middle of the score interval for the mean. No population has V outside [N, W]. The result is close to the
-    mechanism's own variance for one answer, and close to the scatter for many answers.
-
-    ``n``: number of answers, at least 1. ``total``: shape (K,) float64, sums of the answers' estimates x̂/S.
-    ``squares``: shape (K,) float64, sums of (x̂/S)². Returns shape (K,) float64.
+    The plain scatter squares/n − (total/n)² is 0 if all answers are equal, and inaccurate if there are few. The formula
+    therefore adds z² imagined answers with mean 0 and the mechanism's largest mean square W. m is then the middle of
+    the score interval for the mean. No population has V outside [N, W]. ``total`` and ``squares``: shape (K,) float64,
+    sums of the answers' estimates x̂/S and of (x̂/S)².
     """
     worst, least = _law_ends(mechanism)
     pull = Z95**2
@@ -428,10 +412,7 @@ def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...
 
 
 def sign_size(mechanism: CoinMechanism) -> float:
-    """The number B: an answer 1 is the unbiased estimate +B of the device's number, an answer 0 the estimate −B.
-
-    B is in units of S, so the device's number is in [−1, 1], and B is larger than 1.
-    """
+    """B > 1 in units of S: an answer 1 is the estimate +B of the device's number in [−1, 1], an answer 0 the estimate −B."""
     return float(_exact_size(mechanism))
 
 

@@ -58,8 +58,7 @@ class Comparison(NamedTuple):
 
     Attributes:
         question, cell: name of the number, in words.
-        estimates: the share or mean of each compared source, in the order of the sources, without the sources that
-            have too few answers.
+        estimates: the share or mean of each source that has enough answers, in the order of the sources.
         chance: p-value for this number alone.
     """
 
@@ -167,8 +166,7 @@ def _tails(estimates: Sequence[QuestionEstimate]) -> Floats:
 def _chance(statistic: float, freedom: int, kurtosis: float) -> float:
     """The p-value of one number: the tail of χ², with ``statistic`` brought down for noise of heavy tails.
 
-    The square root of the statistic counts as an error in standard deviations. It is replaced by the normal error of
-    the same two-sided tail.
+    The root of the statistic counts as an error in standard deviations: the normal error of the same tail replaces it.
     """
     if not kurtosis:
         return chi_square_tail(statistic, freedom)
@@ -231,9 +229,8 @@ def squares(estimates: Sequence[QuestionEstimate]) -> Floats | None:
 def chi_square_tail(x: float, freedom: int) -> float:
     """P(χ² ≥ x) for a whole number of degrees of freedom k = ``freedom`` ≥ 1, by its finite sum.
 
-    With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, and
-    erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd k.
-    Each term is computed from its logarithm, since h^i alone may be too large for a float.
+    With h = x/2: Σ_{i < k/2} e^{−h} h^i/i! for even k, and erfc(√h) + Σ_{i ≤ (k−1)/2} e^{−h} h^{i−½}/Γ(i + ½) for odd
+    k. Each term is computed from its logarithm, since h^i alone may be too large for a float.
     """
     half = x / 2
     if half <= 0:

@@ -1,10 +1,11 @@
-"""95 % intervals for the estimates of one question: one function per family of mechanisms.
+"""95 % intervals for the estimates of one question: one function per family of mechanisms; and tails of heavy noise.
 
-Every family's function takes the arguments of :func:`count_interval`: ``estimate`` of shape (K,) float64,
-``dependence`` a float or float64 of a shape that broadcasts with (K,).
+An interval is about the asked devices or about the population of the devices (``aggregator.estimates.recurrence``).
+It covers the mechanism's noise and the random choice of the asked devices.
 
-An interval is about the asked devices or about the population of the devices. It covers the mechanism's noise and the
-random choice of the asked devices. ``aggregator.estimates.recurrence`` defines both.
+Noise of a few summaries, or of a curator, has heavier tails than normal noise. κ, its excess kurtosis, is 3 for Laplace
+noise, 3/N for the sum of N equal ones and 0 for normal noise. The functions of tails take the κ of the whole error of
+an estimate, of noise and normal sampling together: κ = κ₀ (noise/(noise + sampling))², κ₀ that of the noise.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ class Interval(NamedTuple):
 
         Both ends are clipped. If the middle x of the interval is impossible, the end away from it moves: from x + h to
         x + √(h² + (x − least)²) below ``least``, with h half the width, and likewise above ``most``. So the values are
-        compared with the possible value that fits best, and the interval never shrinks to a point (as
-        :mod:`aggregator.estimates.ratios`). It contains the clipped one, and covers at least as often.
+        compared with the possible value that fits best, and the interval never shrinks to a point
+        (:mod:`aggregator.estimates.ratios`). It contains the clipped one.
         """
         with np.errstate(invalid="ignore"):  # an interval without ends has no middle, and stays
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
@@ -49,10 +50,7 @@ class Interval(NamedTuple):
 
 
 def normal_interval(estimate: Floats, sd: Floats) -> Interval:
-    """Interval estimate ∓ z·sd, for estimates with a nearly normal distribution, such as sums of many noises.
-
-    ``estimate`` and ``sd``: float64 of one common shape.
-    """
+    """Interval estimate ∓ z·sd, for nearly normal estimates such as sums of many noises. Float64 of one common shape."""
     return Interval(estimate - Z95 * sd, estimate + Z95 * sd)
 
 
@@ -63,13 +61,13 @@ def count_interval(mechanism: Mechanism, n: int, estimate: Floats, dependence: F
     Args:
         mechanism: the mechanism of the answers.
         n: number of answers, at least 1.
-        estimate: shape (K,) float64, unbiased, as :func:`aggregator.estimates.debias.debias` returns it.
+        estimate: shape (K,) float64, of :func:`aggregator.estimates.debias.debias`.
         dependence: D, the sampling variance in multiples of the sampling variance of n different devices: float, or
             float64 of a shape that broadcasts with (K,); at least 0.
 
     Returns:
-        Intervals about n times the shares or means, with ends of the broadcast shape. None if the family's counts
-        have no simple distribution; the caller then uses :func:`normal_interval`.
+        Intervals about n times the shares or means, of the broadcast shape. None if the family's counts have no simple
+        distribution; the caller then uses :func:`normal_interval`.
 
     Raises:
         InputError: ``mechanism_incomplete``: the mechanism's family has no registered interval.
@@ -138,11 +136,10 @@ def score_interval(
         V(f) = [φ(f) + D f(1 − f)]/n        φ(f) = φ₀ + f(φ₁ − φ₀), the noise variance of one answer
 
     The condition is a quadratic inequality in f. For a pure protocol with D = 1, nV(f) = λ(1 − λ)/(p − q)², and the
-    interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂. Therefore the coverage
-    also holds if f̂ is 0 and few devices answered many times.
-
-    Outside [0, 1], f(1 − f) is negative and D has no meaning. The function also solves the inequality with D limited
-    to 1 (with D = 0 if the counts are not binomial), and returns the hull of both intervals.
+    interval is Wilson's interval for λ. The variance is taken at the tested f and not at f̂, so the coverage also holds
+    if f̂ is 0 and few devices answered many times. Outside [0, 1], f(1 − f) is negative and D has no meaning. The
+    inequality is also solved with D limited to 1 (with D = 0 if the counts are not binomial); the result is the hull of
+    both intervals.
 
     Args:
         share: f̂, float64 of any shape.
@@ -150,9 +147,7 @@ def score_interval(
         law: noise variance of one answer.
         dependence: D, float, or float64 of a shape that broadcasts with ``share``.
         is_binomial: whether the counts are binomial at D = 1.
-        z: quantile of the normal distribution that the test compares with; by default that of a 95 % interval.
-
-    Returns ends as shares, float64 of the broadcast shape.
+        z: quantile of the normal distribution that the test compares with.
     """
     beyond = np.minimum(dependence, 1.0) if is_binomial else 0.0
     ends = [_roots(share, n, law, scatter, z) for scatter in (np.asarray(dependence), np.asarray(beyond))]
@@ -197,13 +192,11 @@ def quantile95(kurtosis: Floats) -> Floats:
 def two_sided_tail(size: float, kurtosis: float) -> float:
     """P(|X| > t) for X of variance 1: the sum of one Laplace noise and of normal noise, with the excess kurtosis κ.
 
-    The Laplace noise has the share √(κ/3) of the variance. The sum of several Laplace noises has lighter tails than
-    one of equal kurtosis, so for such a sum the result is an upper bound far out. With σ² the variance of the normal
-    noise and b the scale of the other,
+    The Laplace noise has the share √(κ/3) of the variance; a κ above 3 counts as 3. The sum of several Laplace noises
+    has lighter tails than one of equal kurtosis, so for such a sum the result is an upper bound far out. With σ² the
+    variance of the normal noise, b the scale of the other and t = ``size`` ≥ 0,
 
         P(X > t) = Φ(−t/σ) + ½ e^{σ²/2b²} [e^{−t/b} Φ(t/σ − σ/b) − e^{t/b} Φ(−t/σ − σ/b)]
-
-    ``size``: t ≥ 0. ``kurtosis``: κ; above 3 it counts as 3.
     """
     share = sqrt(min(max(kurtosis, 0.0), _LAPLACE) / _LAPLACE)
     if share < _LEAST_SHARE:

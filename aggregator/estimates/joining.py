@@ -189,8 +189,8 @@ def _widest(parts: Sequence[Statistics]) -> Schema:
 def _fits(campaign: Campaign, widest: Schema) -> bool:
     """Whether a campaign states the schema ``widest``, or is for nodes and states a part of it.
 
-    A campaign for devices may ask about a part of what it states. Nodes sum every stated feature, so a campaign for
-    nodes states only what its nodes have.
+    Nodes sum every stated feature, so a campaign for nodes states only what its nodes have; one for devices may ask
+    less.
     """
     label, features, projection = _described(campaign.stated)
     all_label, all_features, all_projection = _described(widest)
@@ -256,7 +256,8 @@ def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[Que
 def of_one_form(parts: Sequence[Statistics]) -> list[Statistics]:
     """The statistics with moments in one form: unchanged if all sources have the same, else single numbers.
 
-    ``parts``: statistics about one schema.
+    Campaigns ask about a number in one class, in all classes, or about all numbers at once; nodes sum every number in
+    all classes. ``parts`` are about one schema.
     """
     forms = {
         (one.subject.kind, one.subject.of_class is None)
@@ -304,10 +305,11 @@ def _of_one_number(one: QuestionEstimate, place: int, feature: int, of_class: in
 
 
 def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> QuestionEstimate:
-    """One estimate from several estimates of one subject, by the weights of :func:`aggregator.join`.
+    """One estimate from several estimates of one subject, by the weights and formulas of :func:`join`.
 
-    ``given``: at least one estimate. Those without answers are left out, unless all are without. ``disjoint``: True if
-    no device answered in two of them.
+    Args:
+        given: at least one estimate. Those without answers are left out, unless all are without.
+        disjoint: True if no device answered in two of them.
 
     Raises:
         InputError: ``not_joinable``: a mechanism states no variance.
@@ -444,10 +446,9 @@ def _interval(found: QuestionEstimate, scatter: float) -> Interval:
 
 
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:
-    """The statistics of some observed features, and of the classes.
+    """The statistics of some observed features (``names``) and of the classes, for a model that leaves others out.
 
-    ``statistics``: statistics of a discrete campaign, or of several joined ones. ``names``: the features or components
-    to keep.
+    The other questions keep their part in the estimated shares of the classes.
 
     Raises:
         InputError: ``ask_invalid``: no name is given, or the statistics have no feature of that name;

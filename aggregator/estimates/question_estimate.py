@@ -187,7 +187,7 @@ class QuestionEstimate:
     def devices_variance(self) -> Floats:
         """Shape (K,) float64: variance of ``estimate`` for the devices that answered.
 
-        It is the noise variance plus the variance from the random choice of the answers that are about this question.
+        The noise variance plus the variance from the random choice of the answers that are about this question.
         """
         return np.asarray(self.noise_variance + self.n * self.spread * self.devices_scatter)
 
@@ -213,11 +213,7 @@ class QuestionEstimate:
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether questions about ``subject`` estimate fractions of the records, and not means of a number.
-
-    False for moments of numeric features. True for all other subjects: classes, a feature's values, presence of a
-    number, and a model's outcomes.
-    """
+    """Whether questions about ``subject`` estimate fractions of the records, and not means (moments of numeric features)."""
     return subject.kind not in (MOMENT, MOMENTS)
 
 
@@ -230,15 +226,10 @@ def is_stretched(subject: Subject) -> bool:
 
 
 def relative_spread(n: int, estimate: Floats, spread: Floats, *, least: int) -> Floats:
-    """Spread of numbers in [``least``, 1], divided by the largest spread that is possible at the numbers' mean.
+    """Spread of numbers in [``least``, 1], divided by the largest spread possible at their mean: shape (K,) in [0, 1].
 
-    Args:
-        n: number of answers, at least 1.
-        estimate: shape (K,) float64, n times the means.
-        spread: shape (K,) float64, s².
-        least: smallest possible number.
-
-    Returns shape (K,) float64, in [0, 1].
+    ``n``: number of answers, at least 1. ``estimate``: shape (K,) float64, n times the means. ``spread``: shape (K,),
+    s².
     """
     mean = estimate / n
     room = np.maximum((mean - least) * (1 - mean), np.finfo(float).tiny)
@@ -319,7 +310,7 @@ class VoteSums:
             chosen = Σ_j w_j²/n_j − Σ_s W_s²/N_s     answers to a question are drawn from a stratum without replacement
             people = Σ_d (Σ_{s of d} W_s √c_s)²      devices may answer in several strata and periods
 
-        ``without``: votes to leave out, some of those that were added. Returns the pool; None if no vote is left.
+        ``without``: some of the votes that were added, to leave out; None if no vote is left.
         """
         if len(without) == self._number:
             return None

@@ -61,9 +61,8 @@ class Recurrence(NamedTuple):
     def to_json(self) -> dict[str, object]:
         """The populations of the two intervals, and the assumptions about them, for programs.
 
-        The list ``answers`` has the number of answers to every stratum. The list ``effective_devices`` has for every
-        stratum the number of devices that would have the same concentration with equally many answers each; 0 without
-        answers.
+        ``answers`` has the number of answers to every stratum, ``effective_devices`` the number of devices that would
+        have the same concentration with equally many answers each; 0 without answers.
         """
         return {
             "devices": DEVICES,

@@ -196,10 +196,9 @@ def estimate(
 def with_answers(statistics: Statistics, added: Sequence[tuple[int, Sequence[int]]]) -> Statistics:
     """The same statistics with a few further answers. Questions that they answer are estimated anew, without intervals.
 
-    The numbers of answers to whole strata, which only variances rest on, stay as they are.
-
-    ``statistics``: of one source of reports. ``added``: for each answer the index of its question and what it adds to
-    the question's counts.
+    The numbers of answers to whole strata, which only variances rest on, stay as they are. ``added`` has for each
+    answer the index of its question and what it adds to the question's counts. ``statistics`` are of one source of
+    reports.
     """
     source = statistics.source
     assert isinstance(source, Reports)
@@ -360,9 +359,8 @@ def planned_variance(question: Question, n: int, classes: int) -> float:
 
         share: [φ(1/K) + (1/K)(1 − 1/K)]/n      number: [φ(0) + 1/(3k)]/n
 
-    φ is the noise variance of one answer, K the number of values, k the number of classes. The formulas assume equal
-    shares of all values, and uniform numbers in classes of equal size. The result is infinite if n = 0, or if the
-    mechanism states no variance.
+    φ is the noise variance of one answer, K the number of values, k = ``classes``: equal shares of all values, and
+    uniform numbers in classes of equal size. Infinite if n = 0, or if the mechanism states no variance.
     """
     if not n:
         return inf

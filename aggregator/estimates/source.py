@@ -59,11 +59,10 @@ def campaign_of(source: Source) -> Campaign:
 
 
 def joined_card(sources: Sequence[Source]) -> dict[str, Any]:
-    """Entries about several sources in a model's card.
+    """Entries about several sources in a model's card. A source whose card lacks an entry is left out of it.
 
     Counts and maps of counts are added, lists are united. Other entries are those of the sources if they agree, and
-    else their different values as one text, separated by semicolons. A source whose card lacks an entry is left out of
-    it.
+    else their different values as one text, separated by semicolons.
     """
     cards = [source.card() for source in sources]
     found: dict[str, Any] = {}
@@ -162,7 +161,7 @@ class Source(ABC):
         """All facts about the source for programs, including the campaign and the digest."""
 
     def check_publishable(self) -> None:
-        """Raise an error if there are fewer reports (:attr:`batch`) than the origin's minimum batch size.
+        """Refuse fewer reports (:attr:`batch`) than the origin's minimum batch size.
 
         Raises:
             PolicyError: ``batch_too_small``: there are fewer reports.

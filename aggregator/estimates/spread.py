@@ -43,8 +43,8 @@ class SubjectEstimate(NamedTuple):
 def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema, power: int) -> Floats:
     """Estimated means of x^power·[y = c] for every number x in [−1, 1] and class c; y is the record's class.
 
-    ``found``: estimates of any questions; only those about moments of this power are used. ``power``: 1 or 2. Returns
-    shape (numbers, k) float64, a row per numeric observed feature; NaN without answers.
+    Of all estimates only those about moments of this ``power`` (1 or 2) are used. Shape (numbers, k) float64, a row per
+    numeric observed feature; NaN without answers.
     """
     totals, asked = _totals(found, schema, power)
     with np.errstate(invalid="ignore"):
@@ -52,20 +52,14 @@ def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema,
 
 
 def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means that :func:`moments` returns, of noise and sampling, for the population.
-
-    Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
-    """
+    """Variances of the means of :func:`moments`, of noise and sampling, for the population: shape (numbers, k) float64."""
     totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.variance) for one in found), schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 
 
 def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means that :func:`moments` returns, of the added noise alone, for these devices or records.
-
-    Arguments as :func:`moments`. Returns shape (numbers, k) float64; NaN without answers.
-    """
+    """Variances of the means of :func:`moments`, of the added noise alone: shape (numbers, k) float64."""
     totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.noise_variance) for one in found), schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)

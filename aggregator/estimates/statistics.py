@@ -66,11 +66,7 @@ class Statistics:
 
     @property
     def source(self) -> Source:
-        """The only source. Joined statistics have several, and raise.
-
-        Raises:
-            InputError: ``several_sources``: the statistics are joined.
-        """
+        """The only source. Joined statistics have several, and raise ``several_sources`` (InputError)."""
         if len(self.sources) != 1:
             raise InputError(
                 "several_sources", f"these statistics join {len(self.sources)} campaigns; name one campaign's alone"
@@ -79,7 +75,7 @@ class Statistics:
 
     @property
     def campaign(self) -> Campaign:
-        """The campaign of the only source. Joined statistics have several, and raise.
+        """The campaign of the only source.
 
         Raises:
             InputError: ``several_sources``: the statistics are joined; ``no_campaign``: they are a curator's.
@@ -116,7 +112,7 @@ class Statistics:
     def populations(self) -> dict[str, Any]:
         """What the two intervals are about, as texts for programs: ``devices``, ``population`` and ``assumes``.
 
-        Joined statistics take the first two texts from the first source, and list the assumptions of all sources.
+        Joined statistics take two from the first source, and list the assumptions of all.
         """
         found = [source.populations() for source in self.sources]
         if len(found) == 1:
@@ -132,7 +128,7 @@ class Statistics:
         """Refuse estimates if any source has fewer reports than its campaign's minimum batch size.
 
         Raises:
-            PolicyError: ``batch_too_small``: a source has fewer reports.
+            PolicyError: ``batch_too_small``.
         """
         for source in self.sources:
             source.check_publishable()
