@@ -1,4 +1,4 @@
-"""Names of the numbers in an estimate, as columns for programs and as words for people, and estimates as rows of text."""
+"""Names of the numbers in an estimate, for programs and for people, and estimates as rows of text."""
 
 from __future__ import annotations
 

@@ -89,14 +89,18 @@ def _prior(pool: Pool | None, classes: int, z: float, *, is_known: bool) -> Cond
     """P(class); ``is_known``: whether the laws of the votes' errors are known, so that there are intervals."""
     subject = Subject(PRIOR, None, classes)
     if pool is None:
-        nothing = _unknown(classes, 0)
-        return Conditional(None, subject, 0, np.full(classes, np.nan), nothing, nothing)
+        return _undetermined(None, subject, 0, np.full(classes, np.nan))
     raw = _divided(pool.share, np.full(classes, pool.total))
     if not is_known:
-        nothing = _unknown(classes, 0)
-        return Conditional(None, subject, pool.answers, raw, nothing, nothing)
+        return _undetermined(None, subject, pool.answers, raw)
     ends = [_clipped(pool.interval(scatter, z)) for scatter in (pool.chosen, pool.scatter)]
     return Conditional(None, subject, pool.answers, raw, *ends)
+
+
+def _undetermined(place: int | None, subject: Subject, n: int, raw: Floats, least: float = 0.0) -> Conditional:
+    """Raw estimates with the intervals [``least``, 1], which are not determined."""
+    nothing = Ratio(np.full(len(raw), least), np.ones(len(raw)), np.zeros(len(raw), np.bool_))
+    return Conditional(place, subject, n, raw, nothing, nothing)
 
 
 def _clipped(interval: Interval) -> Ratio:
@@ -104,17 +108,11 @@ def _clipped(interval: Interval) -> Ratio:
     return Ratio(*interval.between(0, 1), ~((interval.low <= 0) & (interval.high >= 1)))
 
 
-def _unknown(size: int, least: float) -> Ratio:
-    """``size`` intervals [``least``, 1] that are not determined."""
-    return Ratio(np.full(size, float(least)), np.ones(size), np.zeros(size, np.bool_))
-
-
 def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: int, z: float) -> Conditional:
     """P(value | class) of all cells, or P(present | class); the cell of value a and class c has the place a·k + c."""
     n, size = found.n, len(found.estimate)
     if not n:
-        nothing = _unknown(size, 0)
-        return Conditional(place, found.subject, n, np.full(size, np.nan), nothing, nothing)
+        return _undetermined(place, found.subject, n, np.full(size, np.nan))
     cells = found.estimate.reshape(-1, classes) / n
     elsewhere = _elsewhere(found, sums)
     own = 1.0 if elsewhere is None else own_cells_weight(found, elsewhere, classes)
@@ -124,8 +122,7 @@ def _table(found: QuestionEstimate, place: int, sums: VoteSums | None, classes: 
     divisors = np.broadcast_to(share, cells.shape)
     raw = _divided(cells, divisors).ravel()
     if found.law is None or found.pairs is None or not found.has_interval:
-        nothing = _unknown(size, 0)
-        return Conditional(place, found.subject, n, raw, nothing, nothing)
+        return _undetermined(place, found.subject, n, raw)
     tails = _tails(found).reshape(2, *cells.shape)
     both = ratio_interval(cells, divisors, table_variance(found, share, own, elsewhere), z=z * tails)
     return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
@@ -215,8 +212,7 @@ def _means(
     raw = _divided(found.estimate / n, share) if n else np.full(size, np.nan)
     given = [(one.pool, one.column) for one in divisors if one is not None and one.pool is not None]
     if not n or len(given) < size or not found.has_interval:
-        nothing = _unknown(size, least)
-        return Conditional(place, found.subject, n, raw, nothing, nothing)
+        return _undetermined(place, found.subject, n, raw, least)
     both = ratio_interval(found.estimate / n, share, _mean_variance(found, given), least, 1.0, z)
     return Conditional(place, found.subject, n, raw, _part(both, 0), _part(both, 1))
 

@@ -412,7 +412,7 @@ def _integer_estimates(mechanism: SingleNumberMechanism) -> tuple[tuple[int, ...
 
 
 def sign_size(mechanism: CoinMechanism) -> float:
-    """B > 1 in units of S: an answer 1 is the estimate +B of the device's number in [−1, 1], an answer 0 the estimate −B."""
+    """B > 1 in units of S: an answer 1 is the estimate +B of the device's number, an answer 0 the estimate −B."""
     return float(_exact_size(mechanism))
 
 

@@ -50,7 +50,7 @@ class Interval(NamedTuple):
 
 
 def normal_interval(estimate: Floats, sd: Floats) -> Interval:
-    """Interval estimate ∓ z·sd, for nearly normal estimates such as sums of many noises. Float64 of one common shape."""
+    """Interval estimate ∓ z·sd, for nearly normal estimates such as sums of many noises. Float64 of one shape."""
     return Interval(estimate - Z95 * sd, estimate + Z95 * sd)
 
 

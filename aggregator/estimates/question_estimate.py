@@ -213,7 +213,7 @@ class QuestionEstimate:
 
 
 def is_share(subject: Subject) -> bool:
-    """Whether questions about ``subject`` estimate fractions of the records, and not means (moments of numeric features)."""
+    """Whether questions about ``subject`` estimate fractions of the records, and not moments of numeric features."""
     return subject.kind not in (MOMENT, MOMENTS)
 
 

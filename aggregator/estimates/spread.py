@@ -52,15 +52,18 @@ def moments(found: Iterable[SubjectEstimate | QuestionEstimate], schema: Schema,
 
 
 def moment_variances(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means of :func:`moments`, of noise and sampling, for the population: shape (numbers, k) float64."""
-    totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.variance) for one in found), schema, power)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(totals / asked**2, np.float64)
+    """Variances of the means of :func:`moments`, of noise and sampling, for the population."""
+    return _mean_variances((SubjectEstimate(one.subject, one.n, one.variance) for one in found), schema, power)
 
 
 def moment_noise(found: Iterable[QuestionEstimate], schema: Schema, power: int) -> Floats:
-    """Variances of the means of :func:`moments`, of the added noise alone: shape (numbers, k) float64."""
-    totals, asked = _totals((SubjectEstimate(one.subject, one.n, one.noise_variance) for one in found), schema, power)
+    """Variances of the means of :func:`moments`, of the added noise alone, for these devices or records."""
+    return _mean_variances((SubjectEstimate(one.subject, one.n, one.noise_variance) for one in found), schema, power)
+
+
+def _mean_variances(variances: Iterable[SubjectEstimate], schema: Schema, power: int) -> Floats:
+    """Variances of means from variances of sums: shape (numbers, k) float64; NaN without answers."""
+    totals, asked = _totals(variances, schema, power)
     with np.errstate(invalid="ignore"):
         return np.asarray(totals / asked**2, np.float64)
 

@@ -239,12 +239,8 @@ class Statistics:
             **self._subject_json(found.subject),
             "cells": parameter_names(found.subject, self.schema),
             "n": found.n,
-            "raw": _finite(columns["parameter"]),
-            "published": _finite(columns["published"]),
-            "low": _finite(columns["parameter_low"]),
-            "high": _finite(columns["parameter_high"]),
-            "devices_low": _finite(columns["devices_parameter_low"]),
-            "devices_high": _finite(columns["devices_parameter_high"]),
+            "raw": _finite(columns.pop("parameter")),
+            **{name.replace("parameter_", ""): _finite(column) for name, column in columns.items()},
         }
 
     def _question_json(self, found: QuestionEstimate, counts: dict[str, list[int]]) -> dict[str, Any]:
@@ -266,18 +262,15 @@ class Statistics:
 def _parameters(found: Conditional | None, published: Published | None, size: int) -> dict[str, Floats]:
     """Columns of :meth:`Statistics.frame` about a model's parameters: float64 of shape (size,), NaN where not known."""
     nothing = np.full(size, np.nan)
-    if found is None:
-        names = ("parameter", "published", "parameter_low", "parameter_high")
-        return dict.fromkeys((*names, "devices_parameter_low", "devices_parameter_high"), nothing)
-    value = None if published is None else published.get(found.subject)
-    return {
-        "parameter": found.raw,
-        "published": nothing if value is None else value,
-        "parameter_low": np.where(found.population.determined, found.population.low, np.nan),
-        "parameter_high": np.where(found.population.determined, found.population.high, np.nan),
-        "devices_parameter_low": np.where(found.devices.determined, found.devices.low, np.nan),
-        "devices_parameter_high": np.where(found.devices.determined, found.devices.high, np.nan),
-    }
+    columns = {"parameter": nothing, "published": nothing} if found is None else {"parameter": found.raw}
+    if found is not None:
+        value = None if published is None else published.get(found.subject)
+        columns["published"] = nothing if value is None else value
+    for prefix in ("", "devices_"):
+        ends = None if found is None else found.devices if prefix else found.population
+        columns[f"{prefix}parameter_low"] = nothing if ends is None else np.where(ends.determined, ends.low, np.nan)
+        columns[f"{prefix}parameter_high"] = nothing if ends is None else np.where(ends.determined, ends.high, np.nan)
+    return columns
 
 
 def _stated(found: QuestionEstimate, deviations: Floats) -> Floats:

@@ -186,7 +186,7 @@ class Model:
         has one record per row; the label's column is looked at too, if there is one.
 
         Raises:
-            InputError: ``duplicate_column``, ``argument_invalid``, for the causes that :meth:`scores` names.
+            InputError: ``duplicate_column``, ``argument_invalid``: as :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
@@ -199,8 +199,7 @@ class Model:
         cell that can not be read counts as missing; :meth:`check` names the columns with such cells.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the causes
-                that :meth:`scores` names.
+            InputError: as :meth:`scores`.
         """
         names = np.array(self.classes, dtype=object)
         return np.asarray(names[self.scores(frame).argmax(axis=1)], dtype=object)
@@ -211,8 +210,7 @@ class Model:
         ``frame`` has one record per row.
 
         Raises:
-            InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the causes
-                that :meth:`scores` names.
+            InputError: as :meth:`scores`.
         """
         scores = self.scores(frame)
         weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -227,9 +225,7 @@ class Model:
         classes; by default the label column of the frame. Records without one of the model's classes are not counted.
 
         Raises:
-            InputError: ``argument_invalid``, not one label for each record; ``label_missing``, ``labels`` is None and
-                the frame has no label column; ``no_labels``, no label is one of the classes; ``columns_missing``,
-                ``duplicate_column``, ``digits_lost``; see :meth:`scores`.
+            InputError: ``argument_invalid``, not one label for each record; as :meth:`accuracy`.
         """
         if labels is None:
             return self.accuracy(frame)
@@ -249,8 +245,7 @@ class Model:
 
         Raises:
             InputError: ``label_missing``, the frame has no label column; ``no_labels``, no row has one of the
-                classes; ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``, for the
-                causes that :meth:`scores` names.
+                classes; as :meth:`scores`.
         """
         _check_type(frame, pd.DataFrame, "records are given as a pandas DataFrame")
         check_columns(frame, self.schema)
