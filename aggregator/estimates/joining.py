@@ -23,8 +23,8 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Law, Pairs
 from aggregator.estimates.homogeneity import Homogeneity, homogeneity
-from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
-from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight, relative_spread
+from aggregator.estimates.intervals import Interval
+from aggregator.estimates.question_estimate import QuestionEstimate, Right, Sample, SampleWeight
 from aggregator.estimates.source import campaign_of
 from aggregator.estimates.statistics import Statistics
 from protocol.documents.asked import restricted
@@ -315,47 +315,92 @@ def joined_question(given: Sequence[QuestionEstimate], *, disjoint: bool) -> Que
         InputError: ``not_joinable``: a mechanism states no variance.
     """
     parts = [one for one in given if one.n] or given[:1]
-    first = parts[0]
     if len(parts) == 1:
-        return first
-    n = sum(one.n for one in parts)
-    weights = _weights(parts)
-    by_number = all(isclose(w * n, one.n, rel_tol=1e-12) for w, one in zip(weights, parts, strict=True))
-    factors = [1.0 if by_number else n * w / one.n for w, one in zip(weights, parts, strict=True)]
-    estimate = _sum(factor * one.estimate for factor, one in zip(factors, parts, strict=True))
+        return parts[0]
+    first, mix = parts[0], _Mix.of(parts)
+    n, estimate, law = mix.n, mix.sum(one.estimate for one in parts), mix.law([one.law for one in parts])
     share = np.clip(estimate / n, 0, 1)
-    means = _sum(w * one.spread for w, one in zip(weights, parts, strict=True))
-    spread = share * (1 - share) if first.is_share else means
-    per_answer = [factor**2 * one.n / n for factor, one in zip(factors, parts, strict=True)]
-    law = _law([one.law for one in parts], per_answer)
     if law is not None and first.is_share:
         noise = n * law.at(share)
     else:
-        noise = _sum(factor**2 * one.noise_variance for factor, one in zip(factors, parts, strict=True))
-    chosen = sum(part * one.devices_scatter for part, one in zip(per_answer, parts, strict=True))
-    drawn = chosen + n * _concentration(weights, parts, disjoint=disjoint)
+        noise = _sum(factor**2 * one.noise_variance for factor, one in zip(mix.factors, parts, strict=True))
+    means = _sum(w * one.spread for w, one in zip(mix.weights, parts, strict=True))
+    chosen = sum(part * one.devices_scatter for part, one in zip(mix.per_answer, parts, strict=True))
     made = replace(
         first,
         n=n,
         estimate=estimate,
         noise_variance=noise,
-        spread=np.asarray(spread, np.float64),
+        spread=np.asarray(share * (1 - share) if first.is_share else means, np.float64),
         devices_scatter=chosen,
-        scatter=drawn,
+        scatter=chosen + n * _concentration(mix.weights, parts, disjoint=disjoint),
         planned_variance=1 / sum(1 / one.planned_variance for one in parts),
         law=law,
-        pairs=_pairs([one.pairs for one in parts], per_answer),
-        is_binomial=by_number and all(one.is_binomial and one.law == first.law for one in parts),
+        pairs=mix.pairs([one.pairs for one in parts]),
+        is_binomial=mix.by_number and all(one.is_binomial and one.law == first.law for one in parts),
         adds_up=all(one.adds_up for one in parts),
-        samples=_all_samples(parts, weights),
+        samples=_all_samples(parts, mix.weights),
         classes=tuple(vote for one in parts for vote in one.classes),
-        right=_joined_right([one.right for one in parts], weights, per_answer),
-        kurtosis=_kurtosis(parts, factors),
+        right=mix.right([one.right for one in parts]),
+        kurtosis=_kurtosis(parts, mix.factors),
         noisy_n=None if all(one.noisy_n is None for one in parts) else sum(one.stated_n for one in parts),
     )
-    if not all(one.has_interval for one in parts):
-        return made.without_interval()
-    return replace(made, interval=_interval(made, drawn), devices_interval=_interval(made, chosen))
+    return made.with_intervals() if all(one.has_interval for one in parts) else made.without_interval()
+
+
+class _Mix(NamedTuple):
+    """How the estimates of several parts are added: formulas in :func:`join`.
+
+    Attributes:
+        n: n, the answers of all parts.
+        weights: w_j.
+        factors: a_j = n w_j/n_j; exactly 1 if the weights are the numbers of answers (``by_number``).
+        per_answer: a_j² n_j/n, by which a variance of one answer counts.
+        by_number: whether the sum is that of the added counts.
+    """
+
+    n: int
+    weights: list[float]
+    factors: list[float]
+    per_answer: list[float]
+    by_number: bool
+
+    @classmethod
+    def of(cls, parts: Sequence[QuestionEstimate]) -> _Mix:
+        n, weights = sum(one.n for one in parts), _weights(parts)
+        pairs = list(zip(weights, parts, strict=True))
+        by_number = all(isclose(w * n, one.n, rel_tol=1e-12) for w, one in pairs)
+        factors = [1.0 if by_number else n * w / one.n for w, one in pairs]
+        per_answer = [factor**2 * one.n / n for factor, one in zip(factors, parts, strict=True)]
+        return cls(n, weights, factors, per_answer, by_number)
+
+    def sum(self, estimates: Iterable[Floats]) -> Floats:
+        """Σ a_j·(estimate of part j)."""
+        return _sum(factor * one for factor, one in zip(self.factors, estimates, strict=True))
+
+    def law(self, laws: Sequence[Law | None]) -> Law | None:
+        """The law of the sum's noise, again linear in the share. None if a law is missing."""
+        known = [law for law in laws if law is not None]
+        if len(known) < len(laws):
+            return None
+        if all(law == known[0] for law in known) and isclose(sum(self.per_answer), 1, rel_tol=1e-12):
+            return known[0]
+        return Law(*self._ends(known))
+
+    def pairs(self, found: Sequence[Pairs | None]) -> Pairs | None:
+        """The covariances of the sum's noise. None if a part's covariances are not known."""
+        known = [pairs for pairs in found if pairs is not None]
+        return None if len(known) < len(found) else Pairs(*self._ends(known))
+
+    def _ends(self, known: Sequence[tuple[float, float]]) -> list[float]:
+        """Both ends of laws or covariances, added by ``per_answer``."""
+        return [sum(f * end for f, end in zip(self.per_answer, ends, strict=True)) for ends in zip(*known, strict=True)]
+
+    def right(self, found: Sequence[Right | None]) -> Right | None:
+        """The joined share of right predictions; None if a part has none or has no law."""
+        known = [right for right in found if right is not None]
+        law = self.law([right.law for right in known]) if len(known) == len(found) else None
+        return law and Right(sum(w * right.share for w, right in zip(self.weights, known, strict=True)), law)
 
 
 def _weights(parts: Sequence[QuestionEstimate]) -> list[float]:
@@ -375,24 +420,6 @@ def _sum(terms: Iterable[Floats]) -> Floats:
     return np.asarray(np.sum(list(terms), axis=0), np.float64)
 
 
-def _law(laws: Sequence[Law | None], factors: Sequence[float]) -> Law | None:
-    """Σ factor·law, again linear in the share. None if a law is missing."""
-    known = [law for law in laws if law is not None]
-    if len(known) < len(laws):
-        return None
-    if all(law == known[0] for law in known) and isclose(sum(factors), 1, rel_tol=1e-12):
-        return known[0]
-    return Law(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
-
-
-def _pairs(found: Sequence[Pairs | None], factors: Sequence[float]) -> Pairs | None:
-    """Σ factor·covariances. None if a source's covariances are not known."""
-    known = [pairs for pairs in found if pairs is not None]
-    if len(known) < len(found):
-        return None
-    return Pairs(*(sum(f * end for f, end in zip(factors, ends, strict=True)) for ends in zip(*known, strict=True)))
-
-
 def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) -> tuple[SampleWeight, ...]:
     """The samples of all sources, each with its share of the source's weight."""
     return tuple(
@@ -400,13 +427,6 @@ def _all_samples(parts: Sequence[QuestionEstimate], weights: Sequence[float]) ->
         for w, part in zip(weights, parts, strict=True)
         for sample, weight in part.samples
     )
-
-
-def _joined_right(found: Sequence[Right | None], weights: Sequence[float], factors: Sequence[float]) -> Right | None:
-    """Joined share of right predictions; None if a source has none or has no law."""
-    known = [right for right in found if right is not None]
-    law = _law([right.law for right in known], factors) if len(known) == len(found) else None
-    return law and Right(sum(w * right.share for w, right in zip(weights, known, strict=True)), law)
 
 
 def _kurtosis(parts: Sequence[QuestionEstimate], factors: Sequence[float]) -> float:
@@ -425,24 +445,6 @@ def _concentration(weights: Sequence[float], parts: Sequence[QuestionEstimate], 
     if disjoint:
         return sum(w**2 * c for w, c in zip(weights, each, strict=True))
     return sum(w * sqrt(c) for w, c in zip(weights, each, strict=True)) ** 2
-
-
-def _interval(found: QuestionEstimate, scatter: float) -> Interval:
-    """95 % interval with the given scatter, by the rules for one source."""
-    n, least = found.n, found.least
-    sampling = n * found.spread * scatter
-    z = quantile95(relative_kurtosis(found.kurtosis, found.noise_variance, sampling))
-    if found.law is None:
-        sd = np.sqrt(found.noise_variance + sampling)
-        return Interval(found.estimate - z * sd, found.estimate + z * sd)
-    dependence: Floats | float = scatter
-    if not found.is_share:
-        dependence = 1 + (scatter - 1) * relative_spread(n, found.estimate, found.spread, least=least)
-    width = 1 - least
-    share = (found.estimate / n - least) / width
-    most = float(z.max())
-    ends = score_interval(share, n, found.law, dependence, is_binomial=found.is_binomial, z=most)
-    return Interval(n * (least + width * ends.low), n * (least + width * ends.high))
 
 
 def of_features(statistics: Statistics, names: Collection[str]) -> Statistics:

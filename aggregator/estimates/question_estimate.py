@@ -14,7 +14,7 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.debias import Z95, Law, Pairs
-from aggregator.estimates.intervals import Interval, score_interval
+from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
 from aggregator.estimates.ratios import cell_variance, ratio_interval
 from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
 
@@ -147,6 +147,30 @@ class QuestionEstimate:
         endless = np.full(len(self.estimate), np.inf)
         none = Interval(-endless, endless)
         return replace(self, interval=none, devices_interval=none, has_interval=False)
+
+    def with_intervals(self) -> QuestionEstimate:
+        """The same estimates with the 95 % intervals that follow from their law and scatters.
+
+        Score intervals under a law, else the estimate ∓ z standard deviations; z is that of the noise's heavy tails.
+        """
+        return replace(
+            self, interval=self._interval(self.scatter), devices_interval=self._interval(self.devices_scatter)
+        )
+
+    def _interval(self, scatter: float) -> Interval:
+        n, least = self.n, self.least
+        sampling = n * self.spread * scatter
+        z = quantile95(relative_kurtosis(self.kurtosis, self.noise_variance, sampling))
+        if self.law is None:
+            sd = np.sqrt(self.noise_variance + sampling)
+            return Interval(self.estimate - z * sd, self.estimate + z * sd)
+        dependence: Floats | float = scatter
+        if not self.is_share:
+            dependence = 1 + (scatter - 1) * relative_spread(n, self.estimate, self.spread, least=least)
+        width = 1 - least
+        share = (self.estimate / n - least) / width
+        ends = score_interval(share, n, self.law, dependence, is_binomial=self.is_binomial, z=float(z.max()))
+        return Interval(n * (least + width * ends.low), n * (least + width * ends.high))
 
     @property
     def stated_n(self) -> int:

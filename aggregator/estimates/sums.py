@@ -21,7 +21,7 @@ import numpy as np
 from aggregator.common.arrays import Floats
 from aggregator.estimates.class_shares import combined
 from aggregator.estimates.debias import Law, Pairs
-from aggregator.estimates.intervals import Interval, quantile95, relative_kurtosis, score_interval
+from aggregator.estimates.intervals import Interval
 from aggregator.estimates.question_estimate import QuestionEstimate, Sample, SampleWeight, Vote, is_share
 from aggregator.estimates.source import Origin, Source
 from aggregator.estimates.spread import SubjectEstimate, spreads
@@ -262,7 +262,7 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
     n = sample.answers
     law = _law(one, n)
     drawn = n * sample.concentration
-    of_devices, of_population = (_interval(one, n, law, n * spread * scatter, scatter) for scatter in (0.0, drawn))
+    none = Interval(one.estimate, one.estimate)
     return QuestionEstimate(
         one.subject,
         n,
@@ -271,15 +271,15 @@ def _estimate(one: NoisySum, sample: Sample, votes: tuple[Vote, ...], spread: Fl
         spread,
         0.0,
         drawn,
-        of_population,
-        of_devices,
+        none,
+        none,
         _planned(one, n, classes),
         law,
         None if law is None else Pairs(0.0, 0.0),
         samples=(SampleWeight(sample, 1.0),),
         classes=votes,
         kurtosis=one.kurtosis,
-    )
+    ).with_intervals()
 
 
 def _law(one: NoisySum, n: int) -> Law | None:
@@ -291,28 +291,6 @@ def _law(one: NoisySum, n: int) -> Law | None:
     if not is_share(one.subject):
         return None
     return Law(first / n, first / n) if first < inf and bool((one.noise_variance == first).all()) else None
-
-
-def _interval(one: NoisySum, n: int, law: Law | None, sampling: Floats, scatter: float) -> Interval:
-    """95 % intervals: a score interval for counts with a law, else the estimate ∓ z standard deviations.
-
-    ``sampling``: shape (K,) float64, sampling variance of the sums; ``scatter``: that of a share f in units of
-    f(1 − f)/n. z is that of :func:`_quantile`.
-    """
-    quantile = _quantile(one, sampling)
-    if law is None:
-        sd = np.sqrt(one.noise_variance + sampling)
-        return Interval(one.estimate - quantile * sd, one.estimate + quantile * sd)
-    found = score_interval(one.estimate / n, n, law, scatter, is_binomial=False, z=float(quantile.max()))
-    return Interval(n * found.low, n * found.high)
-
-
-def _quantile(one: NoisySum, sampling: Floats) -> Floats:
-    """0.975 quantile of a sum of the noise and of normal sampling, in standard deviations: shape (K,) float64.
-
-    ``sampling``: shape (K,) float64, sampling variance of the sums.
-    """
-    return quantile95(relative_kurtosis(one.kurtosis, one.noise_variance, sampling))
 
 
 def _planned(one: NoisySum, n: int, classes: int) -> float:

@@ -14,6 +14,7 @@ import pandas as pd
 
 from aggregator.common.arrays import Floats, Integers
 from aggregator.common.notebooks import facts, table
+from aggregator.estimates.debias import Z95
 from aggregator.models.population import Population, check_columns
 from aggregator.planning.feature_selection.codings import AS_STATED, GROUPS, Cut, Way
 from aggregator.planning.feature_selection.forward_selection import (
@@ -28,7 +29,6 @@ from aggregator.planning.feature_selection.forward_selection import (
     plain_scores,
     select,
 )
-from aggregator.planning.power_analysis.rehearsal import Z95
 from aggregator.publishing.ask_table import Ask, AskedFeature
 from aggregator.publishing.decisions import bounded
 from aggregator.publishing.schemas.schema_file import SchemaFile

@@ -21,7 +21,7 @@ import numpy as np
 
 from aggregator.common.arrays import Floats
 from aggregator.estimates.cells import question_name
-from aggregator.estimates.debias import Law, marginal, noise_law
+from aggregator.estimates.debias import Z95, Law, marginal, noise_law
 from aggregator.estimates.question_estimate import Sample, Vote, is_share, is_stretched
 from aggregator.models.population import Population
 from aggregator.planning.power_analysis.rehearsal import Fleet, shares_of_questions
@@ -32,7 +32,6 @@ from protocol.mechanisms import Mechanism
 from protocol.mechanisms.numeric import NumericMechanism
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Question
 
-Z95 = 1.959963984540054
 CLASSES = "classes, from all questions"
 
 

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.arrays import Floats, Integers
+from aggregator.estimates.debias import Z95
 from aggregator.estimates.recurrence import KNOWN, ONCE, Recurrence
 from aggregator.estimates.reports import estimate
 from aggregator.estimates.statistics import Statistics
@@ -36,7 +37,6 @@ from protocol.documents.campaign import GAUSSIAN, Campaign
 from protocol.epsilon import MICRO
 
 _WORD = 1 << 32
-Z95 = 1.959963984540054
 
 
 class Fleet(NamedTuple):

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from aggregator.common.arrays import Floats
-from aggregator.planning.power_analysis.precision import Z95, devices_for_width, precisions, widest
+from aggregator.estimates.debias import Z95
+from aggregator.planning.power_analysis.precision import devices_for_width, precisions, widest
 from aggregator.planning.power_analysis.rehearsal import Fleet
 from aggregator.planning.power_analysis.study import Design, Study
 from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, MIN_ANSWER_MICRO
