@@ -137,7 +137,8 @@ def select(
     stated = [place for place, way in enumerate(known) if way.kind == AS_STATED]
     while len(chosen) < min(MOST_FEATURES, len(stated)) and not _stalled(path):
         judge = _Judge(models, len(chosen) + 1, draws, len(records.labels), rng)
-        chosen = _exchanged(judge, known, _added(judge, known, chosen))
+        best = int(_others(judge, known, chosen).argmax())
+        chosen = _exchanged(judge, known, [*chosen, best])
         path.append(Candidate(tuple(known[place] for place in chosen), judge.right(chosen)))
     if path and set(chosen) == set(stated):
         return path
@@ -194,60 +195,56 @@ def part_of(records: Population, schema: Schema, known: Iterable[Way], learned: 
 def fleet_scores(devices: int, epsilon_micro: int) -> Tabled:
     """Models of the simulated answers of a fleet, in which each device answers one of m questions.
 
-    ``epsilon_micro``: ε of the one answer of a device, in millionths. The result makes,
-    for a part, the function from m and a source of randomness to the scores of one simulated campaign's model.
+    The result makes, for a part, the function from m and a source of randomness to the scores of one simulated
+    campaign's model. ``epsilon_micro``: ε of the one answer of a device, in millionths.
     """
 
     def prepared(part: Part) -> Scoring:
         weights = np.full(len(part.learned), 1 / len(part.learned))
         inputs = part.learned * len(part.classes) + part.learned_labels[:, None]
-        fleet = AskedFleet(devices, epsilon_micro, part.classes)
-        tables = fleet.tables([each.size for each in part.cuts], [(column, weights) for column in inputs.T])
+        populations = [(column, weights) for column in inputs.T]
+        tables = fleet_tables(devices, epsilon_micro, part.classes, [each.size for each in part.cuts], populations)
         return lambda number, rng: scores_of(part, *tables(number, rng))
 
     return prepared
 
 
-class AskedFleet(NamedTuple):
-    """A fleet in which each device answers one of m questions about a value and the class.
+def fleet_tables(
+    devices: int,
+    epsilon_micro: int,
+    classes: Sequence[str],
+    sizes: Sequence[int],
+    populations: Sequence[tuple[Integers, Floats]],
+) -> Tabling:
+    """The function that simulates a campaign of m questions, and returns the tables of a model made of its answers.
 
-    Attributes:
-        devices: number of devices.
+    Args:
+        devices: number of devices; each answers one of m questions about a value and the class.
         epsilon_micro: ε of the one answer of a device, in millionths.
         classes: names of the classes, k of them.
+        sizes: number of values of each way to ask.
+        populations: of each way the inputs value·k + class, (N,) int64, and their shares, (N,) float64.
+
+    Returns:
+        From m and a source of randomness: P(class), (k,) float64; P(value | class) of each way, (A, k) float64.
     """
+    features = [
+        Categorical(str(place), [str(code) for code in range(size)], substitute=0) for place, size in enumerate(sizes)
+    ]
+    schema = build_schema(Label("class", list(classes)), features)
+    parameters = CampaignParameters("design", epsilon_micro, "auto", class_question=False)
+    campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
+    pairs = zip(campaign.questions, populations, strict=True)
+    laws = [count_law(question.mechanism, *population) for question, population in pairs]
 
-    devices: int
-    epsilon_micro: int
-    classes: tuple[str, ...]
+    def tables(number: int, rng: np.random.Generator) -> tuple[Floats, Sequence[Floats]]:
+        # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
+        statistics = simulated(campaign, laws, Fleet(max(1, devices * len(laws) // number)), rng)
+        found = posterior_tables(statistics, range(len(laws)), number)
+        prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
+        return prior, found.likelihood
 
-    def tables(self, sizes: Sequence[int], populations: Sequence[tuple[Integers, Floats]]) -> Tabling:
-        """The function that simulates a campaign, and returns the tables of a model made of its answers.
-
-        ``sizes``: number of values of each way to ask. ``populations``: of each way the inputs value·k + class, (N,)
-        int64, and their shares, (N,) float64. The function takes m and a source of randomness; it gives P(class),
-        (k,) float64, and P(value | class) of each way, (A, k) float64.
-        """
-        features = [
-            Categorical(str(place), [str(code) for code in range(size)], substitute=0)
-            for place, size in enumerate(sizes)
-        ]
-        schema = build_schema(Label("class", list(self.classes)), features)
-        parameters = CampaignParameters("design", self.epsilon_micro, "auto", class_question=False)
-        campaign = parse_campaign(build_campaign(schema, parameters, 1, _NOW))
-        laws = [
-            count_law(question.mechanism, *population)
-            for question, population in zip(campaign.questions, populations, strict=True)
-        ]
-
-        def tables(number: int, rng: np.random.Generator) -> tuple[Floats, Sequence[Floats]]:
-            # All ways are asked about at once, each by as many devices as one of ``number`` questions gets.
-            statistics = simulated(campaign, laws, Fleet(max(1, self.devices * len(laws) // number)), rng)
-            found = posterior_tables(statistics, range(len(laws)), number)
-            prior = posterior_prior(replace(statistics, questions=statistics.questions[:number]))
-            return prior, found.likelihood
-
-        return tables
+    return tables
 
 
 def plain_scores(part: Part) -> Scoring:
@@ -302,11 +299,6 @@ class _Judge:
             total = total + (guess == part.truth[:, None])[known].sum(axis=0)
             count += int(known.sum())
         return np.asarray(total / count)
-
-
-def _added(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> list[int]:
-    """The set with the one way added that makes the most accurate model. A feature is asked about in one way."""
-    return [*chosen, int(_others(judge, known, chosen).argmax())]
 
 
 def _others(judge: _Judge, known: Sequence[Way], chosen: Sequence[int]) -> Floats:

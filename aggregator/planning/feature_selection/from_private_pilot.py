@@ -50,7 +50,7 @@ from aggregator.planning.feature_selection.codings import (
     mutual_information,
     ways,
 )
-from aggregator.planning.feature_selection.forward_selection import MOST_FEATURES, AskedFleet, Part, scores_of
+from aggregator.planning.feature_selection.forward_selection import MOST_FEATURES, Part, fleet_tables, scores_of
 from aggregator.planning.feature_selection.from_pilot import (
     BY_DESIGN,
     Accuracy,
@@ -71,6 +71,8 @@ from protocol.stream import Stream
 from protocol.sums.adjacency import ADD_REMOVE
 
 Flags = NDArray[np.bool_]
+Fitted = tuple[Floats, Sequence[Floats]]
+"""P(class), and P(value | class) of each way, of one model."""
 
 
 _PSEUDO = 10_000.0
@@ -191,23 +193,19 @@ def choose(population: Population, parts: Integers, file: SchemaFile, terms: Des
     """
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)
-    stream = Stream(seed, TAG)
-    made_of = _records(population, schema, parts == MADE)
-    released = fit(made_of, terms.tables, stream.read(SEED_BYTES)).statistics
+    stream, rate = Stream(seed, TAG), Fraction(terms.part_micro, MICRO)
+    released = fit(_records(population, schema, parts == MADE), terms.tables, stream.read(SEED_BYTES)).statistics
     tables = posterior_tables(released, range(len(schema.observed)))
-    cuts, joints = _cuts(tables, schema)
-    rng = np.random.default_rng(terms.seed)
-    candidates, models = _candidates(cuts, joints, schema, terms, rng)
-    rate = Fraction(terms.part_micro, MICRO)
-    compared = _part(population, cuts, np.flatnonzero((parts == COMPARED) & population.known), schema)
-    right = np.array([_right(compared, places, models[len(places)]) for places in candidates])
-    best = candidates[noisy_max(right.sum(axis=1).tolist(), rate, stream)]
-    measured = _part(population, cuts, np.flatnonzero((parts == MEASURED) & population.known), schema)
-    accuracy = noisy_accuracy(_right(measured, best, models[len(best)][:1]), rate, stream)
-    chosen = tuple(cuts[place] for place in best)
+    listed = _shortlist(tables, schema, terms)
+    compared = _part(population, listed.cuts, np.flatnonzero((parts == COMPARED) & population.known), schema)
+    right = [int(listed.right(compared, places).sum()) for places in listed.candidates]
+    best = listed.candidates[noisy_max(right, rate, stream)]
+    measured = _part(population, listed.cuts, np.flatnonzero((parts == MEASURED) & population.known), schema)
+    accuracy = noisy_accuracy(listed.right(measured, best, campaigns=1), rate, stream)
+    chosen = tuple(listed.cuts[place] for place in best)
     asked, features = asked_by(chosen, schema)
     made = file._replace(schema=build_schema(schema.label, features), ask=asked)
-    return PrivateDesign(made, chosen, len(candidates), accuracy, largest_class(tables.prior, schema))
+    return PrivateDesign(made, chosen, len(listed.candidates), accuracy, largest_class(tables.prior, schema))
 
 
 def design_records(
@@ -316,36 +314,57 @@ def _codes_of(cut: Cut, schema: Schema) -> Integers:
     return np.append(found, cut.missing) if feature.size > len(starts) else found
 
 
-def _candidates(
-    cuts: Sequence[Cut], joints: Sequence[Floats], schema: Schema, terms: DesignTerms, rng: np.random.Generator
-) -> tuple[list[tuple[int, ...]], dict[int, list[tuple[Floats, Sequence[Floats]]]]]:
-    """The sets that are compared, and of each number of questions the models of :data:`DRAWS` simulated campaigns.
+class _Shortlist(NamedTuple):
+    """The sets that are compared. All of it follows from the noisy tables and public terms.
+
+    Attributes:
+        cuts: all ways to ask; a set has the places of its ways here.
+        candidates: the sets.
+        models: of each number of questions the tables of :data:`DRAWS` simulated campaigns.
+    """
+
+    cuts: list[Cut]
+    candidates: list[tuple[int, ...]]
+    models: dict[int, list[Fitted]]
+
+    def right(self, part: Part, places: Sequence[int], campaigns: int = DRAWS) -> Flags:
+        """Which records most of the models of a set classify rightly: shape (tested,) bool."""
+        votes = np.zeros(len(part.truth), np.int64)
+        for prior, tables in self.models[len(places)][:campaigns]:
+            scores = scores_of(part, prior, tables)
+            votes += (scores.prior + scores.terms[:, list(places)].sum(axis=1)).argmax(axis=1) == part.truth
+        return np.asarray(2 * votes > campaigns)
+
+
+def _shortlist(tables: Tables, schema: Schema, terms: DesignTerms) -> _Shortlist:
+    """The sets that are compared, with the models that a fleet would make of each.
 
     A set has one way per feature: the one that tells most of the class in the simulated answers to as many questions.
     The sets are the features that tell most, one after the other; each of these sets without one of its features; and
     all sets of two or three of the first few. The last set has all features, as the schema states them.
     """
-    fleet = AskedFleet(terms.devices, terms.answer_micro, tuple(schema.label.classes))
+    cuts, joints = _cuts(tables, schema)
     inputs = [(np.arange(joint.size), joint.ravel() / joint.sum()) for joint in joints]
-    tabling = fleet.tables([cut.size for cut in cuts], inputs)
+    sizes, rng = [cut.size for cut in cuts], np.random.default_rng(terms.seed)
+    tabling = fleet_tables(terms.devices, terms.answer_micro, schema.label.classes, sizes, inputs)
     stated = tuple(place for place, cut in enumerate(cuts) if cut.way.kind == AS_STATED)
-    found: dict[tuple[int, ...], None] = {}
-    models: dict[int, list[tuple[Floats, Sequence[Floats]]]] = {}
+    sets: dict[tuple[int, ...], None] = {}
+    models: dict[int, list[Fitted]] = {}
     for number in range(1, min(MOST_FEATURES, len(stated)) + 1):
         models[number] = [tabling(number, rng) for _ in range(DRAWS)]
         ranked = _ranked(cuts, models[number])
-        found[tuple(ranked[:number])] = None
+        sets[tuple(ranked[:number])] = None
         wider = ranked[: number + 1]
         if number < len(wider):
-            found |= dict.fromkeys(tuple(each for each in wider if each != left) for left in wider)
+            sets |= dict.fromkeys(tuple(each for each in wider if each != left) for left in wider)
         if number in (2, 3):
-            found |= dict.fromkeys(combinations(ranked[:PAIRED], number))
+            sets |= dict.fromkeys(combinations(ranked[:PAIRED], number))
     models.setdefault(len(stated), [tabling(len(stated), rng) for _ in range(DRAWS)])
-    found[stated] = None
-    return list(found), models
+    sets[stated] = None
+    return _Shortlist(cuts, list(sets), models)
 
 
-def _ranked(cuts: Sequence[Cut], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> list[int]:
+def _ranked(cuts: Sequence[Cut], models: Sequence[Fitted]) -> list[int]:
     """The place of the way that tells most of the class for each feature; the most telling feature first."""
     told = [
         float(np.mean([mutual_information(_PSEUDO * tables[place] * prior) for prior, tables in models]))
@@ -367,15 +386,6 @@ def _part(population: Population, cuts: Sequence[Cut], tested: Integers, schema:
     scored = np.column_stack(columns).reshape(len(tested), len(cuts))
     truth = population.truth[tested]
     return Part(tuple(cuts), nothing, nothing[:, 0], scored, tested, truth, tuple(schema.label.classes))
-
-
-def _right(part: Part, places: Sequence[int], models: Sequence[tuple[Floats, Sequence[Floats]]]) -> Flags:
-    """Which records most of the models of a set classify rightly: shape (tested,) bool."""
-    votes = np.zeros(len(part.truth), np.int64)
-    for prior, tables in models:
-        scores = scores_of(part, prior, tables)
-        votes += (scores.prior + scores.terms[:, list(places)].sum(axis=1)).argmax(axis=1) == part.truth
-    return np.asarray(2 * votes > len(models))
 
 
 def noisy_accuracy(right: Flags, rate: Fraction, stream: Stream) -> Accuracy | None:
