@@ -106,7 +106,6 @@ def alarms(campaign: Campaign, tally: Tally, statistics: Statistics, profile: Pr
     """Run all tests on the counted reports. Run by the operator.
 
     Args:
-        campaign: of the reports.
         tally: counts of all reports.
         statistics: the estimates from ``tally``.
         profile: further counts; None if there are none. Without it there is no test of set bits and of periods. Its set
@@ -175,7 +174,6 @@ def _against_assignment(campaign: Campaign, n: Integers, names: list[str], where
     stratum give no larger variance. A question that has a stratum of its own has no further test.
 
     Args:
-        campaign: of the reports.
         n: (P, Q) int64, number of reports of each question in each of P sets of reports.
         names: of the Q questions.
         where: P texts that say which reports a set has, or empty ones.
@@ -276,7 +274,6 @@ def _differs(
     Given its sum over all stretches, a count is hypergeometric. The binomial law of as many draws has heavier tails.
 
     Args:
-        campaign: of the reports.
         number: the question.
         whole: the question's estimates.
         n: (P,) int64, numbers of answers by stretch.

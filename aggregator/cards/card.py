@@ -45,7 +45,6 @@ def full_card(statistics: Statistics, postprocess: str, *, chosen: Mapping[str, 
 
     Args:
         statistics: the statistics that were fitted, of any kind of trust.
-        postprocess: how estimates became probabilities.
         chosen: what ``hearsay design`` or ``hearsay refine`` decided, and why; None if neither chose what to ask.
 
     Raises:

@@ -322,7 +322,6 @@ def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
     whose owner allows more. Its periods are then counted without limits.
 
     Args:
-        found: the campaign.
         cost_micro: what one period costs, in millionths of ε; None for the campaign's ε.
     """
     micro = found.epsilon_micro if cost_micro is None else cost_micro

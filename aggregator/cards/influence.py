@@ -81,7 +81,6 @@ def influences(statistics: Statistics, postprocess: str) -> tuple[Influence, ...
 
     Args:
         statistics: statistics from which a model can be made.
-        postprocess: how estimates become probabilities.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.
@@ -182,7 +181,6 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[Moved, .
 
     Args:
         statistics: of one source of reports; of any others the result is empty.
-        postprocess: how estimates become probabilities.
 
     Raises:
         InputError: ``postprocess_unknown``, ``not_fittable``.

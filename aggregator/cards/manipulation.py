@@ -113,7 +113,6 @@ def contribution(mechanism: Mechanism, groups: int = 0) -> Contribution:
     intake refuses some: the ends are then no nearer than the true ones.
 
     Args:
-        mechanism: the mechanism of the answer.
         groups: number of groups of values, for the sum over the values of a group; 0 for single values.
 
     Raises:
@@ -157,7 +156,6 @@ def extreme_answers(mechanism: Mechanism, groups: int) -> tuple[tuple[int, ...],
     and all others at the other end, or all places at one end.
 
     Args:
-        mechanism: the mechanism of the answer.
         groups: k ≥ 1: place i of a row is in group i mod k.
     """
     size = mechanism.answers
@@ -345,7 +343,6 @@ def moved_share(claims: Sequence[TableClaim], classes: int, records: float, shar
 
     Args:
         claims: what one summary can claim.
-        classes: number k of classes.
         records: mean number of records of the honest nodes.
         share: share of lying nodes.
         nodes: number of all nodes; None for a large number.

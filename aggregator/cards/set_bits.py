@@ -103,8 +103,6 @@ def power(campaign: Campaign, reports: int, false_alarms: float) -> Power | None
     The number of such answers is taken as normal.
 
     Args:
-        campaign: of the reports.
-        reports: number of reports.
         false_alarms: share of honest campaigns in which the test may raise.
 
     Returns:

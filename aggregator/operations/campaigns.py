@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -176,7 +176,7 @@ def sign_campaign(workspace: Workspace | str | Path, planned: Planned, *, now: i
     signer = opened(workspace)
     made = _signed(signer, publish_campaign(signer, planned.schema, planned.terms, present(now)), now)
     keep(signer.path, made.campaign.id, planned.decision)
-    return made._replace(why=planned.why, warnings=(*planned.warnings, *made.warnings))
+    return replace(made, why=planned.why, warnings=(*planned.warnings, *made.warnings))
 
 
 def make_campaign(
@@ -259,7 +259,7 @@ def make_evaluation(
     models = [document_bytes("model", each, signer) for each in documents]
     raw = publish_evaluation(signer, models, parameters, present(now))
     made = _signed(signer, raw, now)
-    return made._replace(warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
+    return replace(made, warnings=tuple(filter(None, (epsilon_warning(micro), _pace(parameters), *made.warnings))))
 
 
 def guarantee_sheet(

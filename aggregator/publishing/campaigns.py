@@ -211,12 +211,6 @@ class CampaignParameters(NamedTuple):
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
     """Build the next version of a campaign, check it, sign it and record it.
 
-    Args:
-        workspace: the workspace that signs.
-        schema: label and features of the records.
-        parameters: the other parameters.
-        now: seconds since 1970, the time of issue.
-
     Returns:
         The bytes of the ``.hsc`` file. It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
 
@@ -238,10 +232,6 @@ def build_campaign(
     """Make the payload of one version of a campaign: the bytes to be signed.
 
     Args:
-        schema: label and features of the records.
-        parameters: the other parameters.
-        version: number of the version.
-        now: seconds since 1970, the time of issue.
         begins: when the campaign's series began, in seconds since 1970; None for ``now``. Not read without a series.
 
     Raises:
@@ -427,7 +417,6 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     the same weight. The number for a group without questions has no effect.
 
     Args:
-        subjects: the subjects of the questions.
         split: one whole number from 1 to 10⁶ per group.
 
     Returns:
@@ -562,8 +551,6 @@ def publish_evaluation(
     Args:
         workspace: the workspace that signs. Its root in force must accept the models.
         models: the model's file, or the files of 1 to 16 models. Of one model the confusion matrix is asked for.
-        parameters: the other parameters.
-        now: seconds since 1970, the time of issue.
 
     Returns:
         The bytes of the ``.hsc`` file.
@@ -667,9 +654,7 @@ def evaluations_ended(workspace: Workspace, name: str, now: int) -> list[str]:
     campaign whose copy in the workspace is lost or damaged is left out.
 
     Args:
-        workspace: the workspace that signed the model and the campaigns.
         name: name of the model.
-        now: seconds since 1970.
     """
     history = workspace.history()
     *earlier, _ = [item.digest for item in history if (item.role, item.name) == ("model", name)] or [b""]

@@ -158,7 +158,6 @@ def keep(workspace: Path, campaign: bytes, decision: Decision) -> None:
     """Write the record of a campaign that was made from a file with a decision. Without a record nothing is written.
 
     Args:
-        workspace: the workspace's folder.
         campaign: id of the campaign, 32 bytes.
         decision: the record; may be empty.
     """
@@ -195,7 +194,6 @@ def kept_of(workspace: Path, sources: Sequence[Source]) -> dict[str, Any]:
     """The record of the campaign that was issued last, of those that have one; the table ``steps`` names the others.
 
     Args:
-        workspace: the workspace's folder.
         sources: the sources of statistics; a curator's has no record.
     """
     origins = sorted((source.origin for source in sources), key=lambda origin: (origin.issued_at, origin.id))

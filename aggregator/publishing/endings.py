@@ -99,8 +99,6 @@ def endings(workspace: Workspace, now: int, ahead_seconds: int = WARNED_SECONDS)
     """The root in force, and the newest version of every other document, as far as their time ends soon.
 
     Args:
-        workspace: the workspace that signed them.
-        now: seconds since 1970.
         ahead_seconds: what ends within this time ends soon. What ended up to 30 days ago is in the list too.
     """
     payloads = [("root", read_envelope(workspace.root_bytes, "root").payload)]
@@ -128,8 +126,6 @@ def renew(
     one version.
 
     Args:
-        workspace: the workspace that signed them.
-        now: seconds since 1970.
         ahead_seconds: what ends within this time is renewed.
         roles: of :data:`RENEWABLE`.
         expired: also renew what has expired in the last 30 days. The root is renewed whenever it has expired.
@@ -224,9 +220,7 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
     it would still report. A later version may ask questions again.
 
     Args:
-        workspace: the workspace that signed the campaign.
         name: name of the campaign, or another form that :mod:`aggregator.publishing.naming` lists.
-        now: seconds since 1970, the time of issue.
 
     Returns:
         The bytes of the ``.hsc`` file.

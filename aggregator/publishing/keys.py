@@ -135,7 +135,6 @@ def parse_key(raw: bytes, roles: Collection[str] = trust.ROLES) -> KeyFile:
     """Parse the bytes of a key file. An encrypted key stays encrypted.
 
     Args:
-        raw: the bytes.
         roles: the roles that the file may be for.
 
     Raises:
@@ -208,11 +207,6 @@ def read_workspace_key(path: Path) -> KeyFile:
 def write_key(path: Path, key: KeyFile, *, force: bool = False) -> None:
     """Write a key file that only its owner may read.
 
-    Args:
-        path: the file to write.
-        key: its content.
-        force: replace an existing file.
-
     Raises:
         InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
             path (:func:`aggregator.common.files.check_output`).
@@ -229,7 +223,6 @@ def parse_public(raw: bytes, role: str) -> bytes:
     """The public key of a line made by :func:`public_line`, 32 bytes.
 
     Args:
-        raw: the line.
         role: the role that the line must name.
 
     Raises:

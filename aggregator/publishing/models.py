@@ -6,9 +6,9 @@ Source: docs/formats.md, section 5 (model); docs/math.md, section 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from aggregator.models.fitting import NORMAL_FAMILIES, NormalParameters, fit
 from aggregator.models.foresight import Foresight, foresee
 from aggregator.models.published import interval_card
 from aggregator.models.scoring import Model as Classifier
-from aggregator.publishing.naming import save_document
-from aggregator.publishing.signatures import Standing, header_for
+from aggregator.publishing.naming import SignedDocument
+from aggregator.publishing.signatures import header_for
 from aggregator.publishing.workspace import Workspace
 from protocol import VERSION
 from protocol.document import DAY_SECONDS
@@ -39,18 +39,11 @@ from protocol.errors import InputError
 DEFAULT_LIFETIME_SECONDS = 365 * DAY_SECONDS
 
 
-class SignedModel(NamedTuple):
-    """A model that was signed.
+@dataclass(frozen=True, repr=False)
+class SignedModel(SignedDocument):
+    """A model that was signed."""
 
-    Attributes:
-        raw: the bytes of the ``.hsm`` file.
-        document: the parsed model.
-        standing: its valid signatures and the needed number. Devices refuse a model with fewer.
-    """
-
-    raw: bytes
     document: Model
-    standing: Standing
 
     @property
     def model(self) -> Classifier:
@@ -65,20 +58,10 @@ class SignedModel(NamedTuple):
         """
         return Foresight.of_card(self.document.card)
 
-    def __repr__(self) -> str:
-        header, expected = self.document.header, self.expected
-        found = f"expected accuracy {expected.shown}; largest class {expected.largest_shown}"
-        warning = "" if expected.warning is None else "; see expected.warning"
-        return f"SignedModel({header.name!r}, version {header.version}, {len(self.raw)} bytes; {found}{warning})"
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed model to a file. ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-                path, for example because its folder does not exist.
-        """
-        save_document(Path(path), self.raw, "model", force=force)
+    def _size(self) -> str:
+        found = f"expected accuracy {self.expected.shown}; largest class {self.expected.largest_shown}"
+        warning = "" if self.expected.warning is None else "; see expected.warning"
+        return f"{len(self.raw)} bytes; {found}{warning}"
 
     def _repr_html_(self) -> str:
         return self.model._repr_html_()
@@ -103,7 +86,6 @@ def publish_model(
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
         campaign_bytes: file of the source's campaign, or the files of all sources' campaigns. This workspace must have
             signed them. None for statistics such as a curator's: nothing then says that this workspace asked for them.
-        now: seconds since 1970.
         postprocess: how estimates become probabilities; by default as the statistics' ``fit`` says.
         name: name of the model; by default the name of the campaign, of several the one issued last.
         lifetime_seconds: time until the model expires. An expired model still classifies, and says that it is old.
@@ -170,8 +152,6 @@ def fitted_model(statistics: Statistics, postprocess: str, common: dict[str, Any
     """Fit a model of the campaign's family. A value has the probabilities of its group, divided by the group's size.
 
     Args:
-        statistics: the statistics to fit.
-        postprocess: how estimates become probabilities.
         common: the fields that models of all families have: header, campaign, schema, statistics_id, previous, card.
 
     Raises:
@@ -224,10 +204,6 @@ def _rows(table: NDArray[np.float64]) -> tuple[tuple[float, ...], ...]:
 
 def model_card(statistics: Statistics, postprocess: str) -> dict[str, Any]:
     """Facts about how a model was made, by name. No value is a float, because payloads hold no floats.
-
-    Args:
-        statistics: the statistics that were fitted.
-        postprocess: how estimates became probabilities.
 
     Card entries of several joined sources: :func:`aggregator.estimates.source.joined_card`; ``campaigns`` has name,
     version and id of each.

@@ -10,20 +10,21 @@ A command takes a file. With a workspace, an argument that names no file may be
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
 
 from aggregator.common.files import read_file, write_output
 from aggregator.common.notebooks import facts
 from aggregator.publishing.mechanisms.choice import Candidate
 from aggregator.publishing.signatures import Standing, signed_campaign
 from aggregator.publishing.workspace import EXTENSIONS, Published, Workspace, open_workspace
-from protocol.document import read_payload
 from protocol.documents.campaign import Campaign, parse_campaign
-from protocol.documents.envelope import SIZE_LIMITS, read_envelope
+from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
+from protocol.documents.model import Model
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
+from protocol.nodes.node_list import NodeList
 from protocol.words import to_words
 
 Document = bytes | str | Path
@@ -39,7 +40,6 @@ def document_bytes(role: str, given: Document, workspace: Workspace | None) -> b
     Bytes are returned unchanged.
 
     Args:
-        role: ``campaign`` or ``model``.
         given: the bytes, or the path, name or id that the user gave.
         workspace: the workspace that knows names and ids; None for paths only.
 
@@ -93,37 +93,12 @@ def opened(workspace: Workspace | str | Path) -> Workspace:
     return workspace if isinstance(workspace, Workspace) else open_workspace(workspace)
 
 
-def save_document(path: Path, raw: bytes, role: str, *, force: bool) -> None:
-    """Write a document that the workspace has signed and recorded to the user's file.
-
-    Args:
-        path: the file.
-        raw: the signed document.
-        role: ``campaign`` or ``model``.
-        force: replace an existing file.
-
-    Raises:
-        InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
-    """
-    try:
-        write_output(path, raw, force=force)
-        return
-    except StorageError as error:
-        reason, problem = error.reason, error.detail
-    payload = read_envelope(raw, role).payload
-    copy = f"published/{sha256(payload).hexdigest()}{EXTENSIONS[role]}"
-    kept = f"version {read_payload(payload)[1].version} is signed all the same: copy it from {copy} in the workspace"
-    raise StorageError(reason, f"{problem}; {kept}")
-
-
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
     """Find the document that the workspace signed under a name or id.
 
     The forms of ``given`` are tried in this order: name, name with version, id.
 
     Args:
-        workspace: the workspace to search.
-        role: ``campaign`` or ``model``.
         given: a name, which means the newest version (of a campaign, the newest that asks questions); NAME@VERSION; or
             the first digits of an id.
 
@@ -172,40 +147,66 @@ def _by_id(signed: list[Published], given: str) -> list[Published]:
     return matching if len(matching) == 1 else []
 
 
-class SignedCampaign(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class SignedDocument:
+    """A document that a workspace has signed and recorded.
+
+    Attributes:
+        raw: the bytes of the signed file.
+        document: what they say.
+        standing: its valid signatures and the needed number. Devices and nodes refuse a document with fewer.
+    """
+
+    raw: bytes
+    document: Campaign | Model | NodeList
+    standing: Standing
+
+    def __repr__(self) -> str:
+        header = self.document.header
+        return f"{type(self).__name__}({header.name!r}, version {header.version}, {self._size()})"
+
+    def _size(self) -> str:
+        return f"{len(self.raw)} bytes"
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the signed document to the user's file. ``force`` replaces an existing file.
+
+        Raises:
+            InputError: ``output_exists``, ``output_invalid`` (:func:`aggregator.common.files.check_output`).
+            StorageError: the file can not be written. The text says where the workspace keeps its copy.
+        """
+        try:
+            write_output(Path(path), self.raw, force=force)
+            return
+        except StorageError as error:
+            reason, problem = error.reason, error.detail
+        role = role_of(self.raw) or ""
+        copy = f"published/{sha256(read_envelope(self.raw, role).payload).hexdigest()}{EXTENSIONS[role]}"
+        kept = f"version {self.document.header.version} is signed all the same: copy it from {copy} in the workspace"
+        raise StorageError(reason, f"{problem}; {kept}")
+
+
+@dataclass(frozen=True, repr=False)
+class SignedCampaign(SignedDocument):
     """A campaign that was signed.
 
     Attributes:
-        raw: the bytes of the ``.hsc`` file.
-        campaign: the parsed campaign.
-        standing: its valid signatures and the needed number. Devices refuse a campaign with fewer.
         why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
     """
 
-    raw: bytes
-    campaign: Campaign
-    standing: Standing
+    document: Campaign
     why: tuple[Candidate, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        header = self.campaign.header
-        return f"SignedCampaign({header.name!r}, version {header.version}, {len(self.raw)} bytes)"
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed campaign to a file. ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-                path, for example because its folder does not exist.
-        """
-        save_document(Path(path), self.raw, "campaign", force=force)
+    @property
+    def campaign(self) -> Campaign:
+        """The parsed campaign."""
+        return self.document
 
     def _repr_html_(self) -> str:
-        about: dict[str, object] = {"name": self.campaign.header.name, "version": self.campaign.header.version}
-        about |= {"id": self.campaign.id.hex()}
-        nodes = self.campaign.nodes
-        about |= {"questions": len(self.campaign.questions)} if nodes is None else {"node list": nodes.list_name}
-        about |= {"ε per period": format_micro(self.campaign.epsilon_micro), "signatures": str(self.standing)}
+        found, nodes = self.document, self.document.nodes
+        about: dict[str, object] = {"name": found.header.name, "version": found.header.version, "id": found.id.hex()}
+        about |= {"questions": len(found.questions)} if nodes is None else {"node list": nodes.list_name}
+        about |= {"ε per period": format_micro(found.epsilon_micro), "signatures": str(self.standing)}
         return facts("Campaign", {**about, **{f"warning {n}": each for n, each in enumerate(self.warnings, 1)}})

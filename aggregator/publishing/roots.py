@@ -104,7 +104,6 @@ def change_root(
     Args:
         workspace: the workspace. Its root on disk is the root before.
         change: the differences.
-        now: seconds since 1970.
         lifetime_seconds: lifetime of the new root.
         signers: opened root keys from outside of the workspace. Keys that neither root names do not sign.
         entropy: returns a given number of random bytes, for new keys.
@@ -265,7 +264,6 @@ def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> N
 
     Args:
         workspace: the workspace where the document was made.
-        role: root, campaign, model or nodes.
         copies: bytes of the files, at least one, in any order.
 
     Returns:
@@ -324,10 +322,6 @@ def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
 
     The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. After
     an error the documents before it stay signed.
-
-    Args:
-        workspace: the workspace that signs.
-        now: seconds since 1970.
 
     Returns:
         The documents that had too few signatures, and the signatures that they have now. These may still be too few.

@@ -107,9 +107,7 @@ def begin_of(workspace: Workspace, series: SeriesShare | None, now: int) -> int:
     All campaigns of a series state the same begin. Devices that were reset later do not answer in the series.
 
     Args:
-        workspace: the workspace that signs.
         series: None gives ``now``.
-        now: seconds since 1970.
     """
     if series is None:
         return now
@@ -122,9 +120,7 @@ def overlap_warning(workspace: Workspace, campaign: Campaign, now: int) -> str:
     """A warning of running campaigns of the same series whose shares overlap with a campaign's; otherwise empty.
 
     Args:
-        workspace: the workspace that signed the campaigns.
         campaign: a campaign that was just signed.
-        now: seconds since 1970.
     """
     names = [quoted(other.header.name) for other in _overlapping(workspace, campaign, now)]
     if not names:

@@ -56,8 +56,6 @@ def header_for(name: str, version: int, now: int, lifetime_seconds: int) -> Head
     """The header of a document that is issued and valid from ``now``.
 
     Args:
-        name, version: name and version of the document.
-        now: seconds since 1970.
         lifetime_seconds: time from ``now`` to ``expires``. A lifetime of one day gets one second more, because
             ``issued_at`` + 1 day < ``expires`` in every document.
 
@@ -269,7 +267,6 @@ def successor(root: Root, raw: bytes) -> Root:
 
     Args:
         root: the root before.
-        raw: bytes of the file.
 
     Raises:
         DocumentError: ``bad_signature``: fewer signatures than the threshold of either root; ``rollback``: another
@@ -359,9 +356,6 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
 
     Args:
         state: whom the device trusts.
-        raw: the signed file.
-        role: root, campaign, model or nodes, a node list.
-        now: seconds since 1970.
 
     Raises:
         DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong

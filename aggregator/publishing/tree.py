@@ -118,10 +118,6 @@ def endings_in(folder: str | Path, now: int) -> list[Ending]:
     """The documents of a published folder that have expired, or will within a week. Signatures are not verified.
 
     Of roots only the last one counts. A file that is no document is passed over.
-
-    Args:
-        folder: the published folder.
-        now: seconds since 1970.
     """
     folder = Path(folder)
     numbered = [path for path in (folder / "roots").glob("*.hst") if path.stem.isdecimal()]

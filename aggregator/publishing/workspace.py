@@ -224,10 +224,6 @@ class Workspace(NamedTuple):
     def standing(self, role: str, raw: bytes) -> Standing:
         """Valid signatures of a campaign, model or node list under the root in force, and how many the root asks for.
 
-        Args:
-            role: ``campaign``, ``model`` or ``nodes``.
-            raw: the signed file.
-
         Raises:
             DocumentError: the bytes are no signed document (:func:`protocol.documents.envelope.read_envelope`).
         """
@@ -285,9 +281,7 @@ class Workspace(NamedTuple):
         of a model are not checked.
 
         Args:
-            role: ``campaign``, ``model`` or ``nodes``.
             payload: the bytes to be signed.
-            now: seconds since 1970.
 
         Returns:
             The verdict on a document with this payload.
@@ -428,7 +422,6 @@ def create_workspace(
     Args:
         path: a folder that does not exist, or is empty.
         name: name of the trust root. Devices accept newer roots of the same name only.
-        now: seconds since 1970.
         lifetime_seconds: how long the root is valid.
         passphrase: encrypts the keys; None keeps the keys in the clear.
         entropy: returns a given number of random bytes of the operating system; tests pass another source.
@@ -479,7 +472,6 @@ def open_workspace(path: str | Path, passphrase: Callable[[], bytes] | bytes | s
     """Open an existing workspace. No key file is read yet.
 
     Args:
-        path: the folder.
         passphrase: passphrase of encrypted keys, or a function that returns it when something is signed. Without one,
             the first line of the file that ``HEARSAY_PASSPHRASE_FILE`` names at that time.
 

@@ -99,7 +99,6 @@ def make_node_campaign(
     """``hearsay nodes campaign``: sign the next version of a campaign for nodes, and record it in the workspace.
 
     Args:
-        workspace: the workspace that signs, or its folder.
         schema: a schema file, its path, or a schema, which then needs a ``name``.
         now: the time of issue in seconds since 1970; None means the present time.
         stated: the fields of :class:`NodeCampaignTerms`; ``epsilon``, ``nodes`` and ``max_records`` are required.

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from nacl import bindings
 
-from aggregator.common.files import read_file, write_output
+from aggregator.common.files import read_file
 from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
-from aggregator.publishing.naming import opened
-from aggregator.publishing.signatures import Standing, header_for, seconds_of
+from aggregator.publishing.naming import SignedDocument, opened
+from aggregator.publishing.signatures import header_for, seconds_of
 from aggregator.publishing.workspace import Workspace
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope
@@ -34,33 +34,20 @@ _MAX_FILE_BYTES = MAX_NODES * 128
 _LISTED_NAMES = 8
 
 
-class SignedList(NamedTuple):
+@dataclass(frozen=True, repr=False)
+class SignedList(SignedDocument):
     """A node list that was signed.
 
     Attributes:
-        raw: the bytes of the ``.hsl`` file.
         document: the list.
-        standing: its valid signatures and the needed number. Aggregators and nodes refuse a list with fewer.
         changed: number of nodes that this version adds or removes.
     """
 
-    raw: bytes
     document: NodeList
-    standing: Standing
     changed: int
 
-    def __repr__(self) -> str:
-        header = self.document.header
-        return f"SignedList({header.name!r}, version {header.version}, {len(self.document.nodes)} nodes)"
-
-    def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the signed list to a file. ``force`` replaces an existing file.
-
-        Raises:
-            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-                path, for example because its folder does not exist.
-        """
-        write_output(Path(path), self.raw, force=force)
+    def _size(self) -> str:
+        return f"{len(self.document.nodes)} nodes"
 
 
 def make_node_list(
@@ -74,11 +61,8 @@ def make_node_list(
     """``hearsay nodes new``: sign the first version of a node list, and record it in the workspace.
 
     Args:
-        workspace: the workspace that signs, or its folder.
         name: name of the list, which campaigns refer to.
         keys: public keys of the nodes: 32 bytes each, or files and folders (:func:`read_node_keys`).
-        days: lifetime of the list.
-        now: seconds since 1970; None means the present time.
 
     Raises:
         InputError: ``list_exists``: the workspace has signed a list of that name; ``name_invalid``; ``terms_invalid``;
@@ -110,11 +94,9 @@ def add_nodes(
 ) -> SignedList:
     """``hearsay nodes add``: sign the next version of a node list, with more nodes.
 
-    Arguments as of :func:`make_node_list`.
-
     Raises:
         InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_repeated``: a node is on the
-            list already; and the other errors of :func:`make_node_list`.
+            list already; and the other errors of :func:`make_node_list`, whose arguments these are.
     """
     wanted, signer = _as_keys(keys), opened(workspace)
     return _sign(signer, name, lambda before: [*_listed(signer, before, name), *wanted], days, now)
@@ -131,16 +113,11 @@ def remove_nodes(
     """``hearsay nodes remove``: sign the next version of a node list, without some nodes.
 
     Args:
-        workspace: the workspace that signs, or its folder.
-        name: name of the list.
         nodes: ids of the nodes, 16 hexadecimal digits each.
-        days: lifetime of the list.
-        now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``list_unknown``: the workspace has signed no list of that name; ``key_unknown``: the list has no
-            such node; ``nodes_invalid``: no node would be left; ``terms_invalid``.
-        InputError, DocumentError, StorageError: the list can not be signed or recorded (:meth:`Workspace.publish`).
+        InputError: ``key_unknown``: the list has no such node; ``nodes_invalid``: no node would be left; and as
+            :func:`renew_nodes`.
     """
     leaving, signer = {each.lower() for each in nodes}, opened(workspace)
 
@@ -157,8 +134,6 @@ def renew_nodes(
     workspace: Workspace | str | Path, name: str, *, days: int = LIST_DAYS, now: int | None = None
 ) -> SignedList:
     """``hearsay nodes renew``: sign the next version of a node list, with the same nodes and another date of expiry.
-
-    Arguments as of :func:`remove_nodes`.
 
     Raises:
         InputError: ``list_unknown``: the workspace has signed no list of that name; ``terms_invalid``.
@@ -216,7 +191,6 @@ def check_node_keys(workspace: Workspace, keys: list[bytes]) -> None:
     """Refuse public keys that can not be those of the nodes of one list.
 
     Args:
-        workspace: the workspace that signs the list.
         keys: public keys, 32 bytes each.
 
     Raises:
@@ -269,15 +243,7 @@ def _sign(
     days: int,
     now: int | None,
 ) -> SignedList:
-    """Sign the next version of a list.
-
-    Args:
-        workspace: the workspace that signs.
-        name: name of the list.
-        change: the newest version, None if there is none → the keys of the next one. Its errors are passed on.
-        days: lifetime.
-        now: seconds since 1970; None means the present time.
-    """
+    """Sign the next version of a list. ``change``: the newest version, None if there is none → the next one's keys."""
     moment = int(time.time()) if now is None else now
     lifetime = seconds_of(days)
     known: Mapping[bytes, bytes] = {}
@@ -292,5 +258,4 @@ def _sign(
 
     raw = workspace.publish(ROLE, name, moment, payload_for)
     document = parse_node_list(read_envelope(raw, ROLE).payload)
-    changed = len(set(known) ^ set(document.nodes))
-    return SignedList(raw, document, workspace.standing(ROLE, raw), changed)
+    return SignedList(raw, document, workspace.standing(ROLE, raw), len(set(known) ^ set(document.nodes)))

@@ -241,7 +241,6 @@ def masked_warnings(found: Campaign, listed: int | None) -> tuple[str, ...]:
     """Warnings for the signer and the reader of a masked campaign; empty if it is not masked.
 
     Args:
-        found: the campaign.
         listed: number of nodes on its list; None if that is not known.
     """
     terms = found.masked

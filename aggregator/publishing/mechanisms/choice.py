@@ -137,7 +137,6 @@ def moment_mechanism(name: str, epsilon_micro: int, subject: Subject, numbers: i
     Args:
         name: a numeric mechanism.
         epsilon_micro: ε of one answer, in millionths.
-        subject: the question's subject.
         numbers: number of numeric observed features.
 
     Raises:

@@ -48,8 +48,6 @@ def inputs_of(
     Equal to :meth:`protocol.questions.Question.input_of` of each record.
 
     Args:
-        schema: the campaign's schema.
-        subject: of the question.
         encoded: codes and numbers of the records, (N, observed features) int64 each, from
             :func:`aggregator.models.encoding.observe`.
         labels: (N,) int64, class code of every record.
@@ -103,7 +101,6 @@ def draw(mechanism: Mechanism, inputs: Integers, rng: np.random.Generator) -> ND
         mechanism: the mechanism; A is ``mechanism.answers``.
         inputs: the devices' true inputs: shape (N,) int64 for values or single numbers, shape (N, size) int64 for
             vectors of numbers.
-        rng: source of randomness.
 
     Returns:
         By the mechanism's layout, a constant of :mod:`protocol.mechanisms.base`: shape (N,) int64 for ``SINGLE``,
@@ -180,7 +177,6 @@ def coins(inputs: Integers, threshold: int, rng: np.random.Generator) -> Bools:
     Args:
         inputs: scaled numbers from −S to S.
         threshold: probability of a 1 for the number S, times 2³².
-        rng: source of randomness.
     """
     return rng.integers(0, ONE, inputs.shape) < HALF + inputs * (threshold - HALF) // SCALE
 
@@ -258,7 +254,6 @@ def count_law(mechanism: Mechanism, inputs: Integers, shares: Floats) -> CountLa
     """The distribution of the counts of one question in a population.
 
     Args:
-        mechanism: of the question.
         inputs: the different records' inputs, from :func:`aggregator.publishing.mechanisms.draws.inputs_of`: shape
             (N,) int64, or (N, size) int64 for vectors.
         shares: shape (N,) float64, the share of the population with each input; sums to 1.

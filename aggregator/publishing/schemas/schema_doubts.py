@@ -218,7 +218,6 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
-        label: name of the column to predict.
         missing: cells that stand for a missing value.
         drop: names of columns that are left out of the schema and need no warnings.
     """

@@ -70,14 +70,12 @@ def draft_schema(
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
-        label: name of the column to predict.
         name: name of the campaigns made from this schema.
         bins: bins of a numeric feature, 2 or more.
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
             many numbers are alike.
         max_values: largest number of different whole numbers of a categorical feature.
         missing: cells that stand for a missing value.
-        drop: names of columns to leave out.
 
     Raises:
         InputError: ``table_invalid``: ``frame`` is no table of text; of the label, ``label_missing``,
@@ -238,7 +236,6 @@ def equal_frequency_edges(name: str, present: list[Decimal], bins: int) -> list[
     Numbers that are alike stay together, so there may be fewer bins than asked for, and never fewer than two.
 
     Args:
-        name: of the feature.
         present: the feature's numbers, sorted, at least two of them different.
         bins: number of bins asked for, 2 or more.
 
