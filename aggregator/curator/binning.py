@@ -239,13 +239,9 @@ def _below_and_above(
 def edge_law(
     ordered: Integers, ratio: tuple[int, int], bounds: tuple[int, int], epsilon: Fraction, adjacency: str
 ) -> Draw:
-    """The distribution of one edge, above ``bounds[0]`` and at most ``bounds[1]``.
+    """The distribution of one edge, above ``bounds[0]`` and at most ``bounds[1]``, of rising (n,) int64 numbers.
 
-    Args:
-        ordered: shape (n,) int64, rising numbers within the bounds.
-        ratio: (j, b): a share j/b of the records is to be below the edge.
-        bounds: the least and the largest number; the least is below the largest.
-        epsilon, adjacency: ε of this draw, and which data sets are neighbours.
+    ``ratio`` is (j, b): a share j/b of the records is to be below the edge. ``epsilon`` is that of this draw.
     """
     j, b = ratio
     low, high = bounds

@@ -87,13 +87,9 @@ class Data(NamedTuple):
 
 
 class Query(NamedTuple):
-    """One query that was paid.
+    """One query that was paid: what was asked, in words, of which of :attr:`BudgetState.data` (an index), and when.
 
-    Attributes:
-        data: index in :attr:`BudgetState.data` of the records that were asked.
-        query: what was asked, in words; public.
-        cost: what was paid, with δ and ρ rounded up to multiples of 10^−30.
-        spent_at: seconds since 1970.
+    The cost has δ and ρ rounded up to multiples of 10^−30.
     """
 
     data: int
@@ -103,13 +99,10 @@ class Query(NamedTuple):
 
 
 class BudgetState(NamedTuple):
-    """Everything that a budget file says, but for its key.
+    """Everything that a budget file says, but for its key. Times are in seconds since 1970.
 
-    Attributes:
-        adjacency: which data sets are neighbours; every query's cost is stated for it.
-        made_at: seconds since 1970.
-        data, queries: the assigned sets of records, and all paid queries, oldest first.
-        closed_at: when the whole total was counted as spent, in seconds since 1970; 0 if it never was.
+    The adjacency says which data sets are neighbours, for every query's cost. ``closed_at`` is when the whole total
+    was counted as spent; 0 if it never was.
     """
 
     name: str
@@ -210,15 +203,8 @@ class BudgetFile(Ledger):
         """``hearsay budget adopt``: go on with a copy, or with a file that was moved or restored, and open it.
 
         Another copy may have paid for queries that this one does not know, and nobody but the owner can say. So the
-        whole total counts as spent, unless the owner says that nothing was spent since.
-
-        Args:
-            path: of the file. No other copy of it is used from now on.
-            nothing_since: the owner knows that no query was paid since this copy was made.
-            clock: seconds since 1970.
-
-        Raises:
-            InputError, StorageError: the reasons of :meth:`open`, and of a file that can not be written.
+        whole total counts as spent, unless ``nothing_since``: the owner knows that no query was paid since this copy
+        was made. No other copy is used from now on. Errors as of :meth:`open`, and of a file that can not be written.
         """
         opened = cls.open(path, clock=clock)
         try:
@@ -487,11 +473,7 @@ def parts_of(records: Iterable[bytes], key: bytes, sizes: Sequence[int]) -> list
     """Which part each record belongs to, by a keyed hash of the record alone.
 
     So one record more or less changes one part, and the others stay as they are. Equal records are in the same part.
-
-    Args:
-        records: the bytes of each record (:func:`record_bytes`).
-        key: 32 bytes.
-        sizes: the expected size of each part in 256ths of the records; their sum is 256.
+    ``sizes`` are the expected sizes of the parts in 256ths of the records; their sum is 256.
     """
     ends = list(accumulate(sizes))
     return [bisect_right(ends, hmac.digest(key, _PART + record, "sha256")[0]) for record in records]

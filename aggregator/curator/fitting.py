@@ -78,16 +78,11 @@ class CentralFit(NamedTuple):
 
 
 class FittedModel(NamedTuple):
-    """A model that was fitted to a curator's records.
+    """A model that was fitted to a curator's records: signed, to be published; what was paid, and what is left.
 
-    Attributes:
-        signed: the signed model; all of it may be published.
-        cost: what was paid.
-        left: what is left of the budget.
-        query: running number of the payment in the budget file.
-        doubts: sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
-            with hardly a record, constant features. For the curator alone: no noise hides them.
-        chosen: how the family was chosen, if that was left to ``auto``; public.
+    ``query`` is the running number of the payment in the budget file, ``chosen`` says how ``auto`` chose the family.
+    ``doubts`` are sentences about the exact records: clipped numbers, bounds that look taken from the records, classes
+    with hardly a record, constant features. They are for the curator alone: no noise hides them.
     """
 
     signed: SignedModel
@@ -115,10 +110,8 @@ def cost_of_fit(schema: Schema, terms: FitTerms) -> Cost:
 def fit(records: Records, terms: FitTerms, seed: bytes) -> CentralFit:
     """Release noisy statistics of records. Run by the curator, after the cost was recorded.
 
-    Args:
-        records: from :func:`aggregator.curator.records.read_records`.
-        terms: terms that were fixed before the records were seen.
-        seed: 32 secret bytes from the operating system, used for this fit alone.
+    ``terms`` were fixed before the records were seen; ``seed`` is 32 secret bytes from the operating system, used for
+    this fit alone.
 
     Raises:
         InputError: the reasons of :func:`cost_of_fit`; ``seed_invalid``.

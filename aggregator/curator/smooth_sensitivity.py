@@ -48,11 +48,7 @@ class BoundedValues:
     __slots__ = ("_sums", "high", "low", "n", "ordered", "width")
 
     def __init__(self, values: ArrayLike, low: int, high: int) -> None:
-        """Check, sort and add up.
-
-        Args:
-            values: n integers, in any order: ``(n,)``, of an integer dtype.
-            low, high: bounds that were chosen without looking at the values.
+        """Check, sort and add up integers of any order and integer dtype, within bounds chosen without looking at them.
 
         Raises:
             InputError: ``range_invalid``: the bounds are no integers or not in order, or n·(high − low) is above 2⁶¹;

@@ -39,12 +39,10 @@ LEAST = 2
 
 
 class Moments(NamedTuple):
-    """Noisy mean and mean square of a number x in [−1, 1] in one class.
+    """Noisy mean and mean square of a number x in [−1, 1] in one class, and the variances of their noise.
 
-    Attributes:
-        mean, square: noisy means of x and x².
-        mean_noise, square_noise: their variances; infinite for noise without a variance.
-        released: the integers that left the curator, on the grids of the noise.
+    The variances are infinite for noise without one. ``released`` are the integers that left the curator, on the grids
+    of the noise.
     """
 
     mean: float
@@ -140,11 +138,8 @@ class PerClass(Method):
     def moments(self, values: Integers, shares: tuple[Share, Share], terms: FitTerms, stream: Stream) -> Moments:
         """Noisy moments of one number in one class.
 
-        Args:
-            values: shape (n,) int64, n ≥ 2: the class's numbers u in [−S, S].
-            shares: ε and δ of the two released numbers.
-            terms: terms of the fit.
-            stream: the randomness.
+        ``values``, shape (n,) int64, n ≥ 2, are the class's numbers u in [−S, S]; ``shares`` are for the two released
+        numbers.
         """
 
 

@@ -59,12 +59,9 @@ The range is public and the clipping is post-processing. A mean in [−S, S] has
 
 
 class NoisyNumber(NamedTuple):
-    """One noisy number.
+    """One noisy number in the statistic's units, and in steps of the public grid.
 
-    Attributes:
-        value: the number, in the statistic's units.
-        noise: upper bound of the variance of its noise; infinite for noise without a variance.
-        steps: the number in steps of the public grid.
+    ``noise`` is an upper bound of the variance of its noise; infinite for noise without a variance.
     """
 
     value: float

@@ -186,19 +186,18 @@ class Dealer:
         """``hearsay masked setup``: make the keys of all parties of a campaign, once.
 
         Args:
-            campaign: the signed campaign: a file or its bytes. It names this dealer and its modulus.
-            listed: the signed list of nodes, a file or its bytes. Its nodes are the parties.
-            trusted: the trust root whose campaign keys must have signed both, a file or its bytes.
+            campaign, listed: signed; the campaign names this dealer and its modulus, the list's nodes are the parties.
+            trusted: the trust root whose campaign keys must have signed both.
 
         Returns:
             The first key book. It is in the journal when this returns: ``rekey`` with the same list gives it again.
 
         Raises:
-            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer or
-                modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows; the
+            InputError: ``already_set_up``; ``campaign_not_masked``; ``wrong_key``: the campaign names another dealer
+                or modulus; ``parties_too_few``: less than 2; ``parties_too_many``: more than the campaign allows; the
                 reasons of unreadable files and of a passphrase; ``key_invalid``: no key can be sealed to a node.
-            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the bytes
-                are no such document.
+            DocumentError: ``bad_signature``, ``expired``, ``other_name``: the campaign names another list; or the
+                bytes are no such document.
         """
         documents = self._documents(campaign, listed, trusted, begins=True)
         signer = self._signer()
@@ -243,12 +242,8 @@ class Dealer:
     def release(self, request: Given, *, at_least: int = 0) -> ReleasedSum:
         """``hearsay masked release``: decrypt the sum of one set of parties, and of no other set of that period.
 
-        Args:
-            request: a file of ``hearsay masked request``, or its bytes.
-            at_least: fewest parties that the dealer's keeper wants in a set, above what the campaign demands.
-
-        Returns:
-            The release. Its set is durable in the journal.
+        ``request`` is that of ``hearsay masked request``; ``at_least`` the fewest parties that the dealer's keeper
+        wants in a set, above what the campaign demands. The set is durable in the journal when this returns.
 
         Raises:
             DocumentError: ``malformed``, ``too_large``: the bytes are no request.

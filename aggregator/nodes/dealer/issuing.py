@@ -73,14 +73,10 @@ class Documents(NamedTuple):
 
 
 class IssuedBook(NamedTuple):
-    """A key book that was made.
+    """A signed key book that was made, for so many parties.
 
-    Attributes:
-        raw: the bytes of the signed book (``.hsk``).
-        version: of the book.
-        parties: number of parties.
-        joined, left: ids of the nodes that the list before did not have, or that the new one does not have.
-        changed: ids of the other nodes that have a new key.
+    ``joined`` and ``left`` are ids of the nodes that the list before did not have, or that the new one does not have;
+    ``changed`` are those of the other nodes that have a new key.
     """
 
     raw: bytes
@@ -93,16 +89,10 @@ class IssuedBook(NamedTuple):
 
 
 def check_documents(dealer: DealerPublic, campaign: bytes, listed: bytes, trusted: bytes, now: int | None) -> Documents:
-    """Verify what a book is made from.
+    """Verify the signed campaign and list that a book is made from, by the campaign keys of a trust root.
 
-    Args:
-        dealer: key and modulus, which the campaign must name.
-        campaign, listed: signed files.
-        trusted: the trust root whose campaign keys must have signed both.
-        now: seconds since 1970, at which the campaign must be in force or yet to begin; None checks no date.
-
-    Raises:
-        InputError, DocumentError: the reasons of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
+    ``dealer`` is the one that the campaign must name; at ``now``, in seconds since 1970, the campaign must be in force
+    or yet to begin; None checks no date. Errors as of :meth:`aggregator.nodes.dealer.dealer.Dealer.setup`.
     """
     found = signed_campaign(trusted, campaign)
     terms = masked_terms_of(found)
@@ -243,13 +233,10 @@ def _build(
 
 
 class ReleasedSum(NamedTuple):
-    """The answer to a request.
+    """The answer to a request: the bytes of the release (``.hsd``).
 
-    Attributes:
-        raw: the bytes of the release (``.hsd``).
-        request: what was asked: period, version of the key book, parties.
-        missing: ids of the parties of that version that are not in the set.
-        repeated: whether the same set was released before; the bytes are the same then.
+    ``missing`` are ids of the parties of the asked version of the key book that are not in the set; ``repeated`` says
+    whether the same set was released before, with the same bytes.
     """
 
     raw: bytes

@@ -125,14 +125,8 @@ OTHER_FILES = ("dealer.key", "dealer.pub")
 def create_journal(path: Path, public: bytes, machine: bytes, made_at: int) -> None:
     """Make a journal that only its owner can read, at its final inode. It may be renamed within the file system.
 
-    Args:
-        path: of the new file.
-        public: the dealer's public key, 32 bytes.
-        machine: mark of the machine, 32 bytes.
-        made_at: seconds since 1970.
-
-    Raises:
-        InputError: ``output_exists``, ``output_invalid``.
+    ``public`` is the dealer's public key, ``machine`` the mark of the machine, 32 bytes each; ``made_at`` is in
+    seconds since 1970.
     """
     mark = (1, *no_mark())
     content = SCHEMA.new_file([("mark", (*mark, seal("mark", mark)))])

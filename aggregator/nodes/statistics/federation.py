@@ -194,10 +194,7 @@ def federated(
 ) -> Statistics:
     """Statistics of the totals of summaries, by plain addition. Run by the aggregator.
 
-    Args:
-        campaign: the campaign that the summaries answer.
-        total: the sums of the chosen periods.
-        rejected, periods: attributes of the returned source (:class:`Federation`).
+    ``rejected`` and ``periods`` are attributes of the returned source (:class:`Federation`).
 
     Raises:
         PolicyError: ``batch_too_small``: no summary counts.
@@ -253,14 +250,10 @@ def statistics_of(
     entries: Mapping[str, Any] | None = None,
     concentration: float | None = None,
 ) -> Statistics:
-    """Statistics with a :class:`Federation` as their source.
+    """Statistics with a :class:`Federation` as their source; the number of records is the sum of the first vector.
 
-    Args:
-        campaign, total: the campaign, and the sums, which name nodes, summaries and periods.
-        sums: the vectors; the number of records is the sum of the first one, the class counts.
-        rejected, periods, entries: attributes of the source.
-        concentration: of the records (:func:`aggregator.estimates.sums.of_sums`); None for the bound of this module,
-            but at least 1/n.
+    ``rejected``, ``periods`` and ``entries`` are attributes of the source; ``concentration`` is that of the records
+    (:func:`aggregator.estimates.sums.of_sums`), None for the bound of this module, but at least 1/n.
     """
     records = sum(sums[0].released)
     released = tuple(one.released for one in sums)

@@ -38,13 +38,9 @@ THREATS = (
 
 
 class PeriodTotal(NamedTuple):
-    """The decrypted sums of one period.
+    """The decrypted sums of one period: M integers with their noise.
 
-    Attributes:
-        period: its number.
-        book: the version of the key book by which the parties' keys were released.
-        parties: ids of the parties in the sum, rising.
-        numbers: M integers, the sums of the released numbers with their noise.
+    ``book`` is the version of the key book by which the parties' keys were released; ``parties`` are their rising ids.
     """
 
     period: int
@@ -60,12 +56,9 @@ def masked_statistics(
     rejected: Mapping[str, int] | None = None,
     periods: str = "all",
 ) -> Statistics:
-    """Statistics of the decrypted totals of some periods. Run by the aggregator.
+    """Statistics of the decrypted totals of some periods, one each. Run by the aggregator.
 
-    Args:
-        campaign: the masked campaign.
-        totals: one per period.
-        rejected, periods: attributes of the source :class:`aggregator.nodes.statistics.federation.Federation`.
+    ``rejected`` and ``periods`` are attributes of :class:`aggregator.nodes.statistics.federation.Federation`.
 
     Raises:
         PolicyError: ``batch_too_small``: no period was decrypted.

@@ -85,13 +85,11 @@ class Rule(NamedTuple):
 
 
 class RobustTotals(NamedTuple):
-    """What a trimmed mean or median of N nodes gives, as estimates of the nodes' totals.
+    """What a trimmed mean or median of N nodes gives: N times the mean or median of M numbers, rounded to integers.
 
-    Attributes:
-        totals: M integers, N times the mean or median of each number, rounded to the nearest integer.
-        variance: shape (M,) float64, variance of each total, estimated from the differences between the nodes. It holds
-            the noise and the sampling of records. It is an estimate for fits, and too rough for intervals: it is 0
-            where most nodes agree, and bias is not in it.
+    ``variance``, shape (M,) float64, is that of each total, estimated from the differences between the nodes. It holds
+    the noise and the sampling of records. It is for fits, and too rough for intervals: it is 0 where most nodes agree,
+    and bias is not in it.
     """
 
     totals: list[int]
@@ -218,15 +216,12 @@ def robust_statistics(
 ) -> Statistics:
     """Statistics by a robust rule. Run by the aggregator.
 
-    Args:
-        campaign: the campaign that the summaries answer.
-        summaries: those of the chosen periods that count; at most one per node and period.
-        rule: the rule.
-        rejected, periods: attributes of the returned source.
+    ``summaries`` are those of the chosen periods that count, at most one per node and period; ``rejected`` and
+    ``periods`` are attributes of the returned source.
 
     Raises:
-        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so many
-            periods do not fit into 64 bits.
+        InputError: ``robust_unequal``: no ε is stated by more than half of the nodes; ``too_large``: numbers of so
+            many periods do not fit into 64 bits.
         PolicyError: ``nodes_too_few``; ``batch_too_small``: no summary counts.
     """
     compared = compared_nodes(summaries)
@@ -321,17 +316,10 @@ def normalised(values: NDArray[np.int64], campaign: Campaign, epsilon_micro: int
     """Parameters of each node's model, which Krum compares, so that nodes of different sizes become comparable.
 
     They are P(class), P(value | class), means and mean squares of numbers given the class. Counts are raised to half a
-    standard deviation of their noise, and each column of a table is divided by its own sum. Sums of numbers are divided
-    by the class counts, and clipped to their possible range.
-
-    Args:
-        values: shape (N, M) int64, the summed numbers of every node.
-        campaign: a campaign for nodes.
-        epsilon_micro: ε of every summary, in millionths.
-        periods: number of summaries in each row of ``values``.
-
-    Returns:
-        Shape (N, M) float64, every parameter in [−1, 1].
+    standard deviation of their noise, and each column of a table is divided by its own sum. Sums of numbers are
+    divided by the class counts, and clipped to their possible range. ``values``, shape (N, M) int64, are the summed
+    numbers of every node over so many periods, each with the noise of this ε. Returns (N, M) float64, every parameter
+    in [−1, 1].
     """
     subjects = released_vectors(campaign)
     classes = subjects[0].size
@@ -366,11 +354,7 @@ _ROUNDING = 1 << 20
 class Loss(NamedTuple):
     """Standard errors of a rule on honest data, as multiples of those of plain addition.
 
-    Attributes:
-        class_counts: of the class counts.
-        typical: the median over all released vectors.
-        worst: of the vector that loses most.
-        worst_name: that vector in words.
+    Of the class counts, the median over all released vectors, and that of the vector that loses most, with its name.
     """
 
     class_counts: float

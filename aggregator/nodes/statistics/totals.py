@@ -29,14 +29,10 @@ _BATCH_NUMBERS = 1 << 22
 
 
 class Total(NamedTuple):
-    """The sum of the summaries of some periods.
+    """The sum of the summaries of some periods of a campaign: M integers, of so many nodes.
 
-    Attributes:
-        campaign: id of the campaign.
-        nodes: number of nodes with at least one summary.
-        summaries: ε in millionths → number of summaries that state it.
-        records: period → number of records, the sum of the noisy class counts; may be negative.
-        numbers: M integers, the sums of the released numbers.
+    ``summaries``: ε in millionths → number of summaries that state it. ``records``: period → number of records, the
+    sum of the noisy class counts; may be negative.
     """
 
     campaign: bytes

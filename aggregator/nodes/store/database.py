@@ -74,7 +74,7 @@ class Row(NamedTuple):
     envelope: bytes
 
 
-class Refused(NamedTuple):
+class RefusedPiece(NamedTuple):
     """A refused piece of an input file: its first byte, its length and the reason."""
 
     offset: int
@@ -111,14 +111,9 @@ def _changed() -> StorageError:
 
 
 class Database(databases.Database):
-    """An open file of summaries. All methods may raise ``store_busy`` and ``store_damaged``.
+    """An open file of summaries in a store's folder. All methods may raise ``store_busy`` and ``store_damaged``.
 
-    Args:
-        folder: the store's folder.
-        make: make the file if there is none.
-
-    Raises:
-        StorageError: ``not_a_store``: there is no file of summaries; ``store_newer``: newer software wrote it.
+    ``make`` makes the file if there is none. Opening may raise ``not_a_store``: there is none; ``store_newer``.
     """
 
     def __init__(self, folder: Path, *, make: bool = False) -> None:
@@ -187,15 +182,12 @@ class Database(databases.Database):
         self._insert("documents", name, raw)
 
     def put(self, row: Row) -> str:
-        """Join a summary to the kept ones. Called inside a transaction.
+        """Join an envelope to the kept ones. Called inside a transaction.
 
         Of each period and node the two smallest identities are kept, and of each identity the smallest envelope, so
-        the kept rows do not depend on the order in which summaries arrive
-        (:func:`protocol.nodes.summary_files.kept`).
-
-        Returns:
-            :data:`ACCEPTED`; :data:`REPLAYED_REASON`: the payload was kept already; :data:`CONFLICT_REASON`: another
-            payload of that node and period was.
+        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary_files.kept`). Returns
+        :data:`ACCEPTED`; :data:`REPLAYED_REASON`: the payload was kept already; :data:`CONFLICT_REASON`: another one
+        of that place was.
         """
         place = (row.period, row.node)
         found = self._run(f"SELECT {_WITH_ENVELOPE} FROM summaries WHERE period = ? AND node = ?", place)  # noqa: S608
@@ -214,15 +206,11 @@ class Database(databases.Database):
         with self._errors():
             return bool(self._run("SELECT 1 FROM summaries WHERE period = ? AND node = ? AND identity = ?", key))
 
-    def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[Refused]) -> None:
-        """Replace what was refused of an input file. Called inside a transaction.
+    def note_refused(self, file: bytes, name: str, counts: Mapping[str, int], places: Sequence[RefusedPiece]) -> None:
+        """Replace what was refused of the input file with this SHA-256 and name. Called inside a transaction.
 
-        Args:
-            file: SHA-256 of the file's content, decompressed.
-            name: the file's name, for people.
-            counts: reason → number of the file's refused pieces; empty if there are none.
-            places: the refused pieces whose places are kept, as long as all files have at most
-                :data:`MOST_QUARANTINED`.
+        ``counts`` are the numbers of refused pieces by reason, ``places`` those whose places are kept, as long as all
+        files have at most :data:`MOST_QUARANTINED`.
         """
         self._delete("rejected", "file = ?", file)
         self._delete("quarantine", "file = ?", file)
@@ -238,13 +226,13 @@ class Database(databases.Database):
             found[reason] += number
         return dict(sorted(found.items()))
 
-    def quarantined(self) -> list[tuple[str, bytes, Refused]]:
+    def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
         """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with self._reading():
             names = {(file, reason): name for file, reason, name, _ in self._all("rejected")}
             places = self._all("quarantine")
         return sorted(
-            (names[file, reason], file, Refused(place, length, reason)) for file, place, length, reason in places
+            (names[file, reason], file, RefusedPiece(place, length, reason)) for file, place, length, reason in places
         )
 
     def numbers(self) -> list[tuple[bytes, int]]:

@@ -24,7 +24,7 @@ from aggregator.common.files import open_output
 from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.statistics.federation import Federation
 from aggregator.nodes.statistics.robust import Rule
-from aggregator.nodes.store.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, Refused, Row
+from aggregator.nodes.store.database import ACCEPTED, CONFLICT_REASON, REPLAYED_REASON, Database, RefusedPiece, Row
 from aggregator.nodes.store.node_list import needed, newer_list, read_list
 from aggregator.reports.intake.sources import Unreadable, expand, read_source
 from aggregator.reports.tally.scope import EVERYTHING, Scope
@@ -53,15 +53,11 @@ class Arrival(NamedTuple):
 
 
 class EnvelopeIngest(NamedTuple):
-    """The result of one ingest of nodes' envelopes.
+    """The result of one ingest of nodes' envelopes: number of files given, a pattern counting as the files that match.
 
-    Attributes:
-        files: number of files given; a pattern counts as the files that match it.
-        unreadable: the files that could not be read, each with its reason.
-        accepted: number of envelopes that are new, and the only ones of their node and period.
-        replayed: number of envelopes that the store, or an earlier file, held already.
-        conflicting: number of envelopes whose node gave another summary of that period.
-        rejected: number of pieces that were refused, by reason.
+    ``accepted`` envelopes are new and the only ones of their node and period; ``replayed`` ones the store, or an
+    earlier file, held already; of ``conflicting`` ones the node gave another one of that period. ``rejected`` counts
+    refused pieces by reason.
     """
 
     files: int
@@ -73,14 +69,9 @@ class EnvelopeIngest(NamedTuple):
 
 
 class EnvelopeStore(ABC):
-    """One campaign's envelopes of nodes on disk. Made and opened by :mod:`aggregator.nodes.store.opening`.
+    """One campaign's envelopes of nodes in a folder. Made and opened by :mod:`aggregator.nodes.store.opening`.
 
     A kind of store says which campaigns are its own, how envelopes are judged, and what statistics they give.
-
-    Attributes:
-        path: its folder.
-        campaign: the campaign that the envelopes answer.
-        campaign_bytes: the signed campaign file.
     """
 
     what: ClassVar[str]
@@ -110,17 +101,13 @@ class EnvelopeStore(ABC):
 
     @abstractmethod
     def judge(self, documents: Mapping[str, bytes], now: int) -> Callable[[bytes], Placed]:
-        """A function that checks the bytes of one envelope completely, and returns its content.
+        """A function that checks one envelope completely, and returns its content or raises ``DocumentError``.
 
-        The signature is checked before any number, so only a listed node decides which numbers are read. The function
-        raises :class:`protocol.errors.DocumentError` for an envelope that is refused.
-
-        Args:
-            documents: the store's documents by name.
-            now: the present, in seconds since 1970.
+        The signature is checked before any number, so only a listed node decides which numbers are read. ``now`` is in
+        seconds since 1970.
 
         Raises:
-            InputError: ``nodes_unknown``, ``keys_unknown``: a document is missing.
+            InputError: ``nodes_unknown``, ``keys_unknown``: one of the store's documents is missing.
         """
 
     @staticmethod
@@ -199,16 +186,12 @@ class EnvelopeStore(ABC):
         now: int,
         progress: Callable[[int, int], None] | None = None,
     ) -> EnvelopeIngest:
-        """Take in the envelopes of files. The same files again change nothing.
+        """Take in the envelopes of files: paths, URLs and patterns of URLs. The same files again change nothing.
 
         After a crash, or an error, the store has the envelopes of some files; giving all files again completes it. A
         file that is given again is judged again, so an envelope that was too early, or whose node was not listed, may
-        count then.
-
-        Args:
-            files: paths and URLs; patterns of URLs are expanded.
-            now: the present, in seconds since 1970.
-            progress: called after each file with (files finished, files given).
+        count then. ``now`` is in seconds since 1970; ``progress`` is called after each file with (files finished,
+        files given).
 
         Raises:
             InputError: ``nodes_unknown``: the store has no list of nodes; ``keys_unknown``: no key book.
@@ -265,16 +248,9 @@ class EnvelopeStore(ABC):
         return dict(sorted(found.items()))
 
     def export(self, output: Path, *, scope: Scope = EVERYTHING, everything: bool = False, force: bool = False) -> int:
-        """Write envelopes to one file, sorted, so that stores of equal envelopes give equal files.
+        """Write envelopes to one file, sorted, so that equal stores give equal files. Returns their number.
 
-        Args:
-            output: the file.
-            scope: the periods.
-            everything: write all kept envelopes, also those that do not count.
-            force: replace an existing file.
-
-        Returns:
-            The number of envelopes.
+        ``everything`` writes all kept envelopes, also those that do not count; ``force`` replaces an existing file.
 
         Raises:
             InputError: ``output_exists``, ``output_invalid``, ``nodes_unknown``.
@@ -288,7 +264,7 @@ class EnvelopeStore(ABC):
                     number += 1
         return number
 
-    def quarantined(self) -> list[tuple[str, bytes, Refused]]:
+    def quarantined(self) -> list[tuple[str, bytes, RefusedPiece]]:
         """Name of the input file, SHA-256 of its content, and place of every refused piece that is kept."""
         with closing(Database(self.path)) as database:
             return database.quarantined()
@@ -322,13 +298,13 @@ class _Writer:
         self._store = store
         self._judge = judge
         self._rows: list[Row] = []
-        self._refused: list[tuple[bytes, str, Counter[str], list[Refused]]] = []
+        self._refused: list[tuple[bytes, str, Counter[str], list[RefusedPiece]]] = []
         self._waiting = 0
 
     def take(self, raw: bytes, name: str) -> None:
         """Judge the content of a file, decompressed, and write what was found now or later."""
         counts: Counter[str] = Counter()
-        kept: list[Refused] = []
+        kept: list[RefusedPiece] = []
         for piece in read_summaries(raw, self._store.role):
             found = self._judged(piece)
             if isinstance(found, Row):
@@ -340,7 +316,7 @@ class _Writer:
                 self.outcomes[REPLAYED_REASON] += 1  # it was taken in before a list left its node out
             else:
                 counts[found] += 1
-                kept += [Refused(piece.offset, piece.length, found)] if len(kept) < _MOST_OF_FILE else []
+                kept += [RefusedPiece(piece.offset, piece.length, found)] if len(kept) < _MOST_OF_FILE else []
         self.rejected.update(counts)
         printable = name.encode("utf-8", "backslashreplace").decode()  # a file's name may be no UTF-8
         self._refused.append((sha256(raw).digest(), printable, counts, kept))

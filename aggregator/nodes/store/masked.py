@@ -45,13 +45,9 @@ LATE_REASON = "not_in_sum"
 
 
 class StoredMessage(NamedTuple):
-    """What a store needs of a message that was judged when it was taken in.
+    """What a store needs of a message that was judged when it was taken in, with the serial number of its key.
 
-    Attributes:
-        period: number of the period.
-        node: id of the node, 8 bytes.
-        serial: serial number of the key.
-        ciphertexts: J numbers of 512 bytes each, big-endian, joined.
+    ``ciphertexts`` are J numbers of 512 bytes each, big-endian, joined.
     """
 
     period: int
@@ -67,13 +63,9 @@ class StoredMessage(NamedTuple):
 
 
 class PartySet(NamedTuple):
-    """The set of parties whose sum the aggregator asks for.
+    """The parties whose sum the aggregator asks for, by rising ids, and the version of the key book with their keys.
 
-    Attributes:
-        period: number of the period.
-        book: the version of the key book by which their keys go.
-        parties: their ids, rising.
-        left_out: number of messages of the period that are not in the set.
+    ``left_out`` is the number of messages of the period that are not in the set.
     """
 
     period: int

@@ -43,12 +43,8 @@ def check_list(
     """The bytes of a list of nodes. Its signatures are checked only if a workspace or a trust root is given.
 
     Dates are not checked, as those of a campaign are not: the list that was in force when a node summarised may have
-    expired when the summary is taken in. Nodes that exchange summaries do check dates (decision 74).
-
-    Args:
-        given: the file's path, or its bytes.
-        workspace: the workspace whose trust root's campaign keys must have signed the list.
-        trusted: the trust root, a path or bytes, whose campaign keys must have signed the list.
+    expired when the summary is taken in. Nodes that exchange summaries do check dates (decision 74). Campaign keys of
+    the trust root, the workspace's or ``trusted``, must have signed the list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``.

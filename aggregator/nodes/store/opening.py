@@ -38,19 +38,17 @@ def kind_of(campaign: Campaign) -> type[NodeStore | MaskedStore]:
 def make_envelope_store(kind: type[Kind], path: str | os.PathLike[str], campaign_bytes: bytes) -> Kind:
     """Make a store for a campaign, or open the existing store of the same campaign.
 
-    The caller has verified the campaign's signatures.
-
     Args:
         kind: the kind of store that belongs to the campaign.
         path: a folder that is absent, empty, or a store of this campaign. Missing folders above it are made, too.
-        campaign_bytes: the signed campaign file. An existing store keeps its own file of the campaign.
+        campaign_bytes: the signed campaign file, verified. An existing store keeps its own file of the campaign.
 
     Raises:
-        InputError: ``campaign_for_devices``: the campaign is not for nodes; ``store_not_folder``: the path is a URL;
-            ``campaign_masked``, ``campaign_not_masked``: the campaign belongs to another kind.
+        InputError: ``campaign_for_devices``; ``store_not_folder``: the path is a URL; ``campaign_masked``,
+            ``campaign_not_masked``: the campaign belongs to another kind.
         DocumentError: the campaign is not acceptable.
-        StorageError: ``other_campaign``: the store is of another one; ``not_a_store``: the path is a file, or a folder
-            with other files; ``store_busy``, ``store_newer``, ``store_damaged``.
+        StorageError: ``other_campaign``; ``not_a_store``: the path is a file, or a folder with other files;
+            ``store_busy``, ``store_newer``, ``store_damaged``.
     """
     check_folder(path)
     folder = Path(path)
@@ -108,15 +106,13 @@ def new_or_open(
 
     Args:
         path: folder of the store.
-        campaign_bytes, list_bytes: the campaign and the list of nodes, whose signatures the caller has checked; None
-            for the list that the store has.
+        campaign_bytes, list_bytes: campaign and list of nodes, verified; None for the list that the store has.
         files: the files that will be ingested.
         book_bytes: a version of the dealer's key book, for a masked campaign; None for those that the store has.
 
     Raises:
-        InputError: ``nodes_unknown``: a new store needs a list; ``unreadable``: none of the files can be read;
-            ``keys_unknown``: a new masked store needs a key book; ``campaign_not_masked``: a key book is given for a
-            campaign without masked sums.
+        InputError: ``nodes_unknown``, ``keys_unknown``: a new store lacks them; ``unreadable``: none of the files can
+            be read; ``campaign_not_masked``: a key book is given for a campaign without masked sums.
         InputError, DocumentError, StorageError: as :func:`make_envelope_store`, or the list or the book is refused.
     """
     campaign = read_campaign(campaign_bytes)

@@ -13,13 +13,9 @@ from protocol.epsilon import format_micro
 
 
 class PeriodCount(NamedTuple):
-    """Nodes of one period.
+    """Nodes of one period: how many listed ones count; ids in hexadecimal of those without a summary, and in conflict.
 
-    Attributes:
-        seen: number of listed nodes whose summary counts.
-        missing: ids of listed nodes without any summary, in hexadecimal, sorted.
-        conflicting: ids of listed nodes with two different summaries.
-        unlisted: number of nodes with a summary that the newest list leaves out.
+    ``unlisted`` is the number of nodes with a summary that the newest list leaves out.
     """
 
     period: int
@@ -33,16 +29,12 @@ class NodeStatus(NamedTuple):
     """The contents of ``hearsay status`` for a store of summaries.
 
     Attributes:
-        campaign, name: id and name of the campaign.
-        time_precision: seconds in a period.
         list_name, list_version, listed: of the newest list of nodes, and how many are on it.
         nodes: number of nodes with a summary that counts, over all periods.
         adjacency: the kind of neighbours that every ε is for.
         summaries: ε in millionths → number of summaries that count.
         epsilon_nodes: ε in millionths → ids of the nodes that state it in a summary that counts; hexadecimal, sorted.
-        min_batch_size: number of nodes before which the campaign promises to publish nothing.
         rejected: number of pieces of files, and of kept summaries, that do not count, by reason.
-        periods: the periods with summaries, rising.
     """
 
     campaign: bytes
