@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from aggregator.estimates.debias import debias
-from aggregator.reports.tally.tally import Sums
+from aggregator.reports.tally.tally import TallyBuilder
 from protocol import mechanisms
 from protocol.batches.report import decode_answer, layout_for
 from protocol.errors import InputError
@@ -25,10 +25,12 @@ def sums(mechanism: str, epsilon: str, size: int, options: dict[str, Any], field
     layout = layout_for([chosen])
     if any(decode_answer(chosen, bytes.fromhex(field), layout) is None for field in fields):
         raise InputError("value_out_of_domain", "an answer field holds no answer")
-    counting = Sums(SimpleNamespace(questions=[SimpleNamespace(mechanism=chosen)], layout=layout))
+    counting = TallyBuilder(SimpleNamespace(questions=[SimpleNamespace(mechanism=chosen)], layout=layout))
     answers = np.array([list(bytes.fromhex(field)) for field in fields], np.uint8)
-    assert counting.add(np.zeros(len(fields), np.int64), answers)
-    return list(counting.counts[0])
+    counting.add_answers(np.zeros(len(fields), np.uint16), answers)
+    answered, *counts = counting.drain()[0]
+    assert answered == len(fields)
+    return counts
 
 
 @kind
