@@ -153,8 +153,7 @@ def _parameters(
 ) -> Iterator[tuple[str, float]]:
     """Name and published value of every parameter about the classes or one of ``features``, named as in statistics.
 
-    ``model``: a model with a probability for each code. ``features``: names of the features. ``groups``: feature →
-    group of each of its codes. A group's probability is the sum over its codes.
+    ``groups``: feature → group of each of its codes. A group's probability is the sum over its codes.
     """
     classes = len(model.classes)
     placed = tuple(groups.get(feature.name) for feature in model.schema.observed)
@@ -225,10 +224,9 @@ def _tested(row: Change, old: _Known | None, new: _Known | None) -> Change:
 
 
 def _quantile(distance: float, halves: Sequence[float]) -> float:
-    """The normal quantile at which the half width of an interval reaches ``distance``.
+    """The normal quantile at which the half width of an interval reaches ``distance``, else the last one.
 
-    ``distance``: absolute value of a difference. ``halves``: half widths at the first of :data:`QUANTILES`, rising.
-    Returns the last quantile of ``halves`` if none of them reaches the distance.
+    ``halves``: half widths at the first of :data:`QUANTILES`, rising.
     """
     if not distance:
         return 0.0
@@ -253,11 +251,10 @@ def _adjusted(rows: Sequence[Change]) -> list[Change]:
 def agreement(old: Model, new: Model, old_records: Any, new_records: Any) -> float:
     """Share of records that both models give the same class.
 
-    ``old_records``, ``new_records``: the same records as rows of a DataFrame, typed for each model's features.
+    The records of ``old_records`` and ``new_records`` are the same, typed for each model's features.
 
     Raises:
-        InputError: ``columns_missing``, ``duplicate_column``, ``digits_lost``, ``argument_invalid``: the frame can not
-            be scored (:meth:`aggregator.models.scoring.Model.scores`).
+        InputError: as :meth:`aggregator.models.scoring.Model.scores`.
     """
     return float((old.predict(old_records) == new.predict(new_records)).mean())
 

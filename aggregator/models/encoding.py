@@ -53,10 +53,10 @@ def _encode_known(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def check_columns(frame: pd.DataFrame, schema: Schema) -> None:
-    """Refuse a frame in which a name of the schema belongs to two columns. Missing columns are allowed.
+    """Refuse a frame in which two columns have the name of the label or of one feature. Missing columns are allowed.
 
     Raises:
-        InputError: ``duplicate_column``: two columns have the name of the label or of one feature.
+        InputError: ``duplicate_column``.
     """
     for part in (schema.label, *schema.features):
         _check_single(frame, part.name)
@@ -80,10 +80,9 @@ class EncodedFrame(NamedTuple):
 
 
 def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Codes and numbers of every row for scoring. Cells without a listed value or number are marked as missing.
+    """Codes and numbers of every row for scoring, equal to :meth:`protocol.schema.Schema.recognise` of each row.
 
-    Equal to :meth:`protocol.schema.Schema.recognise` of each row. A feature without a column is missing in every row.
-    ``schema``: names and features of the columns.
+    Cells without a listed value or number are marked as missing. A feature without a column is missing in every row.
 
     Raises:
         InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
@@ -93,15 +92,13 @@ def recognise(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 
 
 def observe(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
-    """Codes and numbers of every row as a device reports them: a missing value has its own code or its substitute.
+    """Codes and numbers of every row as a device reports them: :meth:`protocol.schema.Schema.observe` of each row.
 
-    Equal to :meth:`protocol.schema.Schema.observe` of each row. A feature without a column is missing in every row.
-    ``schema``: names and features of the columns.
+    A missing value has its own code or its substitute. A feature without a column is missing in every row.
 
     Raises:
-        InputError: ``columns_missing``: the frame has no column of any feature; ``duplicate_column``: two columns
-            have the name of the label or of one feature; ``digits_lost``: see :func:`label_codes`;
-            ``value_refused``: a value is not listed, and the feature's ``unlisted`` is ``refuse``.
+        InputError: as :func:`recognise`; ``value_refused``: a value is not listed, and the feature's ``unlisted`` is
+            ``refuse``.
     """
     return _project(schema, _reported(frame, schema), None)
 
@@ -122,9 +119,7 @@ def _reported(frame: pd.DataFrame, schema: Schema) -> EncodedFrame:
 def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> EncodedFrame:
     """The observed features: first the features outside the projection, then its components, in groups; all int64.
 
-    ``schema``: the frame's schema; without a projection and groups the result is ``encoded``. ``encoded``: the schema's
-    features, before the projection. ``missing``: code of a missing component; None means the component's own missing
-    code.
+    ``missing``: code of a missing component; None means the component's own missing code.
     """
     projection = schema.projection
     if projection is None:
@@ -156,11 +151,7 @@ def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
 
 
 def in_groups(codes: Integers, schema: Schema) -> Integers:
-    """Codes of the observed features with the group of each code in place of the code, where a feature has groups.
-
-    ``codes``: shape (rows, observed features) int64; :data:`MISSING` stays as it is. ``schema``: with or without
-    groups.
-    """
+    """Codes of the observed features with the group of each code in place of the code, where a feature has groups."""
     if not schema.groups:
         return codes
     found = codes.copy()
@@ -171,13 +162,12 @@ def in_groups(codes: Integers, schema: Schema) -> Integers:
 
 
 def feature_numbers(column: pd.Series, feature: Numeric) -> Integers:
-    """The scaled number u of every cell of one column: an integer from −S (lower bound) to S (upper bound).
+    """The scaled number u of every cell of one column: shape (rows,) int64; :data:`NO_NUMBER` for a cell without one.
 
-    Equal to :meth:`protocol.features.Numeric.scaled` of each cell. ``feature``: the numeric feature with the bounds.
-    Returns shape (rows,) int64; :data:`NO_NUMBER` for a cell without a number.
+    Equal to :meth:`protocol.features.Numeric.scaled` of each cell.
 
     Raises:
-        InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.
+        InputError: as :func:`feature_codes`.
     """
     _check_digits(column, feature)
     if _are_floats(column):
@@ -219,11 +209,8 @@ def _scaled(numbers: NDArray[np.float64], feature: Numeric) -> Integers:
 def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) -> Integers:
     """Shape (rows,) int64: the class code of every record.
 
-    Args:
-        frame: records.
-        label: the label.
-        substitute: False gives a record without one of the classes the code :data:`MISSING`; True gives it the code
-            of the label's substitute, as in a report.
+    A record without one of the classes has the code :data:`MISSING`, or with ``substitute`` that of the label's
+    substitute, as in a report.
 
     Raises:
         InputError: ``label_missing``: no column has the label's name; ``duplicate_column``: more than one has it;
@@ -244,9 +231,7 @@ def label_codes(frame: pd.DataFrame, label: Label, *, substitute: bool = False) 
 
 
 def feature_codes(column: pd.Series, feature: Feature) -> Integers:
-    """Codes of the cells of one column: shape (rows,) int64.
-
-    A code is the index of the cell's value in the feature's list, or of its bin; :data:`MISSING` for other cells.
+    """Codes of the cells of one column, the index of value or bin: shape (rows,) int64; :data:`MISSING` for others.
 
     Raises:
         InputError: ``digits_lost``: the column holds floats so large that integers lost digits which matter here.

@@ -385,10 +385,9 @@ def _answers(
     *,
     is_truncated: bool,
 ) -> tuple[NDArray[np.int64], Floats]:
-    """Predictions of the model for random records of a fleet, and P(class | record) in the fleet.
+    """Predictions of the model for random records, (records,) int64, and P(class | record), (records, k) float64.
 
-    ``label``: shape (records,) int64, the true classes of the records. ``is_truncated``: whether the model's normal
-    distributions are cut to [−1, 1]. Returns arrays of shape (records,) int64 and (records, k) float64.
+    ``label``: shape (records,) int64, the true classes of the records.
     """
     score = np.tile(log_prior, (len(label), 1))
     true_score = np.tile(np.log(fleet.prior), (len(label), 1))

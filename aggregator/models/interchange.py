@@ -142,11 +142,7 @@ def to_sklearn(model: Model) -> Any:
 
 
 def _padded(feature: Any, table: Any) -> Floats:
-    """The rows of a table in the order of :func:`_encoder`'s codes; zeros for a missing value, which is left out.
-
-    ``feature``: an observed feature. ``table``: shape (codes, k) float64, log P(code | class). Returns shape (codes of
-    the encoder, k) float64.
-    """
+    """The rows of a table in the order of :func:`_encoder`'s codes; zeros for a missing value, which is left out."""
     zeros = np.zeros((1, table.shape[1]))
     if not isinstance(feature, Categorical):
         return np.vstack([table[: len(feature.edges) + 1], zeros])

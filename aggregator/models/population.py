@@ -48,7 +48,10 @@ def check_columns(pilot: pd.DataFrame, schema: Schema) -> None:
 
 
 def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """Check a pilot table of text and convert it to typed values.
+    """Check a pilot table of text and convert it to typed values (:func:`aggregator.common.tables.typed`).
+
+    The checks are stricter than those of records on devices, because the analyst can correct the file. No error text
+    contains a cell.
 
     Args:
         table: a table from :func:`aggregator.common.tables.read_table`, or any frame of records, in which NaN and None
@@ -56,15 +59,10 @@ def check_pilot(table: pd.DataFrame, schema: Schema, missing: Collection[str] = 
         schema: the schema of the campaign.
         missing: texts of a missing value.
 
-    Returns:
-        The columns of the label and of the features, with texts and None for missing values
-        (:func:`aggregator.common.tables.typed`).
-
     Raises:
         InputError: ``columns_missing``, ``label_missing``; ``value_invalid``: a cell of a numeric feature is neither
             a missing value nor a finite number by the devices' rules; ``value_refused``: a label is no class, and the
-            schema refuses such labels; ``one_class``: the table has fewer than two classes of the schema, with the
-            substitute in place of other labels.
+            schema refuses such labels; ``one_class``: fewer than two classes, with the substitute for other labels.
     """
     frame = read_pilot(table, schema, missing)
     if len(set(label_codes(frame, schema.label, substitute=True).tolist())) < 2:
@@ -100,12 +98,9 @@ def _check_numbers(column: pd.Series, missing: Collection[str]) -> None:
 
 
 def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
-    """Number of cells outside the bounds, for every numeric feature of a pilot.
+    """Number of cells outside the bounds, for every numeric feature of a typed pilot, before the bounds are signed.
 
-    Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin. Only a
-    pilot shows it, before the bounds are signed.
-
-    ``frame``: a table from :func:`check_pilot`. ``schema``: the schema with the bounds.
+    Reports of devices do not show this, because numbers outside the bounds fall into the first or the last bin.
     """
     found = []
     for feature in schema.features:

@@ -109,16 +109,11 @@ def pilot_inputs(frame: pd.DataFrame, schema: Schema) -> tuple[tuple[int, ...], 
 def fit_directions(x: Floats, labels: Integers, method: str, components: int, ridge: float) -> Directions:
     """Directions of PCA or DCA from the records of a pilot (:func:`directions_of` of their moments).
 
-    Args:
-        x: shape (rows, n) float64, inputs in [−1, 1].
-        labels: shape (rows,) int64, class codes; DCA only.
-        method: ``pca`` or ``dca``.
-        components: K, at most n.
-        ridge: ρ ≥ 0, in units of variance; checked for both methods, used by DCA only.
+    ``x``: shape (rows, n) float64, inputs in [−1, 1]. ``labels``: shape (rows,) int64, class codes; DCA only.
 
     Raises:
-        InputError: the reasons of :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more
-            rows than inputs; for DCA ``one_class``, fewer than two classes.
+        InputError: as :func:`check_directions` and :func:`directions_of`; ``pilot_too_small``, not more rows than
+            inputs; for DCA ``one_class``, fewer than two classes.
     """
     rows, n = x.shape
     check_directions(n, method, components, ridge)

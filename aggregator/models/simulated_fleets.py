@@ -367,8 +367,8 @@ def _started(seen: _Seen, generator: np.random.Generator) -> _State:
 def _moved(seen: _Seen, state: _State, length: Floats, generator: np.random.Generator) -> tuple[_State, Floats]:
     """One Hamiltonian step for b and e at constant τ; every feature of every chain accepts it by itself.
 
-    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations. Returns the new state, and
-    the share of the chains that accepted: shape (F,) float64.
+    ``length``: shape (F,) float64, step sizes in units of the masses' standard deviations. Also the share of the chains
+    that accepted: shape (F,) float64.
     """
     rows, size, precision = seen.rows, state.size, seen.precision()
     mass = 1 + size**2 * precision

@@ -70,8 +70,6 @@ class JointTable(NamedTuple):
 def joint_table(statistics: Statistics, feature: int) -> JointTable:
     """The joint table of one observed feature, summed over all questions about the feature's values and the class.
 
-    ``feature``: index of the observed feature.
-
     Raises:
         InputError: ``not_fittable``: there is no such question.
     """
@@ -88,9 +86,7 @@ def joint_table(statistics: Statistics, feature: int) -> JointTable:
 
 
 def estimate_of(statistics: Statistics, kind: str, feature: int | None) -> Floats:
-    """Shape (K,) float64: the estimate about one subject in reports, summed over all questions about the subject.
-
-    ``kind``: kind of the subject. ``feature``: feature of the subject, or None.
+    """Shape (K,) float64: the estimate in reports about one kind and feature, summed over all such questions.
 
     Raises:
         InputError: ``not_fittable``: there is no such question.
@@ -108,12 +104,10 @@ def simplex_table(joint: JointTable) -> Floats:
 
 
 def project_to_simplex(values: Floats, total: float) -> Floats:
-    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0).
+    """The nearest point x to ``values`` with x ≥ 0 and Σx = total: x = max(values − τ, 0). Shape (n,) float64, n ≥ 1.
 
     Sorting gives τ. With u the values in falling order and ρ the last j with u_j > (u_1 + … + u_j − total)/j,
-    τ = (u_1 + … + u_ρ − total)/ρ.
-
-    ``values``: shape (n,) float64, n ≥ 1. ``total``: the sum, ≥ 0; 0 gives zeros. Returns shape (n,) float64.
+    τ = (u_1 + … + u_ρ − total)/ρ. A total of 0 gives zeros.
     """
     if total <= 0:
         return np.zeros_like(values)

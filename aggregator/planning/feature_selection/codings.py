@@ -100,8 +100,8 @@ def ways(schema: Schema, feature: int) -> list[Way]:
 def cut(way: Way, schema: Schema, codes: Integers, numbers: Integers, labels: Integers) -> Cut | None:
     """The groups or edges of a way, from a pilot's records; None if the records allow no such cut.
 
-    ``codes``, ``numbers``: the feature's columns of the records as they are reported, shape (rows,) int64. ``labels``:
-    shape (rows,) int64, class codes.
+    ``codes``, ``numbers``: the feature's columns of the records as reported, shape (rows,) int64, with their
+    ``labels``.
     """
     feature, classes = schema.ungrouped[way.feature], len(schema.label.classes)
     if way.kind == AS_STATED:

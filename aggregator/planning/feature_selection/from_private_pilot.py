@@ -228,7 +228,7 @@ def design_records(
         random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
 
     Raises:
-        InputError: ``adjacency_differs``; the reasons of :func:`cost_of_design`,
+        InputError: ``adjacency_differs``; as :func:`cost_of_design`,
             :func:`aggregator.models.population.read_pilot` and :meth:`Population.of_frame`.
         PolicyError: ``data_unknown``, ``budget_exceeded``.
         StorageError: the budget file can not be used.

@@ -107,11 +107,7 @@ def precisions(campaign: Campaign, fleet: Fleet, population: Population | None) 
 
 
 def spread_of(campaign: Campaign, question: Question, population: Population | None) -> Spread:
-    """The parts of the variance of a question's shares or means.
-
-    Raises:
-        AssertionError: the mechanism has neither a law of its noise nor a variance.
-    """
+    """The parts of the variance of a question's shares or means."""
     if is_share(question.subject):
         return _of_shares(campaign, question, population)
     mechanism = question.mechanism

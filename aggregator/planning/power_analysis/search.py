@@ -193,10 +193,7 @@ def codings(study: Study, scope: Scope) -> list[tuple[str, int | None, str]]:
 
 
 def _families(study: Study, scope: Scope) -> list[str]:
-    """The families of a search.
-
-    Raises ``family_unknown``, ``no_numbers``, ``mechanism_unknown`` and ``not_fittable``.
-    """
+    """The families of a search; refuses with the first four reasons of :func:`codings`."""
     if scope.family not in (AUTO, DISCRETE, GAUSSIAN):
         raise InputError("family_unknown", "a family is discrete, gaussian or auto")
     if scope.mechanism != AUTO:
