@@ -44,7 +44,7 @@ from simulation.local import (
     vector_file,
 )
 from simulation.settings import PILOT, REFINE, Asking
-from simulation.trust import Collected, Lab, Part, Signed, rejections
+from simulation.trust import Lab, Part, Signed, Trial, rejections, trial_of
 
 MOST_STEPS = 30
 
@@ -109,7 +109,7 @@ class AskingTrust(LocalTrust):
         del lab
         return nullcontext()
 
-    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Trial:
         """Choose what to ask, ask it, make the model and test it (:meth:`Trust.collect`)."""
         del shared
         return collect(self.config(lab), part, lab.settings.devices, Asking.parse(lab.settings.asking or ""))
@@ -133,7 +133,7 @@ class Answers(NamedTuple):
     steps: list[dict[str, Any]]
 
 
-def collect(config: SimulationConfig, part: Part, devices: int | None, asking: Asking) -> Collected:
+def collect(config: SimulationConfig, part: Part, devices: int | None, asking: Asking) -> Trial:
     """Choose what to ask, ask it, make the model and test it.
 
     Args:
@@ -153,11 +153,12 @@ def collect(config: SimulationConfig, part: Part, devices: int | None, asking: A
     model = publish_model(
         workspace, joined, campaigns, config.now, postprocess=config.postprocess, name=name, foretell=None
     )
-    return Collected(
+    return trial_of(
+        part,
+        part.people,
+        found.schema,
+        Fit(DISCRETE, config.postprocess),
         accuracy=classify(config, model, part.split.test),
-        learners=part.people,
-        schema=found.schema,
-        fit=Fit(DISCRETE, config.postprocess),
         devices=len(found.crowd.holders),
         reports=sum(one.statistics.reports for one in found.stores),
         rejected=rejections([one.statistics for one in found.stores]),

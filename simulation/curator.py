@@ -15,13 +15,12 @@ from aggregator.curator.methods.table import DEFAULT, default_noise, method_of
 from aggregator.curator.records import read_records
 from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.publishing.models import publish_model
-from protocol.documents.campaign import Campaign
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.sums.adjacency import CHANGE
 from simulation.design import Design
 from simulation.settings import Settings
-from simulation.trust import Collected, Lab, Part, Trial, Trust, accuracies, accuracy_on_device
+from simulation.trust import Lab, Part, Trial, Trust, accuracies, accuracy_on_device, trial_of
 
 
 class CentralTrust(Trust):
@@ -32,7 +31,7 @@ class CentralTrust(Trust):
         self.terms = fit_terms(settings, design, records)
         self._cost = cost_of_fit(design.template_schema(), self.terms)
 
-    def collect(self, lab: Lab, part: Part, shared: None) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: None) -> Trial:
         """Fit one learning part, sign the model, and let a device classify the test part. The model is not kept."""
         del shared
         people = part.fleet(lab.settings.devices)
@@ -40,11 +39,11 @@ class CentralTrust(Trust):
         released = fit(records, self.terms, lab.randomness.entropy(SEED_BYTES)).statistics
         raw = publish_model(lab.workspace, released, None, lab.randomness.now, name="simulation", foretell=None)
         accuracy = accuracy_on_device(lab, raw, part.split.test)
-        return Collected(accuracy, people, part.schema, self.terms.fit, records.rows, 0, {})
+        measured = {"accuracy": accuracy, "devices": records.rows, "reports": 0, "rejected": {}}
+        return trial_of(part, people, part.schema, self.terms.fit, **measured)
 
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
         """Means of the accuracies, the cost of one fit, and the terms."""
-        del campaign
         terms, cost = self.terms, self._cost
         return {
             "trust": "central",

@@ -260,11 +260,7 @@ def _parent_of(output: Path) -> Path:
 
 
 def _replace(staging: Path, output: Path) -> None:
-    """Move the new output to its place. Only the output of an earlier demo is replaced.
-
-    Raises:
-        StorageError: ``file_exists``: the place holds anything else.
-    """
+    """Move the new output to its place. Only the output of an earlier demo is replaced."""
     if output.exists():
         if not (output / "tumours.hsc").is_file() or not (output / "workspace").is_dir():
             raise StorageError("file_exists", f"'{output}' is not the output of an earlier demo; choose another folder")

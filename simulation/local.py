@@ -44,7 +44,7 @@ from protocol.schema import Schema
 from simulation.design import Design
 from simulation.fleet import Predictor, device_reports, vector_reports, write_batches
 from simulation.settings import Settings
-from simulation.trust import Collected, Lab, Part, Signed, Trial, Trust, accuracies, rejections
+from simulation.trust import Lab, Part, Signed, Trial, Trust, accuracies, rejections, trial_of
 
 
 class SimulationConfig(NamedTuple):
@@ -274,7 +274,7 @@ class LocalTrust(Trust):
         """The signed campaign, if all trials have one schema."""
         return nullcontext(make_task(self.config(lab), self._schema) if self._one_schema else None)
 
-    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: Task | None) -> Trial:
         """Let a fleet answer once, make the model and let a device classify (:meth:`Trust.collect`)."""
         config = self.config(lab)
         task, fleet = shared or make_task(config, part.schema), part.fleet(lab.settings.devices)
@@ -287,15 +287,15 @@ class LocalTrust(Trust):
             postprocess=config.postprocess,
             foretell=None if part.number else foresee,
         )
-        return Collected(
+        return trial_of(
+            part,
+            part.split.people,
+            task.campaign.schema,
+            task.campaign.fit,
             accuracy=classify(config, model, part.split.test),
-            learners=part.split.people,
-            schema=task.campaign.schema,
-            fit=task.campaign.fit,
             devices=len(fleet),
             reports=statistics.reports,
             rejected=dict(statistics.rejected),
-            campaign=task.campaign,
             accuracy_private=self._evaluated(config, model, part.split.test),
             signed=Signed(model, config.workspace.root_bytes),
         )
@@ -308,13 +308,12 @@ class LocalTrust(Trust):
         labelled = test[label_codes(test, task.campaign.schema.label) != MISSING]
         return evaluate(gather(config, task, labelled, [model])).accuracy
 
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
         """Accuracies, the ε that one device spent, settings, report counts (:meth:`Trust.summary`).
 
         ``devices`` and ``test_records`` are those of the first trial. Keys that begin with ``accuracy_private`` and
         ``epsilon_evaluation``, the ε of the private evaluations, are there only if evaluations ran.
         """
-        del campaign
         parameters = self.parameters
         private = [trial.accuracy_private for trial in trials if trial.accuracy_private is not None]
         ends = {"": "estimate", "_low": "low", "_high": "high"} if private else {}

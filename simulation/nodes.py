@@ -25,7 +25,6 @@ from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.models import publish_model
-from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
@@ -39,7 +38,6 @@ from simulation.drawn import deal, exact_sums, released, statistics_of
 from simulation.local import records_of
 from simulation.settings import Settings
 from simulation.trust import (
-    Collected,
     Lab,
     Part,
     Randomness,
@@ -50,6 +48,7 @@ from simulation.trust import (
     randomness_of,
     rejections,
     simulated_workspace,
+    trial_of,
 )
 
 PER_FILE = 100
@@ -82,7 +81,7 @@ class OfNodes(Trust):
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
         """Statistics of what the nodes send of the records, by the engine of the settings. ``raw``: the campaign."""
 
-    def collect(self, lab: Lab, part: Part, shared: Any) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: Any) -> Trial:
         """Make the model of the nodes' sums, and let a device classify the test part (:meth:`Trust.collect`)."""
         settings, people = lab.settings, part.fleet(lab.settings.devices)
         raw = self.sign(lab, part.schema, len(people), part.number, shared)
@@ -90,11 +89,12 @@ class OfNodes(Trust):
         found = self.gather(lab, raw, campaign, people, shared)
         now, process = lab.randomness.now, settings.postprocess
         model = publish_model(lab.workspace, found, raw, now, postprocess=process, foretell=None)
-        return Collected(
+        return trial_of(
+            part,
+            people,
+            campaign.schema,
+            campaign.fit,
             accuracy=accuracy_on_device(lab, model, part.split.test),
-            learners=people,
-            schema=campaign.schema,
-            fit=campaign.fit,
             devices=len(people),
             reports=settings.nodes or 0,
             rejected=dict(found.rejected),
@@ -142,18 +142,19 @@ class FederatedTrust(OfNodes):
         nodes, randomness = lab.settings.nodes or 0, lab.randomness
         owners = deal(len(people), nodes, randomness.noise)
         if lab.settings.engine == "device":
-            return summarised(lab.workspace, raw, campaign, people, owners, nodes, randomness, self._rule)
+            return summarised(lab, raw, campaign, people, owners, self._rule)
         labels = label_codes(people, campaign.schema.label, substitute=True)
         exact = exact_sums(released_vectors(campaign), observe(people, campaign.schema), labels, owners, nodes)
         values = released(exact, campaign, randomness.noise)
         return statistics_of(values, campaign, campaign.period_at(randomness.now), self._rule)
 
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
         """Means of the accuracies, ε of one summary, and the settings.
 
         ``epsilon_total`` is for neighbours by ``adjacency``. ``epsilon_change`` is for a changed record; with smooth
         sensitivity its label stays.
         """
+        campaign = trials[0].campaign
         assert campaign is not None
         assert campaign.nodes is not None
         is_global = campaign.nodes.sensitivity == GLOBAL
@@ -167,15 +168,16 @@ class FederatedTrust(OfNodes):
             "queries": len(released_vectors(campaign)),
             "sensitivity": campaign.nodes.sensitivity,
             "robust": settings.robust,
-            **nodes_of(settings, trials, campaign),
+            **nodes_of(settings, trials),
             "summaries": sum(trial.reports for trial in trials),
         }
 
 
-def nodes_of(settings: Settings, trials: Sequence[Trial], campaign: Campaign) -> dict[str, Any]:
+def nodes_of(settings: Settings, trials: Sequence[Trial]) -> dict[str, Any]:
     """The entries of a summary about nodes, model and number of records."""
+    records, campaign = trials[0].devices, trials[0].campaign
     assert settings.nodes is not None
-    records = trials[0].devices
+    assert campaign is not None
     return {
         "nodes": settings.nodes,
         "node_records": [records // settings.nodes, -(-records // settings.nodes)],
@@ -195,32 +197,24 @@ def _parsed(raw: bytes) -> Campaign:
 
 
 def summarised(
-    workspace: Workspace,
-    campaign_bytes: bytes,
-    campaign: Campaign,
-    frame: pd.DataFrame,
-    owners: Integers,
-    nodes: int,
-    randomness: Randomness,
-    rule: Rule | None = None,
+    lab: Lab, campaign_bytes: bytes, campaign: Campaign, frame: pd.DataFrame, owners: Integers, rule: Rule | None
 ) -> Statistics:
     """Let every node summarise its records once, take the files into a new store, and return the store's statistics.
 
     Args:
-        workspace: signs the list of nodes; it has signed no list of the name that the campaign states.
+        lab: its workspace has signed no list of the name that the campaign states.
         campaign_bytes: the signed campaign.
         campaign: the same, parsed.
         frame: n typed records with their label.
-        owners: shape (n,) int64, the node of every record.
-        nodes: number of nodes. A node without records takes part with noise alone.
-        randomness: time, and entropy of keys and noise.
+        owners: shape (n,) int64, the node of every record. A node without records takes part with noise alone.
         rule: a robust rule; None for plain addition.
 
     Raises:
         PolicyError, InputError: a node refuses the campaign or a record; ``nodes_too_few``.
     """
+    workspace, randomness = lab.workspace, lab.randomness
     assert campaign.nodes is not None
-    parts = records_by_owner(frame, owners, nodes)
+    parts = records_by_owner(frame, owners, lab.settings.nodes or 0)
     sent = [_summary(workspace.root_bytes, campaign_bytes, campaign, part, randomness) for part in parts]
     listed = make_node_list(workspace, campaign.nodes.list_name, [key for key, _ in sent], now=randomness.now)
     with tempfile.TemporaryDirectory(prefix="hearsay-") as name:

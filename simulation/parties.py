@@ -30,7 +30,6 @@ from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
-from aggregator.publishing.workspace import Workspace
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
 from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, unfit_modulus
@@ -47,7 +46,7 @@ from simulation.drawn import deal, exact_sums, noise_of_total, numbers_of_setup,
 from simulation.fleet import seeded_entropy
 from simulation.nodes import OfNodes, labelled_records, message_files, nodes_of, records_by_owner
 from simulation.settings import Settings
-from simulation.trust import SIMULATED_NOW, Lab, Randomness, Trial, accuracies
+from simulation.trust import SIMULATED_NOW, Lab, Trial, accuracies
 
 FEW_POWERS = 300
 """Up to this number of powers a trial of the engine ``device`` is not announced as slow."""
@@ -101,7 +100,7 @@ class DistributedTrust(OfNodes):
         nodes, randomness = lab.settings.nodes or 0, lab.randomness
         if shared is not None:
             dealt = deal(len(people), nodes, randomness.noise)
-            return encrypted(lab.workspace, shared, raw, campaign, people, dealt, nodes, randomness)
+            return encrypted(lab, shared, raw, campaign, people, dealt)
         labels = label_codes(people, campaign.schema.label, substitute=True)
         owners = np.zeros(len(people), np.int64)
         exact = exact_sums(released_vectors(campaign), observe(people, campaign.schema), labels, owners, 1)[0]
@@ -109,12 +108,13 @@ class DistributedTrust(OfNodes):
         values = totals(exact, campaign, numbers, randomness.noise).tolist()
         return total_statistics(values, campaign, numbers, campaign.period_at(randomness.now))
 
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
         """Means of the accuracies, the cost of one message, the terms, and the settings.
 
         ``epsilon_total`` and ``delta_total`` are for adding or removing one unit, ``epsilon_change`` and
         ``delta_change`` for changing one. ``noise_copies`` is the expected number of whole copies of noise in a total.
         """
+        campaign = trials[0].campaign
         assert campaign is not None
         terms = masked_terms_of(campaign)
         (epsilon, delta), (changed, delta_changed) = cost(campaign, ADD_REMOVE), cost(campaign, CHANGE)
@@ -133,7 +133,7 @@ class DistributedTrust(OfNodes):
             "noise_copies": noise_of_total(campaign, numbers_of_setup(settings.nodes or 0))[0].copies,
             "queries": len(released_vectors(campaign)),
             "ciphertexts": ciphertexts_of(campaign),
-            **nodes_of(settings, trials, campaign),
+            **nodes_of(settings, trials),
             "messages": sum(trial.reports for trial in trials),
         }
 
@@ -206,30 +206,22 @@ def simulated_dealer(seed: int | None) -> Iterator[Dealer]:
 
 
 def encrypted(
-    workspace: Workspace,
-    dealer: Dealer,
-    campaign_bytes: bytes,
-    campaign: Campaign,
-    frame: pd.DataFrame,
-    owners: Integers,
-    nodes: int,
-    randomness: Randomness,
+    lab: Lab, dealer: Dealer, campaign_bytes: bytes, campaign: Campaign, frame: pd.DataFrame, owners: Integers
 ) -> Statistics:
     """Let every party encrypt its sums once, decrypt the total, and return its statistics.
 
     Args:
-        workspace: signs the list of nodes; it has signed no list of the name that the campaign states.
+        lab: its workspace has signed no list of the name that the campaign states.
         dealer: the campaign names its key and modulus.
         campaign_bytes: the signed campaign.
         campaign: the same, parsed.
         frame: n typed records with their label.
-        owners: shape (n,) int64, the party of every record.
-        nodes: number of parties. A party without records takes part with noise alone.
-        randomness: time, and entropy of keys and noise.
+        owners: shape (n,) int64, the party of every record. A party without records takes part with noise alone.
 
     Raises:
         PolicyError, InputError, DocumentError: a party or the dealer refuses a document.
     """
+    workspace, randomness, nodes = lab.workspace, lab.randomness, lab.settings.nodes or 0
     assert campaign.nodes is not None
     # A simulated owner allows every ε and δ.
     policy = Policy.of(

@@ -166,12 +166,7 @@ def _warnings(
 
 
 def _test_records(test: pd.DataFrame, schema: Schema, missing: Collection[str]) -> pd.DataFrame:
-    """Test records as typed values. Nothing is learned from these records, so one class is enough.
-
-    Raises:
-        InputError: ``label_missing``: the column of the label is missing; ``no_labels``: no record has a class as its
-            label.
-    """
+    """Test records as typed values. Nothing is learned from these records, so one class is enough."""
     name = schema.label.name
     if name not in test.columns:
         raise InputError(
@@ -195,14 +190,6 @@ def _settled(
 
     A tenth of the records, :data:`LEAST_PILOT` or a third of them if that is less, is the pilot by which ``auto``
     chooses. The other records take part in the simulation.
-
-    Args:
-        settings: all settings.
-        table: all records as text.
-        design: how to make the schema.
-        division: how to choose the test people.
-        ask: what devices are asked about.
-        missing: texts that stand for a missing value.
     """
     mechanism = settings.mechanism or (AUTO if settings.family == AUTO else DEFAULT_MECHANISM)
     described = resolve(design.template_schema(), ask).schema
@@ -233,13 +220,7 @@ def _settled(
 
 
 def _parameters(settings: Settings, described: Schema, ask: Ask) -> tuple[CampaignParameters, list[str]]:
-    """The campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance.
-
-    Args:
-        settings: all settings, with a mechanism.
-        described: schema of all features, or of a substitute of each component.
-        ask: what devices are asked about.
-    """
+    """The campaign's parameters, and notes about the mechanism that ``auto`` chose by its variance."""
     assert settings.mechanism is not None
     notes = []
     schema = resolve(described, ask).schema

@@ -202,11 +202,7 @@ def checked(settings: Settings) -> Settings:
 
 
 def _check_asking(settings: Settings) -> None:
-    """Refuse settings that do not go with a choice of what to ask.
-
-    Raises:
-        InputError: ``setting_invalid``.
-    """
+    """Refuse settings that do not go with a choice of what to ask."""
     if not isinstance(settings.asking, str):
         raise InputError("setting_invalid", "a design is a text: all, refine, or pilot:K")
     Asking.parse(settings.asking)

@@ -377,11 +377,7 @@ def simulate(
 def _check_usage(
     context: click.Context, sweeps: Sequence[str], plot_file: Path | None, out: Path | None, others: Mapping[str, Any]
 ) -> None:
-    """Refuse options that contradict one another.
-
-    Raises:
-        click.UsageError: with the options' names.
-    """
+    """Refuse options that contradict one another."""
     swept = {text.partition("=")[0] for text in sweeps}
     for name in sorted(swept & set(SWEPT)):
         parameter = _PARAMETERS.get(name, name.replace("-", "_"))

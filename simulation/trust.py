@@ -133,36 +133,6 @@ class Signed(NamedTuple):
     root: bytes
 
 
-class Collected(NamedTuple):
-    """What one trial gave.
-
-    Attributes:
-        accuracy: share of the labelled test records that are classified rightly.
-        learners: the records from which the model without privacy learns.
-        schema: of these records.
-        fit: family and variance floor of the model.
-        devices: size of the fleet that answered, or number of records that were summed.
-        reports: number of counted reports, summaries or messages, or of opened products.
-        rejected: reason → number of reports that were not counted.
-        campaign: the campaign that was answered; None for a curator and for vertical trust.
-        accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
-        signed: the model and its root; None if a trust keeps none.
-        steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
-    """
-
-    accuracy: float
-    learners: pd.DataFrame
-    schema: Schema
-    fit: Fit
-    devices: int
-    reports: int
-    rejected: Mapping[str, int]
-    campaign: Campaign | None = None
-    accuracy_private: Accuracy | None = None
-    signed: Signed | None = None
-    steps: tuple[Mapping[str, Any], ...] = ()
-
-
 class Trial(NamedTuple):
     """The results of one split. Accuracies are shares of the test records with a known label.
 
@@ -170,9 +140,14 @@ class Trial(NamedTuple):
         accuracy: of the private model.
         accuracy_nonprivate: of Naive Bayes on the records of the split's people, without privacy.
         accuracy_majority: of always guessing the largest class.
-        devices, reports, rejected, accuracy_private, steps: as of :class:`Collected`.
-        signed: the model and its root, of the first trial alone.
+        devices: size of the fleet that answered, or number of records that were summed.
+        reports: number of counted reports, summaries or messages, or of opened products.
+        rejected: reason → number of reports that were not counted.
+        accuracy_private: the estimate of an evaluation campaign on the devices of the test people; None without one.
+        signed: the model and its root, of the first trial alone; None if a trust keeps none.
         test_records: number of test records with a known label.
+        steps: of a trial that chose what to ask, each step with its share of the devices and what it decided.
+        campaign: the campaign that was answered, of the first trial alone; None for a curator and for vertical trust.
     """
 
     accuracy: float
@@ -185,6 +160,26 @@ class Trial(NamedTuple):
     signed: Signed | None = None
     test_records: int = 0
     steps: tuple[Mapping[str, Any], ...] = ()
+    campaign: Campaign | None = None
+
+
+def trial_of(part: Part, learners: pd.DataFrame, schema: Schema, fit: Fit, **measured: Any) -> Trial:
+    """A trial with the accuracies of models without privacy and without features.
+
+    Args:
+        part: the records of the trial.
+        learners: the records from which the model without privacy learns.
+        schema: of these records.
+        fit: family and variance floor of the model.
+        measured: the other fields of :class:`Trial`.
+    """
+    test = part.split.test
+    return Trial(
+        accuracy_nonprivate=fit_plain_family(learners, schema, fit).accuracy(test),
+        accuracy_majority=fit_majority(learners, schema).accuracy(test),
+        test_records=int((label_codes(test, schema.label) != MISSING).sum()),
+        **measured,
+    )
 
 
 class Trust(ABC):
@@ -202,7 +197,7 @@ class Trust(ABC):
         return nullcontext()
 
     @abstractmethod
-    def collect(self, lab: Lab, part: Part, shared: Any) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: Any) -> Trial:
         """Run one trial: the participants answer, a model is made, and the test part is classified.
 
         Raises:
@@ -211,14 +206,8 @@ class Trust(ABC):
         """
 
     @abstractmethod
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
-        """Means of the accuracies, costs, terms and numbers of participants; ``hearsay simulate --json`` prints it.
-
-        Args:
-            trials: all trials, in the order of repetitions.
-            settings: of the simulation.
-            campaign: of the first trial; None where there is none.
-        """
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
+        """Means of the accuracies, costs, terms and numbers of participants; ``hearsay simulate --json`` prints it."""
 
 
 class Simulation(NamedTuple):
@@ -260,7 +249,6 @@ class Simulation(NamedTuple):
         """
         settings, randomness = self.settings, randomness_of(self.settings.seed, split_seed)
         trials: list[Trial] = []
-        campaign: Campaign | None = None
         with simulated_workspace(randomness) as workspace:
             lab = Lab(settings, workspace, randomness)
             with self.trust.shared(lab) as shared:
@@ -269,27 +257,10 @@ class Simulation(NamedTuple):
                         schema, people = self.design.for_people(split.people, randomness.choosing)
                         part = Part(schema, split, people, len(trials), randomness.fleets.spawn(1)[0])
                         found = self.trust.collect(lab, part, shared)
-                        campaign = campaign or found.campaign
-                        trials.append(_compared(found, split.test, keep=not trials))
+                        trials.append(found._replace(signed=None, campaign=None) if trials else found)
                     if progress is not None:
                         progress(repeat + 1, settings.repeats)
-        return self.trust.summary(trials, settings, campaign), trials
-
-
-def _compared(found: Collected, test: pd.DataFrame, *, keep: bool) -> Trial:
-    """The trial, with the accuracies of the models that have no privacy and no features. ``keep``: also its model."""
-    return Trial(
-        accuracy=found.accuracy,
-        accuracy_nonprivate=fit_plain_family(found.learners, found.schema, found.fit).accuracy(test),
-        accuracy_majority=fit_majority(found.learners, found.schema).accuracy(test),
-        devices=found.devices,
-        reports=found.reports,
-        rejected=found.rejected,
-        accuracy_private=found.accuracy_private,
-        signed=found.signed if keep else None,
-        test_records=int((label_codes(test, found.schema.label) != MISSING).sum()),
-        steps=found.steps,
-    )
+        return self.trust.summary(trials, settings), trials
 
 
 def accuracy_on_device(lab: Lab, model_bytes: bytes, test: pd.DataFrame) -> float:

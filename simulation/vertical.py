@@ -20,7 +20,7 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.models.encoding import MISSING, label_codes, observe, recognise
 from aggregator.publishing.mechanisms.draws import discrete_laplace
-from protocol.documents.campaign import DISCRETE, Campaign, Fit
+from protocol.documents.campaign import DISCRETE, Fit
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.questions import discrete_subjects
@@ -34,7 +34,7 @@ from simulation.drawn import exact_sums
 from simulation.local import records_of
 from simulation.nodes import labelled_records
 from simulation.settings import Settings
-from simulation.trust import Collected, Lab, Part, Randomness, Trial, Trust, accuracies
+from simulation.trust import Lab, Part, Randomness, Trial, Trust, accuracies, trial_of
 
 SLOW_QUERIES = 200
 """Above this number of test records the engine ``device`` is announced as slow."""
@@ -86,7 +86,7 @@ class VerticalTrust(Trust):
             )
             self.warnings = (slow,)
 
-    def collect(self, lab: Lab, part: Part, shared: None) -> Collected:
+    def collect(self, lab: Lab, part: Part, shared: None) -> Trial:
         """Count the learning part once with noise, and classify the test part (:meth:`Trust.collect`).
 
         Raises:
@@ -115,15 +115,15 @@ class VerticalTrust(Trust):
             found = predict(draw_tables(exact, schema, terms, randomness.noise), queries)
         accuracy = float((found[places.ravel()] == labels[known]).mean())
         products = len(queries) * len(schema.label.classes)
-        return Collected(accuracy, people, schema, Fit(DISCRETE, ""), len(people), products, {})
+        measured = {"accuracy": accuracy, "devices": len(people), "reports": products, "rejected": {}}
+        return trial_of(part, people, schema, Fit(DISCRETE, ""), **measured)
 
     def _share(self, settings: Settings) -> int:
         """ε_q of every count, in millionths."""
         return micro_epsilon(settings.epsilon) // (self._features + 1)
 
-    def summary(self, trials: Sequence[Trial], settings: Settings, campaign: Campaign | None) -> dict[str, Any]:
+    def summary(self, trials: Sequence[Trial], settings: Settings) -> dict[str, Any]:
         """Means of the accuracies, the cost of all tables together, and the settings."""
-        del campaign
         features, share = self._features, self._share(settings)
         assert settings.nodes is not None
         return {

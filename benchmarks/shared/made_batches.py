@@ -64,13 +64,7 @@ def write(path: Path, campaign: Campaign, count: int, at_once: int) -> None:
 
 
 def _questions(campaign: Campaign, first: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[np.int64]:
-    """The question of each id in a stratum drawn at random: (N,) int64.
-
-    Args:
-        campaign: with its strata and intervals.
-        first: (N, 4) uint8, the first four bytes of the ids.
-        generator: draws the strata.
-    """
+    """The question of each id in a stratum drawn at random: (N,) int64."""
     u = np.ascontiguousarray(first).view(">u4")[:, 0].astype(np.uint64)
     strata = np.array([question.stratum for question in campaign.questions])
     stratum = generator.integers(0, strata.max() + 1, len(u))

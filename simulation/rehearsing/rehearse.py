@@ -220,11 +220,7 @@ def _doubts(table: pd.DataFrame, campaign: Campaign, models: Sequence[Model], mi
 
 
 def _evaluated(campaign: Campaign, files: Sequence[Path]) -> list[Model]:
-    """The models that a campaign evaluates, in its order; empty for a campaign that evaluates none.
-
-    Raises:
-        InputError: ``model_unknown``: the files do not hold each evaluated model.
-    """
+    """The models that a campaign evaluates, in its order; empty for a campaign that evaluates none."""
     found = {}
     for file in files:
         payload = read_envelope(read_file(file, SIZE_LIMITS["model"]), "model").payload

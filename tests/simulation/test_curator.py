@@ -12,12 +12,11 @@ from support.failures import reason
 
 from aggregator.cli.app import hearsay
 from aggregator.curator.methods.table import METHODS
-from protocol.documents.campaign import Fit
 from simulation import simulate_campaign
 from simulation.curator import CentralTrust
 from simulation.local import LocalTrust
 from simulation.settings import ALIEN, Settings
-from simulation.trust import Collected
+from simulation.trust import Trial
 
 ROWS = 600
 
@@ -90,7 +89,7 @@ def test_both_kinds_of_trust_divide_the_records_alike(records, schema, monkeypat
         features = [feature.to_dict() for feature in part.schema.features]
         test, people = tuple(part.split.test.index), tuple(part.split.people.index)
         seen.append((features, test, people, tuple(part.people.index), part.number))
-        return Collected(0.5, part.split.people, part.schema, Fit("discrete", ""), 1, 1, {})
+        return Trial(0.5, 0.5, 0.5, 1, 1, {})
 
     for kind in (LocalTrust, CentralTrust):
         monkeypatch.setattr(kind, "collect", collect)

@@ -15,14 +15,13 @@ from aggregator.common.tables import read_table, typed
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.schemas.schema_draft import draft_schema
 from aggregator.publishing.schemas.schema_file import parse_schema_text
-from protocol.documents.campaign import Fit
 from protocol.errors import InputError
 from simulation.design import Design, Division
 from simulation.local import LocalTrust
 from simulation.settings import Settings
 from simulation.simulate import facts_of
 from simulation.sweep import MOST_POINTS, check_plot, points
-from simulation.trust import Collected, Simulation
+from simulation.trust import Simulation, Trial
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +129,7 @@ def test_splits_stay_the_same_whatever_a_setting_draws_and_fleets_begin_alike(re
     def collect(_self, lab, part, _shared):
         fleet = part.fleet(lab.settings.devices)
         seen.append((tuple(part.split.people.index), tuple(part.split.test.index), tuple(fleet.index)))
-        return Collected(0.5, part.split.people, part.schema, Fit("discrete", ""), len(fleet), len(fleet), {})
+        return Trial(0.5, 0.5, 0.5, len(fleet), len(fleet), {})
 
     monkeypatch.setattr(LocalTrust, "collect", collect)
     frame = read_table(records)
