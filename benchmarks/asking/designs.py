@@ -35,7 +35,7 @@ from aggregator.planning.feature_selection.steps import SeriesFleet
 from aggregator.publishing.campaigns import CampaignParameters
 from aggregator.publishing.workspace import create_workspace
 from benchmarks.asking.drawn import MADE, drawn_trial, made_up
-from benchmarks.models.estimators import LABEL, TEST_SHARE, Data, load
+from benchmarks.models.estimators import TEST_SHARE, Data, divided, frame_of, load
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, available
 from protocol.epsilon import micro_epsilon
@@ -72,14 +72,6 @@ class Row(NamedTuple):
         return float(np.std(self.accuracies, ddof=1)) / sqrt(count) if count > 1 else float("nan")
 
 
-def frame_of(data: Data) -> pd.DataFrame:
-    """The records as typed values."""
-    names = [feature.name for feature in data.schema.observed]
-    values = [np.array(feature.labels(), object) for feature in data.schema.observed]
-    columns = {name: values[place][data.codes[:, place]] for place, name in enumerate(names)}
-    return pd.DataFrame({**columns, LABEL: np.array(data.schema.label.classes, object)[data.labels]})
-
-
 class Found(NamedTuple):
     """One trial: accuracy in points, number of features of the model, and the part of the fleet that evaluated."""
 
@@ -93,11 +85,10 @@ def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int
 
     ``key`` is the seed. Equal keys give the same test part, for every number of devices, design and ε.
     """
-    order = np.random.default_rng(key).permutation(len(data.labels))
-    count = round(TEST_SHARE * len(order))
+    people, test = divided(data, np.random.default_rng(key))
     fleet = SeriesFleet(devices, micro_epsilon(epsilon))
     rng = np.random.default_rng([*key, devices, *design.encode()])
-    return Found(*drawn_trial(data, order[count:], order[:count], fleet, rng, refines=design == REFINE))
+    return Found(*drawn_trial(data, people, test, fleet, rng, refines=design == REFINE))
 
 
 def through_files(

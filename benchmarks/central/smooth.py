@@ -1,12 +1,12 @@
-"""Time of the smooth sensitivity of variance and trimmed mean over n, beside the O(n²) definition; the growth, fitted.
+"""Time of the smooth sensitivity of variance and trimmed mean over n, beside the O(n²) definition, and the growth.
 
     python -m benchmarks.central.smooth [--largest 1000000] [--runs 5] [--json]
 
 A time is the slowest of four kinds of values: uniform over the bounds, normal in their middle, all equal, and half of
 them at either bound. It contains everything: checks, sorting, the exact statistic, the sensitivity. ε is 0.1 and
-β = ε/6, which is the published choice for Cauchy noise. The definition is timed in two forms: array by array with
-numpy (``tests/support/smooth_definition.py``), and as loops over numbers, to which the growth is fitted. Times are
-those of the processor, so that other programs do not count.
+β = ε/6, which is the published choice for Cauchy noise. The definition is that of
+``tests/support/smooth_definition.py``, array by array with numpy. Times are those of the processor, so that other
+programs do not count.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import sys
 import time
 from fractions import Fraction
 from functools import partial
-from itertools import accumulate
-from math import exp
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,8 +46,6 @@ TRIM_PARTS = 20
 """The trimmed mean leaves out n/20 values at either end."""
 SIZES = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 LEAST_TO_FIT = 2
-LOOPED = (125, 250, 500)
-"""Sizes at which the definition is timed as loops over numbers."""
 
 
 def kinds(n: int) -> list[Integers]:
@@ -86,36 +82,6 @@ def defined_mean(values: Integers) -> float:
     return smooth(changes_of_mean(x, HIGH - LOW, len(x) // TRIM_PARTS), float(BETA))
 
 
-def looped_variance(values: Integers) -> float:
-    """The definition for the variance: one number at a time, sums by prefix."""
-    width = HIGH - LOW
-    x, n = sorted((values - LOW).tolist()), len(values)
-    best = 0.0
-    for side in (x, [width - v for v in reversed(x)]):
-        sums = [0, *accumulate(side)]
-        for t in range(n):
-            r = sums[n - t] / (n - 1)
-            largest = max(width - r, r) ** 2 if t else 0.0
-            for j, y in enumerate(side):
-                r = (sums[n - t] - y if j < n - t else sums[n - t - 1]) / (n - 1)
-                largest = max(largest, (width - r) ** 2 - (y - r) ** 2, (y - r) ** 2 if y > r else 0.0)
-            best = max(best, exp(-t / 60) * largest)
-    return best * (n - 1) / n**2
-
-
-def looped_mean(values: Integers) -> float:
-    """The definition for the trimmed mean: one pair of values at a time."""
-    x, n = sorted((values - LOW).tolist()), len(values)
-    trim = n // TRIM_PARTS
-    padded = [0] * (n + 2) + x + [HIGH - LOW] * (n + 2)
-    best = 0.0
-    for t in range(n):
-        upper, lower = n - trim + t + n + 2, trim + n + 2
-        largest = max(padded[upper - l] - padded[lower - l] for l in range(min(t + 2, n)))
-        best = max(best, exp(-t / 60) * largest)
-    return best / (n - 2 * trim)
-
-
 def seconds(action: Callable[[], object], runs: int) -> float:
     """Median of the processor time of an action, after one run that does not count."""
     action()
@@ -133,34 +99,24 @@ def growth(sizes: list[int], taken: list[float]) -> float:
 
 
 class Statistic(NamedTuple):
-    """A statistic and the three ways to its smooth sensitivity."""
+    """A statistic and the two ways to its smooth sensitivity."""
 
     name: str
     fast: Callable[[Integers], float]
     defined: Callable[[Integers], float]
-    looped: Callable[[Integers], float]
 
 
 def rows_of(statistic: Statistic, sizes: list[int], runs: int) -> list[Row]:
-    """Times of one statistic at all sizes, of its definition, and the growth of both."""
+    """Times of one statistic at all sizes, its growth, and the time of its definition."""
     name, least = statistic.name, sizes[0]
     found = [slowest(statistic.fast, n, runs) for n in sizes]
     rows = [Row(f"{name}, n = {n:,}", 1e3 * taken, "ms") for n, taken in zip(sizes, found, strict=True)]
     if len(sizes) > LEAST_TO_FIT:
         rows.append(Row(f"{name}, growth from n = {sizes[1]:,}", growth(sizes[1:], found[1:]), "power of n"))
-    for form, action in (("arrays", statistic.defined), ("loops", statistic.looped)):
-        taken = seconds(partial(action, kinds(least)[0]), 3)
-        rows.append(
-            Row(f"{name}, definition, {form}, n = {least:,}", 1e3 * taken, "ms", "the fast form", taken / found[0])
-        )
-    differences = [
-        abs(statistic.fast(values) / action(values) - 1)
-        for values in kinds(least)
-        for action in (statistic.defined, statistic.looped)
-    ]
+    taken = seconds(partial(statistic.defined, kinds(least)[0]), 3)
+    rows.append(Row(f"{name}, definition, n = {least:,}", 1e3 * taken, "ms", "the fast form", taken / found[0]))
+    differences = [abs(statistic.fast(values) / statistic.defined(values) - 1) for values in kinds(least)]
     rows.append(Row(f"{name}, largest difference from the definition", 1e12 * max(differences), "parts in 10¹²"))
-    looped = [seconds(partial(statistic.looped, kinds(n)[0]), 3) for n in LOOPED]
-    rows.append(Row(f"{name}, growth of the definition", growth(list(LOOPED), looped), "power of n"))
     return rows
 
 
@@ -198,8 +154,8 @@ def main() -> None:
     options = parser.parse_args()
     sizes = [n for n in SIZES if n <= options.largest] or [SIZES[0]]
     rows = [
-        *rows_of(Statistic("variance", fast_variance, defined_variance, looped_variance), sizes, options.runs),
-        *rows_of(Statistic("trimmed mean", fast_mean, defined_mean, looped_mean), sizes, options.runs),
+        *rows_of(Statistic("variance", fast_variance, defined_variance), sizes, options.runs),
+        *rows_of(Statistic("trimmed mean", fast_mean, defined_mean), sizes, options.runs),
         *hard_rows(sizes[-1], options.runs),
         *noise_rows(options.runs),
     ]

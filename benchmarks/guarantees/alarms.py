@@ -28,10 +28,10 @@ from aggregator.publishing.mechanisms.draws import draw
 from aggregator.reports.decoding.decode import decode_batches
 from aggregator.reports.tally.profile import ProfileCounter
 from aggregator.reports.tally.tally import count, settle
+from benchmarks.guarantees.attacks import write_answers
 from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.made_batches import NOW, batch
 from protocol import SCALE
-from protocol.batches.report import FIXED_BYTES
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.epsilon import micro_epsilon
 from protocol.features import Categorical
@@ -149,13 +149,9 @@ def lie(campaign: Campaign, rows: Rows, kind: str, rng: np.random.Generator) -> 
         else:
             answers = np.zeros((len(own), mechanism.size), np.int64)
             answers[np.arange(len(own)), values] = 1
-        if mechanism.layout == BITS:
-            field = np.packbits(answers.astype(np.uint8), axis=1)
-        else:
-            width = ">i4" if answers.ndim == 2 else ">u2"
-            field = answers.astype(width).view(np.uint8).reshape(len(own), -1)
-        some[own, head + FIXED_BYTES :] = 0
-        some[own, head + FIXED_BYTES : head + FIXED_BYTES + field.shape[1]] = field
+        changed = some[own]
+        write_answers(campaign, changed, number, answers)
+        some[own] = changed
     rows[liars] = some
 
 

@@ -155,9 +155,8 @@ def trial(
     data: Data, campaign: Campaign, devices: int | None, rng: np.random.Generator, *, warns: bool
 ) -> dict[str, float]:
     """Accuracies of one split in points; ``warned`` is 1 or 0 if ``warns``, else NaN."""
-    order = rng.permutation(len(data.labels))
-    count = round(TEST_SHARE * len(order))
-    test, people = order[:count][:MOST_TESTED], order[count:]
+    people, test = divided(data, rng)
+    test = test[:MOST_TESTED]
     if devices is not None:
         people = people[rng.integers(0, len(people), devices)]
     codes, labels = data.codes[test], data.labels[test]
@@ -184,20 +183,34 @@ def _warns(statistics: Statistics) -> bool:
     return foresee(statistics, DEFAULT).warning is not None
 
 
+def frame_of(data: Data, rows: Integers | None = None) -> pd.DataFrame:
+    """The records, or some of them, as typed values."""
+    codes, labels = (data.codes, data.labels) if rows is None else (data.codes[rows], data.labels[rows])
+    columns = {
+        feature.name: np.array(feature.labels(), object)[codes[:, place]]
+        for place, feature in enumerate(data.schema.observed)
+    }
+    return pd.DataFrame({**columns, LABEL: np.array(data.schema.label.classes, object)[labels]})
+
+
+def without_privacy(data: Data, people: Integers, test: Integers) -> float:
+    """Accuracy of the model of these people's records on the test records, in points."""
+    model = fit_plain(frame_of(data, people), data.schema)
+    return right(model.log_prior, model.terms, data.codes[test], data.labels[test])
+
+
+def divided(data: Data, rng: np.random.Generator) -> tuple[Integers, Integers]:
+    """Indices of the records that devices hold, and of a random fifth for the test: int64 each."""
+    order = rng.permutation(len(data.labels))
+    count = round(TEST_SHARE * len(order))
+    return order[count:], order[:count]
+
+
 def plain(data: Data) -> float:
     """Accuracy without privacy: all people but the test part, mean of five splits, in points."""
-    rng, found = np.random.default_rng(0), []
-    names = [feature.name for feature in data.schema.observed]
-    values = [feature.labels() for feature in data.schema.observed]
-    for _ in range(5):
-        order = rng.permutation(len(data.labels))
-        count = round(TEST_SHARE * len(order))
-        people, test = order[count:], order[:count][:MOST_TESTED]
-        columns = {name: np.array(values[place], object)[data.codes[people, place]] for place, name in enumerate(names)}
-        classes = np.array(data.schema.label.classes, object)[data.labels[people]]
-        model = fit_plain(pd.DataFrame({**columns, LABEL: classes}), data.schema)
-        found.append(right(model.log_prior, model.terms, data.codes[test], data.labels[test]))
-    return float(np.mean(found))
+    rng = np.random.default_rng(0)
+    parts = [divided(data, rng) for _ in range(5)]
+    return float(np.mean([without_privacy(data, people, test[:MOST_TESTED]) for people, test in parts]))
 
 
 class Row(NamedTuple):

@@ -10,7 +10,6 @@ The other 20 % of the records are the test. The yardstick is the model of the sa
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,57 +17,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from aggregator.estimates.statistics import Statistics
-from aggregator.models.baselines import fit_plain
 from aggregator.models.encoding import EncodedFrame
 from aggregator.models.fitting import fit
 from aggregator.models.postprocess.methods import POSTPROCESSES
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from aggregator.publishing.workspace import create_workspace
-from benchmarks.models.estimators import LABEL, NOW, TEST_SHARE, Data, load, right
+from benchmarks.models.estimators import NOW, Data, divided, load, right, without_privacy
 from benchmarks.shared.harness import arguments, machine
-from protocol.batches.batch import Header, trailer
-from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import micro_epsilon
-from simulation.fleet import vector_reports
+from simulation.local import vector_batch
 
 CHUNK = 1_000_000
 """Devices per report file."""
 SHOWN = 10
 """Number of chunks after which all reports so far are counted and fitted."""
-
-
-def write_chunk(path: Path, campaign: Campaign, rows: NDArray[np.uint8]) -> None:
-    """Write reports, shape (N, record bytes) uint8, as one report file."""
-    header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length).to_bytes()
-    digest = hashlib.sha256(header)
-    digest.update(rows.data)
-    with path.open("wb") as file:
-        for part in (header, rows.data, trailer(len(rows), digest.digest())):
-            file.write(part)
-
-
-def divided(data: Data, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of the records that devices hold, and of a random fifth for the test: int64 each."""
-    order = rng.permutation(len(data.labels))
-    count = round(TEST_SHARE * len(order))
-    return order[count:], order[:count]
-
-
-def without_privacy(data: Data, people: NDArray[np.int64], test: NDArray[np.int64]) -> float:
-    """Accuracy of the model of these people's records on the test records, in points."""
-    columns = {
-        feature.name: np.array(feature.labels(), object)[data.codes[people, place]]
-        for place, feature in enumerate(data.schema.observed)
-    }
-    classes = np.array(data.schema.label.classes, object)[data.labels[people]]
-    model = fit_plain(pd.DataFrame({**columns, LABEL: classes}), data.schema)
-    return right(model.log_prior, model.terms, data.codes[test], data.labels[test])
 
 
 class Grown(NamedTuple):
@@ -116,7 +84,7 @@ def growing_fleet(
                 drawn = rng.integers(0, len(people), min(chunk, size - done))
                 fleet = EncodedFrame(codes[drawn], np.zeros((len(drawn), 1), np.int8))
                 labels = data.labels[people][drawn]
-                write_chunk(path, campaign, vector_reports(campaign, fleet, labels, campaign.period_at(NOW), rng))
+                path.write_bytes(b"".join(vector_batch(campaign, fleet, labels, campaign.period_at(NOW), rng)))
                 done += len(drawn)
                 spent["drawing"] += time.perf_counter() - began
                 began = time.perf_counter()

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from aggregator.models.fitting import fit
-from benchmarks.models.estimators import load, right
-from benchmarks.models.fleet import divided, growing_fleet, without_privacy
+from benchmarks.models.estimators import divided, load, right, without_privacy
+from benchmarks.models.fleet import growing_fleet
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.shared.study import accuracies, level, line, panels
 

@@ -19,9 +19,8 @@ import numpy as np
 
 from aggregator.common.plots import Line
 from aggregator.models.baselines import fit_plain
-from benchmarks.asking.designs import drawn, frame_of, through_files
-from benchmarks.models.estimators import TEST_SHARE, load
-from benchmarks.models.fleet import without_privacy
+from benchmarks.asking.designs import drawn, through_files
+from benchmarks.models.estimators import TEST_SHARE, divided, frame_of, load, without_privacy
 from benchmarks.reproduce.jobs import Job, Row, Size
 from benchmarks.reproduce.released import published, released_answers
 from benchmarks.shared.study import accuracies, level, line, panels
@@ -76,9 +75,7 @@ def yardsticks(name: str, repeats: int, seed: int) -> list[list[float]]:
     frame = frame_of(data)
     found: list[list[float]] = [[], []]
     for number in range(repeats):
-        order = np.random.default_rng(_key(name, number)).permutation(len(data.labels))
-        count = round(TEST_SHARE * len(order))
-        test, learned = order[:count], order[count:]
+        learned, test = divided(data, np.random.default_rng(_key(name, number)))
         found[0].append(without_privacy(data, learned, test) / 100)
         found[1].append(fit_plain(frame.iloc[learned[:PILOT_RECORDS]], data.schema).accuracy(frame.iloc[test]))
     return found

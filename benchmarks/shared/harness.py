@@ -10,6 +10,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,8 +70,12 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def show(title: str, rows: Sequence[Row], *, as_json: bool) -> None:
-    """Print all figures."""
+def show(title: str, rows: Sequence[Row], *, as_json: bool, file: Path | None = None) -> None:
+    """Print all figures. ``file``: gets the table, too."""
+    if file is not None:
+        with StringIO() as text, redirect_stdout(text):
+            show(title, rows, as_json=False)
+            file.write_text(text.getvalue(), encoding="utf-8")
     if as_json:
         json.dump({"title": title, "machine": machine(), "rows": [row._asdict() for row in rows]}, sys.stdout, indent=1)
         print()

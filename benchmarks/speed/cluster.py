@@ -16,8 +16,6 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,11 +134,7 @@ def main() -> None:
         parser.error("a median takes at least 5 runs")
     title = f"{TITLE}: {chosen.reports:,} reports; medians of {chosen.runs} runs"
     figures = rows(chosen.reports, chosen.runs, chosen.folder)
-    show(title, figures, as_json=chosen.json)
-    if chosen.write:
-        with StringIO() as text, redirect_stdout(text):
-            show(title, figures, as_json=False)
-            RESULTS.write_text(text.getvalue(), encoding="utf-8")
+    show(title, figures, as_json=chosen.json, file=RESULTS if chosen.write else None)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ runs take turns with those of the figure. One-core figures are processor time, s
 from __future__ import annotations
 
 import argparse
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 
 from benchmarks.shared.harness import Row, arguments, show
@@ -46,11 +44,8 @@ def main() -> None:
     rows: list[Row] = decoding(chosen.reports, chosen.runs)
     sizes = (chosen.store_reports, chosen.one_file, chosen.small_files)
     rows += storing(*sizes, chosen.runs, chosen.workers, chosen.memory, chosen.folder)
-    show(TITLE, rows, as_json=chosen.json)
-    if chosen.write:
-        with StringIO() as text, redirect_stdout(text):
-            show(f"{TITLE}; medians of {chosen.runs} runs", rows, as_json=False)
-            RESULTS.write_text(text.getvalue(), encoding="utf-8")
+    title = f"{TITLE}; medians of {chosen.runs} runs"
+    show(title, rows, as_json=chosen.json, file=RESULTS if chosen.write else None)
 
 
 if __name__ == "__main__":
