@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import lcm
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
 from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
@@ -26,12 +26,12 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.signatures import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace, latest_of_each
-from protocol.document import DAY_SECONDS, Header, is_printable, is_text
+from protocol.document import DAY_SECONDS, is_printable, is_text
 from protocol.documents import campaign, trust
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import MaskedTerms
-from protocol.documents.model import UNDERSTOOD, parse_model
+from protocol.documents.model import UNDERSTOOD, Model, parse_model
 from protocol.documents.named_models import MAX_MODELS
 from protocol.documents.node_terms import MAX_RECORDS, NodeTerms
 from protocol.documents.pilots import PilotCost
@@ -52,9 +52,6 @@ from protocol.questions import (
 )
 from protocol.schema import Schema, build_schema
 from protocol.shown import is_seen, quoted
-
-if TYPE_CHECKING:
-    from aggregator.publishing.workspace import Workspace
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 
@@ -535,14 +532,6 @@ class EvaluationParameters(NamedTuple):
     weights: tuple[int, ...] | None = None
 
 
-class _Accepted(NamedTuple):
-    """A model that the workspace's keys signed."""
-
-    digest: bytes
-    header: Header
-    schema: Schema
-
-
 def publish_evaluation(
     workspace: Workspace, models: bytes | Sequence[bytes], parameters: EvaluationParameters, now: int
 ) -> bytes:
@@ -565,18 +554,19 @@ def publish_evaluation(
     """
     check_answer_micro(parameters.epsilon_micro)
     files = [models] if isinstance(models, bytes) else list(models)
-    accepted = [_accepted(workspace, file, now) for file in files]
-    _check_comparable(accepted)
+    verdicts = [trust.verify(trust.pin(workspace.root_bytes, now), each, "model", now, UNDERSTOOD) for each in files]
+    digests, accepted = [each.digest for each in verdicts], [parse_model(each.payload) for each in verdicts]
+    _check_comparable(accepted, digests)
     first = accepted[0]
     if len(accepted) == 1:
         if parameters.weights is not None:
             raise InputError("weights_invalid", "weights are for several models")
         suffix, schema, subjects = "outcome", first.schema, outcome_subjects(first.schema)
-        asked: dict[str, Any] = {"model": first.digest}
+        asked: dict[str, Any] = {"model": digests[0]}
         purpose = f"find out how often model '{first.header.name}', version {first.header.version}, is right"
     else:
         suffix, schema, subjects = "comparison", _schema_of(accepted), right_subjects(len(accepted))
-        asked = {"models": {each.header.name: each.digest for each in accepted}}
+        asked = {"models": {each.header.name: digest for each, digest in zip(accepted, digests, strict=True)}}
         purpose = _purpose(accepted)
     name = f"{first.header.name}-{suffix}" if parameters.name is None else parameters.name
     series = parameters.series
@@ -602,19 +592,13 @@ def publish_evaluation(
     return workspace.publish("campaign", name, now, payload_for)
 
 
-def _accepted(workspace: Workspace, file: bytes, now: int) -> _Accepted:
-    verdict = trust.verify(trust.pin(workspace.root_bytes, now), file, "model", now, UNDERSTOOD)
-    model = parse_model(verdict.payload)
-    return _Accepted(verdict.digest, model.header, model.schema)
-
-
-def _check_comparable(models: Sequence[_Accepted]) -> None:
+def _check_comparable(models: Sequence[Model], digests: Sequence[bytes]) -> None:
     """Refuse models that no device could compare, before a campaign uses up a version."""
     if not 1 <= len(models) <= MAX_MODELS:
         raise InputError("models_invalid", f"an evaluation is about 1 to {MAX_MODELS} models, not {len(models)}")
     names = [each.header.name for each in models]
     twice = [name for place, name in enumerate(names) if name in names[:place]]
-    if len({each.digest for each in models}) < len(models):
+    if len(set(digests)) < len(models):
         raise InputError("models_invalid", f"the model {quoted(twice[0])} is named twice; name each model once")
     if twice:
         raise InputError(
@@ -631,7 +615,7 @@ def _check_comparable(models: Sequence[_Accepted]) -> None:
             )
 
 
-def _schema_of(models: Sequence[_Accepted]) -> Schema:
+def _schema_of(models: Sequence[Model]) -> Schema:
     """The label, and every feature that one of the models reads, as the first model that reads it defines it."""
     features: dict[str, Feature] = {}
     for each in models:
@@ -640,7 +624,7 @@ def _schema_of(models: Sequence[_Accepted]) -> Schema:
     return build_schema(models[0].schema.label, list(features.values()))
 
 
-def _purpose(models: Sequence[_Accepted]) -> str:
+def _purpose(models: Sequence[Model]) -> str:
     """The purpose of a comparison in words; without the models' names where these are too long for a text."""
     names = ", ".join(f"'{each.header.name}' version {each.header.version}" for each in models)
     text = f"find out which of these models is right most often: {names}"

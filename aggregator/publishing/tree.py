@@ -96,7 +96,7 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
             _check_not_newer(folder / place, role, raw)
         books = _books_to_publish(documents, key_books)
         for place, (campaign, raw) in books.items():
-            check_book_not_newer(folder / place, raw, campaign)
+            _check_not_newer(folder / place, "keys", raw, campaign)
             files[place] = ("keys", raw)
         _check_last_root(folder, roots)
         _make_folders(folder)
@@ -185,29 +185,41 @@ def _books_to_publish(
     return found
 
 
-def _check_not_newer(path: Path, role: str, raw: bytes) -> None:
-    """Refuse to replace a document by an older one, or by another one of the same version: devices would refuse it.
+def _version(role: str, raw: bytes, campaign: Campaign | None) -> tuple[int, bytes]:
+    """Version and content of a document, or of the key book of a campaign."""
+    if campaign is not None:
+        book = read_key_book(raw, campaign)
+        return book.version, book.identity
+    payload = read_envelope(raw, role).payload
+    return read_payload(payload)[1].version, payload
 
-    A file that can not be read as a document may be replaced.
+
+def _check_not_newer(path: Path, role: str, raw: bytes, campaign: Campaign | None = None) -> None:
+    """Refuse to replace a file by an older one, or by another one of the same version: its readers would refuse it.
+
+    A file that can not be read as such a document, or as a key book of the campaign, may be replaced.
     """
     if not path.exists():
         return
-    present = None
     try:
-        present = read_envelope(read_file(path, SIZE_LIMITS[role]), role)
-        _, present_header = read_payload(present.payload)
+        most = SIZE_LIMITS[role] if campaign is None else largest_file(ROLE, campaign)
+        present, content = _version(role, read_file(path, most), campaign)
     except (DocumentError, InputError):
-        return  # The existing file is no document, so it may be replaced.
-    new = read_envelope(raw, role)
-    _, header = read_payload(new.payload)
-    if present_header.version > header.version or (
-        present_header.version == header.version and present.payload != new.payload
-    ):
+        return
+    new, wanted = _version(role, raw, campaign)
+    if present < new or (present == new and content == wanted):
+        return
+    if campaign is not None:
         raise StorageError(
             "tree_newer",
-            f"'{path}' is version {present_header.version} and not this workspace's version {header.version}; "
-            "is the workspace an old copy, or is the tree that of another workspace?",
+            f"'{path}' is version {present} of the key book, and the given one is another version {new}; ask the "
+            "dealer for the newest one",
         )
+    raise StorageError(
+        "tree_newer",
+        f"'{path}' is version {present} and not this workspace's version {new}; is the workspace an old copy, or is "
+        "the tree that of another workspace?",
+    )
 
 
 def _check_last_root(folder: Path, roots: int) -> None:
@@ -260,29 +272,3 @@ def campaign_of(book: bytes, campaigns: Sequence[Campaign]) -> Campaign:
         else:
             return campaign
     raise problem
-
-
-def check_book_not_newer(path: Path, book: bytes, campaign: Campaign) -> None:
-    """Refuse to replace a key book by an older one, or by another one of its version: parties would refuse it.
-
-    A file that is no key book of the campaign may be replaced.
-
-    Args:
-        path: the file in the published folder; it need not exist.
-        book: the bytes of the new book, which was read with the same campaign.
-        campaign: the book's campaign.
-
-    Raises:
-        StorageError: ``tree_newer``.
-    """
-    try:
-        present = read_key_book(read_file(path, largest_file(ROLE, campaign)), campaign)
-    except (DocumentError, InputError):
-        return
-    new = read_key_book(book, campaign)
-    if present.version > new.version or (present.version == new.version and present.identity != new.identity):
-        raise StorageError(
-            "tree_newer",
-            f"'{path}' is version {present.version} of the key book, and the given one is another version "
-            f"{new.version}; ask the dealer for the newest one",
-        )

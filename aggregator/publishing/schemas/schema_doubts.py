@@ -109,12 +109,16 @@ def _is_ordered(numbers: Sequence[int]) -> bool:
     return all(step > 0 for step in steps) or all(step < 0 for step in steps)
 
 
-def _is_number(cell: str) -> bool:
+def number_in(cell: str) -> Decimal | None:
+    """The number that devices read in a cell; None if there is none."""
     try:
-        parse_bound(cell)
+        return parse_bound(cell)
     except InputError:
-        return False
-    return True
+        return None
+
+
+def _is_number(cell: str) -> bool:
+    return number_in(cell) is not None
 
 
 def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
@@ -170,10 +174,9 @@ def marker(column: pd.Series, missing: Collection[str]) -> str | None:
     other numbers, the largest above 1. The marker does not continue them: the least other number is 1 or more, or
     occurs less often than the marker.
     """
-    counts = column[~column.isin(set(missing))].value_counts()
-    numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
+    numbers = _counted(column, missing)
     least, *others = sorted(numbers) or [Decimal()]
-    if len(others) < FEWEST_OTHERS or len(numbers) < len(counts) or others[0] < 0 or others[-1] <= 1:
+    if len(others) < FEWEST_OTHERS or others[0] < 0 or others[-1] <= 1:
         return None
     text, count = numbers[least]
     return text if text in _MARKERS and (others[0] >= 1 or numbers[others[0]][1] < count) else None
@@ -186,13 +189,19 @@ def large_marker(column: pd.Series, missing: Collection[str]) -> str | None:
     :data:`FEWEST_OTHERS` different other numbers, and all of them are smaller than a tenth of the marker plus one:
     they have fewer digits.
     """
-    counts = column[~column.isin(set(missing))].value_counts()
-    numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
+    numbers = _counted(column, missing)
     *others, largest = sorted(numbers) or [Decimal()]
-    if len(others) < FEWEST_OTHERS or len(numbers) < len(counts):
+    if len(others) < FEWEST_OTHERS:
         return None
     text, count = numbers[largest]
     return text if text in _LARGE_MARKERS and count > 1 and others[-1] < (largest + 1) / 10 else None
+
+
+def _counted(column: pd.Series, missing: Collection[str]) -> dict[Decimal, tuple[str, int]]:
+    """Number → its text and how often it occurs; empty if a text is no number, or two texts are one number."""
+    counts = column[~column.isin(set(missing))].value_counts()
+    numbers = {parse_bound(text): (text, int(count)) for text, count in counts.items() if _is_number(text)}
+    return numbers if len(numbers) == len(counts) else {}
 
 
 def word_for_missing(texts: Iterable[str]) -> str | None:

@@ -15,13 +15,13 @@ from typing import NoReturn
 import pandas as pd
 
 from aggregator.common.tables import CONVERT_COMMAS, MISSING_TOKENS, advice_on_commas, check_label, check_text, shorten
-from aggregator.publishing.schemas.schema_doubts import doubt, units_in
+from aggregator.publishing.schemas.schema_doubts import doubt, number_in, units_in
 from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, parse_schema_text, toml_array, toml_text
 from protocol.document import is_text
 from protocol.errors import InputError
 from protocol.features import MAX_VALUES, Numeric
 from protocol.schema import MAX_CLASSES
-from protocol.values import MAX_BOUND_CHARACTERS, parse_bound
+from protocol.values import MAX_BOUND_CHARACTERS
 
 DEFAULT_BINS = 4
 DEFAULT_MAX_VALUES = 12
@@ -165,7 +165,7 @@ def _feature_table(column: pd.Series, how: tuple[int, bool], max_values: int, mi
     has_missing = bool(column.isin(missing).any())
     if len(values) + has_missing < 2:
         raise _UnfitError("constant_column", name, f"column '{name}' is the same in every record")
-    numbers = {value: number for value in values if (number := _number(value)) is not None}
+    numbers = {value: number for value in values if (number := number_in(value)) is not None}
     numeric = _is_numeric(numbers, max_values)
     if len(numbers) < len(values):
         _check_others(column[~column.isin(missing)], set(numbers), numeric=numeric)
@@ -271,14 +271,6 @@ def _plain(number: Decimal) -> str:
     """Short decimal text: 0.10 → 0.1, 1E+2 → 100 where that is short."""
     number = number.normalize()
     return f"{number:f}" if abs(number.adjusted()) < 20 else str(number)
-
-
-def _number(value: str) -> Decimal | None:
-    """The number that devices read in a cell; None if there is none."""
-    try:
-        return parse_bound(value)
-    except InputError:
-        return None
 
 
 def _is_numeric(numbers: dict[str, Decimal], max_values: int) -> bool:
