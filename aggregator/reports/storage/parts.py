@@ -21,7 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -208,16 +208,19 @@ _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
 _FLUSHERS = 8
 _FINISHERS = 2  # threads that write the last row groups; each additional thread would take memory of its own
-_FIELDS = ("id", "period", "question", "answer", "proven")
-_MOSTLY_SAME = ("period", "proven")
+MOST_SMALL = 16
+"""Number of small parts that a bucket may have. If there are more, they are joined."""
+SMALL_RECORDS = 1 << 18
 
 
 def _varying(records: Columns) -> list[str]:
     """Names of the columns to copy row by row: all but those that are known to have the same value in all records."""
-    same = [
-        name for name in _MOSTLY_SAME if records.size and getattr(records, name).min() == getattr(records, name).max()
-    ]
-    return [name for name in _FIELDS if name not in same]
+    same = [name for name in ("period", "proven") if records.size and _is_constant(getattr(records, name))]
+    return [name for name in Columns._fields if name not in same]
+
+
+def _is_constant(column: NDArray[Any]) -> bool:
+    return bool(column.min() == column.max())
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
@@ -258,7 +261,7 @@ class PartWriter:
         self._name = name
         self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
         self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
-        self._gathered = [_Bucket(number) for number in range(buckets)]
+        self._gathered = [_Bucket(number, self._rows, layout.answer_bytes) for number in range(buckets)]
         self._next = 0
         self._begun: list[_OpenPart] = []
         self._parts: list[Part] = []
@@ -273,7 +276,7 @@ class PartWriter:
     ) -> None:
         self._flusher.shutdown(cancel_futures=True)
         for part in self._begun:
-            part.release()
+            part.discard()
         if error is not None:
             for part in self._begun:
                 with suppress(OSError):  # A file that stays is removed by the next change of the store.
@@ -302,12 +305,10 @@ class PartWriter:
     def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
         """Add rows to a bucket whose lock the caller holds. The lock is released at the end."""
         try:
-            if bucket.waiting is None:
-                bucket.waiting = _Waiting(self._rows, self._layout.answer_bytes)
             while len(rows):
-                rows = bucket.waiting.take(stored, fields, rows)
-                if bucket.waiting.size == self._rows:
-                    self._write(bucket, bucket.waiting.empty())
+                rows = bucket.take(stored, fields, rows)
+                if bucket.size == self._rows:
+                    self._write(bucket)
         finally:
             bucket.lock.release()
 
@@ -317,9 +318,8 @@ class PartWriter:
         No thread may call :meth:`add` any more.
         """
         with ThreadPoolExecutor(_FINISHERS) as pool:
-            for sink in pool.map(self._finish, self._gathered):
-                if sink is not None:
-                    self._flushes.append(self._flusher.submit(sink.sync_and_release))
+            for part in filter(None, pool.map(self._finish, self._gathered)):
+                self._flushes.append(self._flusher.submit(part.sync_and_release))
         for flush in self._flushes:
             flush.result()
         folders = {(self._folder / part.path).parent for part in self._parts}
@@ -328,24 +328,22 @@ class PartWriter:
         list(self._flusher.map(sync_folder, sorted(folders)))
         return sorted(self._parts)
 
-    def _finish(self, bucket: _Bucket) -> _Sink | None:
+    def _finish(self, bucket: _Bucket) -> _OpenPart | None:
         """Write the waiting records of a bucket and end its part. Returns the file to flush; None without a part."""
-        if bucket.waiting is not None and bucket.waiting.size:
-            self._write(bucket, bucket.waiting.empty())
-        bucket.waiting = None
+        if bucket.size:
+            self._write(bucket)
+        bucket.columns = None
         return None if bucket.part is None else self._end(bucket, bucket.part)
 
-    def _write(self, bucket: _Bucket, stored: Stored) -> None:
-        """Write some records of a bucket as one row group."""
-        if bucket.part is None:
-            bucket.part = self._begin(bucket)
-        part = bucket.part
-        part.write(to_table(stored, self._layout))
+    def _write(self, bucket: _Bucket) -> None:
+        """Write the waiting records of a bucket as one row group."""
+        part = bucket.part = bucket.part or self._begin(bucket)
+        part.add(to_table(bucket.empty(), self._layout))
         if part.records + self._rows > self._most:
             self._flushes.append(self._flusher.submit(self._end(bucket, part).sync_and_release))
-        elif part.sink.unflushed >= _FLUSH_BYTES:  # Begin to flush before the part ends, so that the disk is not idle.
-            part.sink.unflushed = 0
-            self._flushes.append(self._flusher.submit(part.sink.sync))
+        elif part.unflushed >= _FLUSH_BYTES:  # Begin to flush before the part ends, so that the disk is not idle.
+            part.unflushed = 0
+            self._flushes.append(self._flusher.submit(part.sync))
 
     def _begin(self, bucket: _Bucket) -> _OpenPart:
         part = Part(bucket.number, f"{self._name}-{bucket.begun:04d}.parquet", 0, "")
@@ -353,57 +351,46 @@ class PartWriter:
         path = self._folder / part.path
         path.parent.mkdir(parents=True, exist_ok=True)  # finish() flushes the new folder's entry in its parent
         begun = _OpenPart(path, part)
-        self._begun.append(begun)  # before the file is opened, so that __exit__ removes it after any error
+        self._begun.append(begun)  # before the writer is opened, so that __exit__ removes it after any error
         begun.open(self._layout)
         return begun
 
-    def _end(self, bucket: _Bucket, part: _OpenPart) -> _Sink:
+    def _end(self, bucket: _Bucket, part: _OpenPart) -> _OpenPart:
         """End the part of a bucket. Returns the file to flush."""
         bucket.part = None
         self._parts.append(part.end())
-        return part.sink
+        return part
 
 
 class _Bucket:
-    """The waiting records and the open part of one bucket. ``begun`` is the number of its parts so far."""
+    """The open part of one bucket, and its waiting records, at most one row group, in arrays that are reused.
 
-    def __init__(self, number: int) -> None:
+    ``begun`` is the number of the bucket's parts so far.
+    """
+
+    def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
         self.number = number
         self.lock = Lock()
-        self.waiting: _Waiting | None = None
         self.part: _OpenPart | None = None
-        self.begun = 0
-
-
-class _Waiting:
-    """Waiting records of one bucket, at most one row group. Its arrays are reused."""
-
-    def __init__(self, rows: int, answer_bytes: int) -> None:
-        self.size = 0
+        self.begun = self.size = 0
+        self.columns: Columns | None = None
         self._rows = rows
-        self._columns = Columns(
-            np.empty(rows, np.uint64),
-            np.empty(rows, np.uint32),
-            np.empty(rows, np.uint16),
-            np.empty((rows, answer_bytes), np.uint8),
-            np.empty(rows, np.bool_),
-        )
+        self._answer_bytes = answer_bytes
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy rows until the arrays are full, and return those left over.
-
-        Only the columns ``fields`` differ between rows.
-        """
+        """Copy rows until the arrays are full, and return those left over. Only ``fields`` differ between rows."""
+        if self.columns is None:
+            room = Columns.empty(self._answer_bytes)
+            self.columns = Columns._make(np.empty((self._rows, *each.shape[1:]), each.dtype) for each in room)
         chosen = rows[: self._rows - self.size]
         place = slice(self.size, self.size + len(chosen))
         self.size = place.stop
-        for field in _FIELDS:
-            source, target = getattr(stored.records, field), getattr(self._columns, field)[place]
+        for field, source, target in zip(Columns._fields, stored.records, self.columns, strict=True):
             if field in fields:
-                source.take(chosen, axis=0, out=target, mode="clip")  # in the default mode numpy makes a second copy
+                source.take(chosen, axis=0, out=target[place], mode="clip")  # by default numpy makes a second copy
             else:
-                target[:] = source[0]
+                target[place] = source[0]
         if stored.claim is not None and self._claim is None:
             self._claim = np.zeros(self._rows, np.uint64)
         if self._claim is not None:
@@ -412,60 +399,49 @@ class _Waiting:
 
     def empty(self) -> Stored:
         """Return the waiting records and forget them. The arrays are views, valid until the next :meth:`take`."""
+        assert self.columns is not None
         used, self.size = slice(0, self.size), 0
         claim, self._claim = self._claim, None
-        return Stored(self._columns.take(used), None if claim is None else claim[used])
+        return Stored(self.columns.take(used), None if claim is None else claim[used])
 
 
 class _OpenPart:
-    """A part that is being written."""
+    """A part that is being written: a new file, and the Parquet writer that writes into it.
+
+    ``write``, ``tell``, ``flush``, ``close`` and ``closed`` are what the Parquet writer asks of a file.
+    """
 
     _parquet: pq.ParquetWriter = None
 
     def __init__(self, path: Path, part: Part) -> None:
         self.path = path
-        self.records = 0
-        self.sink = _Sink(path)
+        self.records = self.unflushed = 0
+        self.closed = False
         self._part = part
+        self._digest = sha256()
+        self._written = 0
+        self._flushing = Lock()
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
 
     def open(self, layout: Layout) -> None:
         """Open the Parquet writer."""
-        self._parquet = parquet_writer(self.sink, layout)
+        self._parquet = parquet_writer(self, layout)
 
-    def write(self, table: pa.Table) -> None:
+    def add(self, table: pa.Table) -> None:
         """Write one row group."""
         self._parquet.write_table(table, row_group_size=ROW_GROUP)
         self.records += table.num_rows
 
-    def release(self) -> None:
-        """Close the file if it is open. Discard the writer's remaining output."""
-        self.sink.release()
-        if self._parquet is not None:
-            with suppress(OSError, pa.ArrowException):
-                self._parquet.close()
-
     def end(self) -> Part:
         """Write the footer. Returns the part with its number of records and its digest."""
         self._parquet.close()
-        return self._part._replace(records=self.records, sha256=self.sink.digest.hexdigest())
-
-
-class _Sink:
-    """A new file for the Parquet writer, which computes the digest of the written bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self.digest = sha256()
-        self.unflushed = 0
-        self.closed = False
-        self._written = 0
-        self._flushing = Lock()
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        return self._part._replace(records=self.records, sha256=self._digest.hexdigest())
 
     def write(self, data: bytes) -> int:
         """Write all bytes. After :meth:`release` discard them: the descriptor may belong to another file."""
         if self.closed:
             return len(data)
-        self.digest.update(data)
+        self._digest.update(data)
         view, done = memoryview(data).cast("B"), 0
         while done < len(view):
             done += os.write(self._descriptor, view[done:])
@@ -490,11 +466,18 @@ class _Sink:
                 os.fsync(self._descriptor)
 
     def release(self) -> None:
-        """Close the file."""
+        """Close the file. What the Parquet writer has not written yet is discarded."""
         with self._flushing:
             if not self.closed:
                 self.closed = True
                 os.close(self._descriptor)
+
+    def discard(self) -> None:
+        """Close the file if it is open, and the Parquet writer."""
+        self.release()
+        if self._parquet is not None:
+            with suppress(OSError, pa.ArrowException):
+                self._parquet.close()
 
     def sync_and_release(self) -> None:
         """Flush the file to the disk, and close it."""
@@ -502,11 +485,6 @@ class _Sink:
             self.sync()
         finally:
             self.release()
-
-
-MOST_SMALL = 16
-"""Number of small parts that a bucket may have. If there are more, they are joined."""
-SMALL_RECORDS = 1 << 18
 
 
 def compact(
