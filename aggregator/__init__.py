@@ -132,59 +132,59 @@ __all__ = [
 ]
 
 _HOMES = {
-    **{
-        name: ("aggregator.operations.campaigns", name)
-        for name in ("end_campaign", "guarantee_sheet", "make_campaign", "make_evaluation", "verify")
-    },
-    **{name: ("aggregator.operations.models", name) for name in ("count", "evaluate", "ingest", "make_model")},
-    **{name: ("aggregator.operations.designs", name) for name in ("design", "refine", "sign_candidates")},
-    **{
-        name: ("aggregator.nodes.campaigns.lists", name)
-        for name in ("add_nodes", "make_node_list", "remove_nodes", "renew_nodes")
-    },
-    **{
-        name: ("aggregator.publishing.roots", name) for name in ("RootChange", "change_root", "gather_copies", "resign")
-    },
-    "Roster": ("aggregator.reports.fleet", "Roster"),
-    "new_fleet": ("aggregator.reports.fleet", "new_roster"),
-    "read_fleet": ("aggregator.reports.fleet", "read_roster"),
-    "write_fleet": ("aggregator.reports.fleet", "write_roster"),
-    "retry_quarantine": ("aggregator.operations.retry", "retry"),
-    "make_node_campaign": ("aggregator.nodes.campaigns.campaigns", "make_node_campaign"),
-    "BudgetFile": ("aggregator.curator.budget", "BudgetFile"),
-    "Dealer": ("aggregator.nodes.dealer.dealer", "Dealer"),
-    "Masking": ("aggregator.nodes.campaigns.campaigns", "Masking"),
-    "Model": ("aggregator.models.scoring", "Model"),
-    "bin_records": ("aggregator.curator.binning", "bin_records"),
-    "compare": ("aggregator.models.comparison", "compare"),
-    "create_workspace": ("aggregator.publishing.workspace", "create_workspace"),
-    "design_records": ("aggregator.planning.feature_selection.from_private_pilot", "design_records"),
-    "draft_schema": ("aggregator.publishing.schemas.schema_draft", "draft_schema"),
-    "fit_records": ("aggregator.curator.fitting", "fit_records"),
-    "export": ("aggregator.operations.export", "export"),
-    "join": ("aggregator.estimates.joining", "join"),
-    "load_schema": ("aggregator.publishing.schemas.schema_file", "load_schema"),
-    "merge_files": ("aggregator.reports.gateway", "merge_files"),
-    "open_store": ("aggregator.operations.report_store", "open_store"),
-    "open_workspace": ("aggregator.publishing.workspace", "open_workspace"),
-    "plan": ("aggregator.planning.power_analysis.plan", "plan"),
-    "predict_file": ("aggregator.models.scoring", "predict_file"),
-    "project_records": ("aggregator.curator.projecting", "project_records"),
-    "publish_tree": ("aggregator.publishing.tree", "write_tree"),
-    "report": ("aggregator.page.report", "report"),
-    "read_table": ("aggregator.common.tables", "read_table"),
-    "status": ("aggregator.operations.status", "status"),
-    "to_json": ("aggregator.models.interchange", "to_json"),
-    "to_sklearn": ("aggregator.models.interchange", "to_sklearn"),
+    "aggregator.common.tables": ("read_table",),
+    "aggregator.curator.binning": ("bin_records",),
+    "aggregator.curator.budget": ("BudgetFile",),
+    "aggregator.curator.fitting": ("fit_records",),
+    "aggregator.curator.projecting": ("project_records",),
+    "aggregator.estimates.joining": ("join",),
+    "aggregator.models.comparison": ("compare",),
+    "aggregator.models.interchange": ("to_json", "to_sklearn"),
+    "aggregator.models.scoring": ("Model", "predict_file"),
+    "aggregator.nodes.campaigns.campaigns": ("Masking", "make_node_campaign"),
+    "aggregator.nodes.campaigns.lists": ("add_nodes", "make_node_list", "remove_nodes", "renew_nodes"),
+    "aggregator.nodes.dealer.dealer": ("Dealer",),
+    "aggregator.operations.campaigns": (
+        "end_campaign",
+        "guarantee_sheet",
+        "make_campaign",
+        "make_evaluation",
+        "verify",
+    ),
+    "aggregator.operations.designs": ("design", "refine", "sign_candidates"),
+    "aggregator.operations.export": ("export",),
+    "aggregator.operations.models": ("count", "evaluate", "ingest", "make_model"),
+    "aggregator.operations.report_store": ("open_store",),
+    "aggregator.operations.retry": ("retry_quarantine",),
+    "aggregator.operations.status": ("status",),
+    "aggregator.page.report": ("report",),
+    "aggregator.planning.feature_selection.from_private_pilot": ("design_records",),
+    "aggregator.planning.power_analysis.plan": ("plan",),
+    "aggregator.publishing.roots": ("RootChange", "change_root", "gather_copies", "resign"),
+    "aggregator.publishing.schemas.schema_draft": ("draft_schema",),
+    "aggregator.publishing.schemas.schema_file": ("load_schema",),
+    "aggregator.publishing.tree": ("publish_tree",),
+    "aggregator.publishing.workspace": ("create_workspace", "open_workspace"),
+    "aggregator.reports.fleet": ("Roster", "new_fleet", "read_fleet", "write_fleet"),
+    "aggregator.reports.gateway": ("merge_files",),
 }
+"""Module → the public names that it holds."""
+_CALLED = {
+    "new_fleet": "new_roster",
+    "publish_tree": "write_tree",
+    "read_fleet": "read_roster",
+    "retry_quarantine": "retry",
+    "write_fleet": "write_roster",
+}
+"""Public name → its name in its module, if that is another one."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home, called = _HOMES[name]
-    return getattr(import_module(home), called)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), _CALLED.get(name, name))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

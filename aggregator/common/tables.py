@@ -82,19 +82,22 @@ def read_table(path: str | Path) -> pd.DataFrame:
             different length, stray quotes, another separator, or a name that does not print; ``duplicate_column``.
     """
     path = Path(path)
-    raw = _read_bytes(path)
-    room = f"memory, or has more than {MAX_CELLS:,} cells"
+    return _csv_frame(_decode(_read_bytes(path), path), path)
+
+
+def _csv_frame(text: str, path: Path, separator: str = ",") -> pd.DataFrame:
+    """The frame of a CSV file's text."""
+    reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
-        text = _decode(raw, path)
-        reader = csv.reader(StringIO(text, newline=""), strict=True)
-        return _frame(_rows(reader), path)
+        return _frame(_rows(reader), path, separator)
     except _RaggedError as error:
         problem = ("csv_invalid", str(error))
     except csv.Error:
         problem = ("csv_invalid", f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes")
     except MemoryError:
+        room = f"memory, or has more than {MAX_CELLS:,} cells"
         problem = ("too_large", f"'{path.name}' does not fit into {room}; take a sample of its lines")
-    if problem[0] == "csv_invalid" and _other_separator(text):
+    if problem[0] == "csv_invalid" and separator == "," and _other_separator(text):
         problem = ("csv_invalid", _wrong_separator(path))
     # The error is raised after the except clauses: it must not keep the exceptions above, whose texts contain cells.
     raise InputError(*problem)
@@ -148,19 +151,7 @@ def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str
     _check_layout(layout)
     if path.suffix.lower() == ".xlsx":
         return ConvertedTable(_frame(_workbook_rows(path, layout.sheet), path), (), ())
-    text = _decode(_read_bytes(path), path, layout.encoding)
-    reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=layout.separator)
-    problem = ""
-    try:
-        frame = _frame(_rows(reader), path, layout.separator)
-    except _RaggedError as error:
-        problem = str(error)
-    except csv.Error:
-        problem = f"line {reader.line_num} of '{path.name}' can not be read; look at its quotes"
-    except MemoryError:
-        raise InputError("too_large", f"'{path.name}' does not fit into memory; take a sample of its lines") from None
-    if problem:
-        raise InputError("csv_invalid", problem)
+    frame = _csv_frame(_decode(_read_bytes(path), path, layout.encoding), path, layout.separator)
     found = frame.apply(partial(_with_points, layout=layout, missing=set(missing)))
     doubts = (_mixed(frame[name], layout, set(missing)) for name in frame.columns)
     changed = (name for name in frame.columns if not found[name].equals(frame[name]))

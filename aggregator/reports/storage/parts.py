@@ -261,7 +261,7 @@ class PartWriter:
         self._name = name
         self._rows = min(ROW_GROUP, max(_LEAST_ROWS, _WAITING_BYTES // (buckets * (15 + layout.answer_bytes))))
         self._most = max(ROW_GROUP, PART_BYTES // (15 + layout.answer_bytes))
-        self._gathered = [_Bucket(number, self._rows, layout.answer_bytes) for number in range(buckets)]
+        self._open = [_Bucket(number, self._rows, layout.answer_bytes) for number in range(buckets)]
         self._next = 0
         self._begun: list[_OpenPart] = []
         self._parts: list[Part] = []
@@ -294,13 +294,13 @@ class PartWriter:
             rows = order[starts[number] : ends[number]]
             if not len(rows):
                 continue
-            if self._gathered[number].lock.acquire(blocking=False):
-                self._add(self._gathered[number], stored, fields, rows)
+            if self._open[number].lock.acquire(blocking=False):
+                self._add(self._open[number], stored, fields, rows)
             else:
                 busy.append((number, rows))
         for number, rows in busy:
-            self._gathered[number].lock.acquire()
-            self._add(self._gathered[number], stored, fields, rows)
+            self._open[number].lock.acquire()
+            self._add(self._open[number], stored, fields, rows)
 
     def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
         """Add rows to a bucket whose lock the caller holds. The lock is released at the end."""
@@ -318,7 +318,7 @@ class PartWriter:
         No thread may call :meth:`add` any more.
         """
         with ThreadPoolExecutor(_FINISHERS) as pool:
-            for part in filter(None, pool.map(self._finish, self._gathered)):
+            for part in filter(None, pool.map(self._finish, self._open)):
                 self._flushes.append(self._flusher.submit(part.sync_and_release))
         for flush in self._flushes:
             flush.result()

@@ -176,7 +176,7 @@ def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, everythi
     made = store.create_store(tmp_path / "s", RAW)
     made.workers = 3
     written = []
-    write = writing._Sink.write
+    write = writing._OpenPart.write
 
     def full(sink, data):
         written.append(len(data))
@@ -185,7 +185,7 @@ def test_a_disk_that_fails_under_a_shared_file_leaves_nothing(tmp_path, everythi
         return write(sink, data)
 
     monkeypatch.setattr(writing, "ROW_GROUP", 8)
-    monkeypatch.setattr(writing._Sink, "write", full)
+    monkeypatch.setattr(writing._OpenPart, "write", full)
     with pytest.raises(store.StorageError, match=r"^disk_full"):
         made.ingest([path], now=NOW)
     assert not list(made.path.rglob("*.parquet"))

@@ -700,7 +700,9 @@ def failing(monkeypatch, at: int, error: OSError | type[Crash]) -> list[str]:
         monkeypatch.setattr(Path, name, wrap(name, getattr(Path, name)))
     monkeypatch.setattr(Path, "open", wrap("open", Path.open, lambda _, mode="r", *__: "w" in mode))
     monkeypatch.setattr(os, "open", wrap("create", os.open, lambda _, flags, *__: flags & os.O_EXCL))
-    monkeypatch.setattr(writing._Sink, "write", wrap("write", writing._Sink.write, lambda sink, _: not sink.closed))
+    monkeypatch.setattr(
+        writing._OpenPart, "write", wrap("write", writing._OpenPart.write, lambda sink, _: not sink.closed)
+    )
     monkeypatch.setattr(os, "fsync", wrap("fsync", os.fsync))
     return made_steps
 

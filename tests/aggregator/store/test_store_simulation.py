@@ -28,7 +28,7 @@ from aggregator.publishing.models import publish_model
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from aggregator.reports.storage import parts as compaction
 from aggregator.reports.storage.manifest import read_manifest
-from aggregator.reports.storage.parts import _Sink
+from aggregator.reports.storage.parts import _OpenPart
 from aggregator.reports.tally.scope import Scope
 from aggregator.reports.tally.tally import Tally
 from protocol.documents.campaign import parse_campaign
@@ -85,7 +85,7 @@ class crashing:  # noqa: N801 - used as a with
         for name in ("replace", "mkdir", "unlink"):
             self._patch.setattr(Path, name, self._wrap(getattr(Path, name)))
         self._patch.setattr(os, "fsync", self._wrap(os.fsync))
-        self._patch.setattr(_Sink, "write", self._wrap(_Sink.write, lambda sink, _: not sink.closed))
+        self._patch.setattr(_OpenPart, "write", self._wrap(_OpenPart.write, lambda sink, _: not sink.closed))
         return self
 
     def __exit__(self, kind, error, traceback):
