@@ -14,6 +14,7 @@ the new parts; the next change of the store removes parts that a crash left behi
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,7 @@ from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled, check_enrolment
 from aggregator.reports.intake.remote import Executor, job_of, on_store, read_remotely
 from aggregator.reports.intake.sources import check_folder, expand
-from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, Progress, joined, read_with_threads
+from aggregator.reports.intake.transaction import IngestSummary, IngestTransaction, joined, read_with_threads
 from aggregator.reports.retention import Removal, forget, forgotten_counts
 from aggregator.reports.storage.locking import LOCK_FILE, LOCK_TIMEOUT_SECONDS, exclusive
 from aggregator.reports.storage.manifest import (
@@ -221,7 +222,13 @@ class Store:
                 and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
-        finished = Progress(progress, len(given))
+        done = itertools.count(1)
+
+        def finished(more: int) -> None:
+            for number in itertools.islice(done, more):
+                if progress is not None:
+                    progress(number, len(given))
+
         rest, steps = given, list[IngestSummary]()
         while rest or not steps:
             steps.append(self._ingest_step(rest, now, enrolled, finished))
@@ -229,7 +236,11 @@ class Store:
         return joined(steps)
 
     def _ingest_step(
-        self, files: Sequence[str | os.PathLike[str]], now: int, enrolled: Enrolled | None, progress: Progress
+        self,
+        files: Sequence[str | os.PathLike[str]],
+        now: int,
+        enrolled: Enrolled | None,
+        progress: Callable[[int], None],
     ) -> IngestSummary:
         """Read the first of some files, as many as ``step_seconds`` allow, and commit what was found."""
         with self.changing() as manifest:

@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -194,22 +194,6 @@ class IngestTransaction:
         return frozenset(claimed[np.isin(claimed, complete)].tolist())
 
 
-class Progress:
-    """Counts finished files of those given, and calls back after each with (files finished, files given)."""
-
-    def __init__(self, callback: Callable[[int, int], None] | None, files: int) -> None:
-        self._callback = callback
-        self._files = files
-        self._done = 0
-
-    def __call__(self, more: int) -> None:
-        """Report ``more`` further files as finished, with one call of the callback for each."""
-        for _ in range(more):
-            self._done += 1
-            if self._callback is not None:
-                self._callback(self._done, self._files)
-
-
 _OFFERED = 4
 """Blocks of one large file that wait or are judged at a time, for each thread."""
 
@@ -240,68 +224,47 @@ def read_with_threads(
     Raises:
         StorageError, InputError: as :meth:`Reader.read`.
     """
-    with ExitStack() as stack:
-        pool = ThreadPoolExecutor(threads)
-        sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
-        reader = stack.enter_context(transaction.reader(now, enrolled, sharing))
-        stack.enter_context(
-            pool
-        )  # The pool ends before the reader is closed: no thread then gives records to the reader any more.
-        taken = _read_all(transaction, reader, pool, threads, files, enough, progress)
+    pool = ThreadPoolExecutor(threads)
+    sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
+    # The pool ends before the reader is closed: no thread then gives records to the reader any more.
+    with transaction.reader(now, enrolled, sharing) as reader, pool:
+        taken = 0
+        similar: list[tuple[int, str]] = []
+        pending: set[Future[list[Read]]] = set()
+        for share in shares(files):
+            for number, found in share.unreadable:
+                transaction.note_unreadable(number, found)
+            similar += share.similar
+            progress(len(share.unreadable))
+            pending.add(pool.submit(reader.read, share.sources))
+            while len(pending) > threads:  # bounds the number of shares in memory
+                pending = _note_some(transaction, pending, progress)
+            taken += len(share.sources) + len(share.unreadable) + len(share.similar)
+            if enough():
+                break
+        while pending:
+            pending = _note_some(transaction, pending, progress)
+        # A similar file (same length and last bytes) may be a copy of a file read above. The index of inputs can tell
+        # only after all files read above are noted in it.
+        for number, file in similar:
+            loaded = read_source(file)
+            if isinstance(loaded, Unreadable):
+                transaction.note_unreadable(number, loaded)
+            else:
+                for read in reader.read([loaded._replace(number=number)], may_repeat=True):
+                    transaction.note(read)
+            progress(1)
         transaction.add_parts(reader.finish())
     return taken
 
 
-def _read_all(
-    transaction: IngestTransaction,
-    reader: Reader,
-    pool: ThreadPoolExecutor,
-    threads: int,
-    files: Sequence[str | os.PathLike[str]],
-    enough: Callable[[], bool],
-    report: Callable[[int], None],
-) -> int:
-    taken = 0
-    similar: list[tuple[int, str]] = []
-    pending: set[Future[list[Read]]] = set()
-    for share in shares(files):
-        for number, found in share.unreadable:
-            transaction.note_unreadable(number, found)
-        similar += share.similar
-        report(len(share.unreadable))
-        pending.add(pool.submit(reader.read, share.sources))
-        while len(pending) > threads:  # bounds the number of shares in memory
-            pending = _note_some(transaction, pending, report)
-        taken += len(share.sources) + len(share.unreadable) + len(share.similar)
-        if enough():
-            break
-    while pending:
-        pending = _note_some(transaction, pending, report)
-    # A similar file (same length and last bytes) may be a copy of a file read above. The index of inputs can tell
-    # only after all files read above are noted in it.
-    for number, file in similar:
-        _read_similar(transaction, reader, number, file)
-        report(1)
-    return taken
-
-
 def _note_some(
-    transaction: IngestTransaction, pending: set[Future[list[Read]]], report: Callable[[int], None]
+    transaction: IngestTransaction, pending: set[Future[list[Read]]], progress: Callable[[int], None]
 ) -> set[Future[list[Read]]]:
     """Wait for at least one share, and note its files. Returns the shares that are still being read."""
     done, rest = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
         for read in future.result():
             transaction.note(read)
-            report(1)
+            progress(1)
     return rest
-
-
-def _read_similar(transaction: IngestTransaction, reader: Reader, number: int, file: str) -> None:
-    """Read a file that has the length and the last bytes of another file. A copy is noted as repeated."""
-    loaded = read_source(file)
-    if isinstance(loaded, Unreadable):
-        transaction.note_unreadable(number, loaded)
-        return
-    for read in reader.read([loaded._replace(number=number)], may_repeat=True):
-        transaction.note(read)

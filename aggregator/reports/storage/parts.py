@@ -386,7 +386,8 @@ class _Bucket:
         chosen = rows[: self._rows - self.size]
         place = slice(self.size, self.size + len(chosen))
         self.size = place.stop
-        for field, source, target in zip(Columns._fields, stored.records, self.columns, strict=True):
+        for field in Columns._fields:
+            source, target = getattr(stored.records, field), getattr(self.columns, field)
             if field in fields:
                 source.take(chosen, axis=0, out=target[place], mode="clip")  # by default numpy makes a second copy
             else:
