@@ -22,7 +22,7 @@ from protocol.errors import InputError
 if TYPE_CHECKING:
     from aggregator.estimates.statistics import Statistics
     from aggregator.nodes.statistics.robust import Rule
-    from aggregator.operations.models import Together
+    from aggregator.operations.models import JoinedStatistics
     from aggregator.operations.report_store import Store
     from aggregator.reports.fleet import Roster
 
@@ -121,7 +121,7 @@ def _counted(
         return opened.statistics(scope, rosters=rosters), opened.campaign_bytes
 
 
-def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[Together, list[bytes]]:
+def count_stores(selection: Selection, postprocess: str | None = None) -> tuple[JoinedStatistics, list[bytes]]:
     """Count the reports of one store or of several, and join the statistics of several.
 
     Returns:

@@ -125,11 +125,11 @@ def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, 
     Raises:
         InputError: ``too_large``: the list on standard input is too long.
     """
-    from aggregator.reports.intake.finding import SUFFIXES, gather, read_names
+    from aggregator.reports.intake.finding import SUFFIXES, find_files, read_names
 
     suffixes = suffixes or SUFFIXES
     listed = read_names(sys.stdin.buffer) if "-" in names else []
-    found = gather((name for name in names if name != "-"), recursive=recursive, suffixes=suffixes)
+    found = find_files((name for name in names if name != "-"), recursive=recursive, suffixes=suffixes)
     if found.left:
         note(f"left out {counted(found.left, 'file')} in the folders: hidden, or no {suffixes[0]}")
     if found.folders:

@@ -38,7 +38,7 @@ from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace
 from aggregator.reports.fleet import Roster
 from aggregator.reports.intake.enrolment import Enrolled
-from aggregator.reports.intake.finding import gather
+from aggregator.reports.intake.finding import find_files
 from aggregator.reports.intake.remote import all_unreadable
 from aggregator.reports.intake.sources import expand
 from aggregator.reports.intake.transaction import IngestSummary
@@ -97,13 +97,15 @@ def ingest(
     listed = [files] if isinstance(files, str | Path) else files
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
     if parsed.nodes is not None:
-        names = gather((str(file) for file in listed), recursive=recursive, suffixes=kind_of(parsed).suffixes()).files
+        names = find_files(
+            (str(file) for file in listed), recursive=recursive, suffixes=kind_of(parsed).suffixes()
+        ).files
         signed = None if nodes is None else check_list(nodes, workspace=workspace, trusted=trust)
         book = read_file(keys, SIZE_LIMITS["keys"]) if isinstance(keys, str | Path) else keys
         return new_or_open(store, raw, signed, names, book).ingest(names, now=present(now), progress=progress)
     if nodes is not None or keys is not None:
         raise InputError("campaign_for_devices", "this campaign asks devices; lists and key books are of nodes")
-    given = gather((str(file) for file in listed), recursive=recursive).files
+    given = find_files((str(file) for file in listed), recursive=recursive).files
     if not (Path(store) / FILE_NAME).exists() and (not given or all_unreadable(expand(given))):
         why = f"none of the {len(given)} files can be read" if given else "there is no report file"
         raise InputError("unreadable", f"{why}; no store was made")
@@ -155,7 +157,7 @@ def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
     return open_node_store(store) if is_node_store(store) else open_store(store)
 
 
-class Together(NamedTuple):
+class JoinedStatistics(NamedTuple):
     """Statistics of one store, or of several with the test whether they are samples of one population."""
 
     statistics: Statistics
@@ -168,7 +170,7 @@ def together(
     one_population: bool = False,
     disjoint: bool = False,
     postprocess: str | None = None,
-) -> Together:
+) -> JoinedStatistics:
     """Statistics of several stores as one population's; those of one store are returned unchanged.
 
     Args:
@@ -181,11 +183,11 @@ def together(
         InputError: ``argument_invalid``: there is no part; the reasons of :func:`aggregator.estimates.joining.join`.
     """
     if len(parts) == 1:
-        return Together(parts[0], None)
+        return JoinedStatistics(parts[0], None)
     sources = [source for part in parts for source in part.sources]
     if postprocess is None and sources:
         postprocess = newest_campaign(sources).fit.postprocess
-    return Together(*join(parts, one_population=one_population, disjoint=disjoint, postprocess=postprocess))
+    return JoinedStatistics(*join(parts, one_population=one_population, disjoint=disjoint, postprocess=postprocess))
 
 
 def sign_model(

@@ -52,7 +52,7 @@ from aggregator.reports.storage.manifest import (
     remove_orphans,
     write_manifest,
 )
-from aggregator.reports.storage.quarantine import LIMIT_BYTES, Kept, Quarantine
+from aggregator.reports.storage.quarantine import LIMIT_BYTES, Quarantine, QuarantinedFile
 from aggregator.reports.tally.counting import count_partition, partitions
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from aggregator.reports.tally.tally import Tally, TallyReport
@@ -392,7 +392,7 @@ class Store:
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
         )
 
-    def quarantined(self) -> list[Kept]:
+    def quarantined(self) -> list[QuarantinedFile]:
         """The files that have pieces in the quarantine, with these pieces: at most 64 MiB unless set otherwise.
 
         Raises:

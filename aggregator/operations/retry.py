@@ -27,7 +27,7 @@ from aggregator.reports.intake.sources import Source
 from aggregator.reports.intake.transaction import IngestTransaction
 from aggregator.reports.storage.input_index import Ingested, identity, pack_places, tail, unpack_places
 from aggregator.reports.storage.manifest import QUARANTINE
-from aggregator.reports.storage.quarantine import Kept, Quarantine
+from aggregator.reports.storage.quarantine import Quarantine, QuarantinedFile
 from protocol.batches.batch import Header, trailer, write_batch
 from protocol.batches.report import ID_BYTES
 
@@ -142,7 +142,7 @@ class _Retry:
         self._decoder = Decoder(self._campaign)
         layout = self._campaign.layout
         self._header = Header(self._campaign.id, layout.kind, layout.record_length)
-        self._rest: list[tuple[Kept, list[Rejected]]] = []
+        self._rest: list[tuple[QuarantinedFile, list[Rejected]]] = []
         self.tried = self.known = 0
         self.left: Counter[str] = Counter()
 
@@ -160,7 +160,7 @@ class _Retry:
             self._quarantine.keep(kept.identity, kept.file, rest)
         self._quarantine.flush()
 
-    def _file(self, reader: Reader, kept: Kept, entry: Ingested | None, reason: str | None) -> None:
+    def _file(self, reader: Reader, kept: QuarantinedFile, entry: Ingested | None, reason: str | None) -> None:
         """Judge the pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
         if entry is not None:  # This retry may have replaced the entry, by adding records with this file's content.
             entry = self._inputs.get(entry.identity) or entry
@@ -187,7 +187,7 @@ class _Retry:
             or (piece.reason == EARLY and self._is_whole(piece) and self._is_past(piece, entry))
         ]
 
-    def _lost_early(self, kept: Kept, settled: Sequence[Rejected], entry: Ingested) -> int:
+    def _lost_early(self, kept: QuarantinedFile, settled: Sequence[Rejected], entry: Ingested) -> int:
         """Number of the file's early records that the quarantine does not keep whole; 0 if it keeps every one."""
         whole = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
         return entry.rejected.get(EARLY, 0) - whole + sum(piece.reason == EARLY for piece in settled)
@@ -208,7 +208,7 @@ class _Retry:
                 judgeable.append(piece)
         return judgeable
 
-    def _corrected(self, entry: Ingested, kept: Kept, judged: _Judged, *, every_early: bool) -> Ingested:
+    def _corrected(self, entry: Ingested, kept: QuarantinedFile, judged: _Judged, *, every_early: bool) -> Ingested:
         """The entry of a file after its pieces were judged. The index and the store's totals are corrected, too."""
         # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
         # replaced this file's entry in the index, and its counts must not be corrected a second time.
@@ -304,7 +304,7 @@ def _refused_places(entry: Ingested, judged: _Judged) -> NDArray[np.int64]:
     return np.union1d(places, np.array(foreign, np.int64))
 
 
-def _no_longer_rejected(entry: Ingested, kept: Kept, judged: _Judged) -> Counter[str]:
+def _no_longer_rejected(entry: Ingested, kept: QuarantinedFile, judged: _Judged) -> Counter[str]:
     """Numbers to subtract from the entry's counts of rejected records, by reason.
 
     If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and crashed

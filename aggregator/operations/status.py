@@ -58,7 +58,7 @@ class DayCount(NamedTuple):
     devices_at_most: int
 
 
-class Reach(NamedTuple):
+class QuestionAccuracy(NamedTuple):
     """The accuracy of one question's estimates.
 
     Attributes:
@@ -109,7 +109,7 @@ class Status(NamedTuple):
     days: tuple[DayCount, ...]
     devices_at_least: int
     devices_at_most: int
-    questions: tuple[Reach, ...]
+    questions: tuple[QuestionAccuracy, ...]
     target: float | None
     devices_needed: int | None
     time_precision: int
@@ -222,19 +222,19 @@ def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCou
     )
 
 
-def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> Reach:
+def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> QuestionAccuracy:
     """The accuracy of one question; ``share`` of the devices are asked it in a period."""
     if not found.n or not enough:
-        return Reach(name, found.n, None, None)
+        return QuestionAccuracy(name, found.n, None, None)
     # The interval of a share near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
     sides = np.maximum(found.high - found.estimate, found.estimate - found.low)
     width = float(np.max(sides)) / found.n
     if not isfinite(width):
-        return Reach(name, found.n, None, None)
+        return QuestionAccuracy(name, found.n, None, None)
     if target is None:
-        return Reach(name, found.n, width, None)
+        return QuestionAccuracy(name, found.n, width, None)
     missing = max(0, ceil(found.n * (width / target) ** 2) - found.n)
-    return Reach(name, found.n, width, ceil(missing / share))
+    return QuestionAccuracy(name, found.n, width, ceil(missing / share))
 
 
 def half_width_of(sd: float) -> float:

@@ -15,7 +15,7 @@ from aggregator.cli.inputs import enrolled_ids
 from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
 from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.manifest import QUARANTINE, read_manifest
-from aggregator.reports.storage.quarantine import Kept
+from aggregator.reports.storage.quarantine import QuarantinedFile
 from protocol.batches.report import decode_report
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
@@ -83,12 +83,12 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
             note(f"{each}: {number} were counted, {in_all[each]} of them are kept to look at")
 
 
-def _name(file: Kept, piece: Rejected) -> str:
+def _name(file: QuarantinedFile, piece: Rejected) -> str:
     """The name of a piece on the command line: digits of its file's identity, and its offset."""
     return f"{file.identity[:_NAME_DIGITS]}:{piece.offset}"
 
 
-def _piece_json(file: Kept, piece: Rejected) -> dict[str, Any]:
+def _piece_json(file: QuarantinedFile, piece: Rejected) -> dict[str, Any]:
     """A piece as a JSON object."""
     return {
         "piece": _name(file, piece),
@@ -174,9 +174,9 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
         print_facts({"pieces removed": removed})
 
 
-def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
     """The pieces that several names select, grouped by file."""
-    found: dict[str, tuple[Kept, tuple[Rejected, ...]]] = {}
+    found: dict[str, tuple[QuarantinedFile, tuple[Rejected, ...]]] = {}
     for name in names:
         for file, pieces in _chosen(kept, name):
             before = found.get(file.identity, (file, ()))[1]
@@ -185,7 +185,7 @@ def _merged(kept: list[Kept], names: tuple[str, ...]) -> list[tuple[Kept, tuple[
     return list(found.values())
 
 
-def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
     """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece.
 
     Raises:
@@ -206,7 +206,7 @@ def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...
     return chosen
 
 
-def _print_piece(campaign: Campaign, file: Kept, piece: Rejected) -> None:
+def _print_piece(campaign: Campaign, file: QuarantinedFile, piece: Rejected) -> None:
     """Print a piece: its file, reason and fields, then its bytes."""
     facts = {"file": file.file, "offset": piece.offset, "bytes": piece.length, "reason": piece.reason}
     fields = {name.replace("_", " "): value for name, value in _fields(campaign, piece).items()}

@@ -61,7 +61,7 @@ class Rejected(NamedTuple):
     claim: bytes = b""
 
 
-class Standing(NamedTuple):
+class BatchStanding(NamedTuple):
     """Whether the batch of a record is complete.
 
     Attributes:
@@ -87,7 +87,7 @@ class RecordSpan(NamedTuple):
     """
 
     runs: tuple[tuple[int, int], ...]
-    standings: tuple[Standing, ...]
+    standings: tuple[BatchStanding, ...]
     counts: tuple[int, ...]
     digests: tuple[bytes, ...]
     rejected: dict[str, int]
@@ -107,7 +107,7 @@ class SpanBuilder:
     def _reset(self) -> None:
         self._runs: list[tuple[int, int]] = []
         self._room = self._most
-        self._standings: list[Standing] = []
+        self._standings: list[BatchStanding] = []
         self._counts: list[int] = []
         self._digests: list[bytes] = []
         self._rejected: Counter[str] = Counter()
@@ -124,7 +124,7 @@ class SpanBuilder:
 
     def add(self, batch: Batch) -> Iterator[RecordSpan]:
         """Add a batch of the campaign, and yield each span that becomes full. Small batches share a span."""
-        standing = Standing(batch.proven, b"" if batch.proven else batch.digest)
+        standing = BatchStanding(batch.proven, b"" if batch.proven else batch.digest)
         length = self._layout.record_length
         for start, count in batch.spans:
             done = 0
@@ -137,7 +137,7 @@ class SpanBuilder:
         if batch.proven:
             self._digests.append(batch.digest)
 
-    def _add_run(self, start: int, records: int, standing: Standing) -> None:
+    def _add_run(self, start: int, records: int, standing: BatchStanding) -> None:
         self._runs.append((start, records))
         if self._standings and self._standings[-1] == standing:
             self._counts[-1] += records
@@ -190,7 +190,7 @@ class Block(NamedTuple):
     records: Columns
     positions: NDArray[np.int64]
     batch: NDArray[np.intp]
-    standings: tuple[Standing, ...]
+    standings: tuple[BatchStanding, ...]
     digests: tuple[bytes, ...]
     rejected: dict[str, int]
     pieces: tuple[Rejected, ...]
@@ -306,7 +306,7 @@ class Decoder:
         rows: Matrix,
         positions: NDArray[np.int64],
         batch: NDArray[np.intp],
-        standings: Sequence[Standing],
+        standings: Sequence[BatchStanding],
         now: int,
         bad: _BadRecords,
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:

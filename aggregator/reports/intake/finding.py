@@ -20,7 +20,7 @@ MAX_LIST_BYTES = 1 << 28
 _PATTERN = re.compile(r"[*?\[]")
 
 
-class Gathered(NamedTuple):
+class FileList(NamedTuple):
     """Files found by names.
 
     Attributes:
@@ -36,7 +36,7 @@ class Gathered(NamedTuple):
     folders: int
 
 
-def gather(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> Gathered:
+def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> FileList:
     """Find the files that names stand for. Run by the operator's ingest and by a gateway's merge.
 
     Args:
@@ -56,11 +56,11 @@ def gather(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str
             search.match(name)
         else:
             search.files.append(name)
-    return Gathered(search.files, search.left, search.folders)
+    return FileList(search.files, search.left, search.folders)
 
 
 class _Search:
-    """A search in progress. Its attributes become those of the result, :class:`Gathered`."""
+    """A search in progress. Its attributes become those of the result, :class:`FileList`."""
 
     def __init__(self, *, recursive: bool, suffixes: tuple[str, ...]) -> None:
         self._recursive = recursive

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from aggregator.reports.decoding.columns import Columns
 from aggregator.reports.decoding.content import FileShortenedError
-from aggregator.reports.decoding.decode import MAX_PIECES, Block, Decoder, RecordSpan, Rejected, Standing
+from aggregator.reports.decoding.decode import MAX_PIECES, BatchStanding, Block, Decoder, RecordSpan, Rejected
 from aggregator.reports.intake.enrolment import REASON as NOT_ENROLLED
 from aggregator.reports.intake.enrolment import Enrolled
 from aggregator.reports.intake.sources import SHORTENED_REASON, Source, Unreadable
@@ -62,7 +62,7 @@ class Read(NamedTuple):
     received: int = 0
 
 
-class Kept(NamedTuple):
+class Division(NamedTuple):
     """Good records of a block, divided by what becomes of them.
 
     Attributes:
@@ -354,19 +354,19 @@ class Reader:
         """
         return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
 
-    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Kept:
+    def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Division:
         """Divide good records, or their ``rows``, (M,) intp, by what becomes of them."""
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
-            return Kept(records, None, none, none)
+            return Division(records, None, none, none)
         rows = np.arange(records.size) if rows is None else rows
         is_forgotten = records.period[rows] < self._first_period
         forgotten, rows, foreign = rows[is_forgotten], rows[~is_forgotten], none
         if self._enrolled is not None:
             accepted = self._enrolled.accepts(records.take(rows))
             foreign, rows = rows[~accepted], rows[accepted]
-        return Kept(records.take(rows), rows, forgotten, foreign)
+        return Division(records.take(rows), rows, forgotten, foreign)
 
     def _entry(
         self,
@@ -394,7 +394,7 @@ class Reader:
         )
 
 
-def _claim(standing: Standing) -> int:
+def _claim(standing: BatchStanding) -> int:
     """First eight bytes, as a number, of the digest that a damaged batch claims; 0 if it claims none."""
     return int.from_bytes(standing.claim[:TAIL_BYTES])
 

@@ -33,7 +33,7 @@ MAX_EMPTY = 1000
 _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
-class Kept(NamedTuple):
+class QuarantinedFile(NamedTuple):
     """The kept pieces of one input file.
 
     Attributes:
@@ -111,7 +111,7 @@ class Quarantine:
             if not self._size(self._folder / f"{identity}{_SUFFIX}"):
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
-    def remove(self, kept: Kept, rest: Sequence[Rejected]) -> None:
+    def remove(self, kept: QuarantinedFile, rest: Sequence[Rejected]) -> None:
         """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change."""
         if rest:
             self.keep(kept.identity, kept.file, rest)
@@ -120,7 +120,7 @@ class Quarantine:
         (self._folder / f"{kept.identity}{_SUFFIX}").unlink(missing_ok=True)
         self._used = None
 
-    def files(self) -> Iterator[Kept]:
+    def files(self) -> Iterator[QuarantinedFile]:
         """Yield the kept pieces of every input file that has any, in the order of the files' identities.
 
         Raises:
@@ -162,11 +162,11 @@ def _line(name: str, piece: Rejected) -> bytes:
     return json.dumps(entry).encode() + b"\n"
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> QuarantinedFile:
     try:
         entries = [json.loads(line) for line in path.read_bytes().splitlines()]
         pieces = tuple(map(_piece, entries))
-        return Kept(path.stem, str(entries[-1]["file"]) if entries else "", pieces)
+        return QuarantinedFile(path.stem, str(entries[-1]["file"]) if entries else "", pieces)
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         problem = damaged(f"quarantine file '{path.name}' is not as it was written; it may be removed")
     raise problem

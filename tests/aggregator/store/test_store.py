@@ -422,7 +422,7 @@ def test_opening_what_is_no_store(tmp_path):
 
 PART = {"bucket": 0, "name": "a.parquet", "records": 1, "sha256": "ab" * 32}
 FILE = {"name": "b.parquet", "rows": 1, "sha256": "ab" * 32}
-FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "superseded": 0}
+FORGOTTEN = {"before": 5, "counts": {**FILE}, "replayed": 0, "conflicting": 0, "superseded": 0, "way": 2}
 
 
 def manifest_edited(folder: Path, **changes) -> None:
