@@ -118,9 +118,8 @@ def line_chart(
         InputError: ``plot_invalid``: no line has a finite point, or a logarithmic axis has a number ≤ 0.
         ValueError: a line has not one y for each x, or a mark is not > 0 on a logarithmic axis.
     """
-    points = [_finite(line) for line in lines]
-    xs = [x for line in points for x, _ in line]
-    ys = [y for line in points for _, y in line]
+    points = [(x, y) for line in lines for x, y in zip(line.xs, line.ys, strict=True) if isfinite(x) and isfinite(y)]
+    xs, ys = [x for x, _ in points], [y for _, y in points]
     x_axis = _axis(xs, logarithmic=log_x)
     y_axis = _axis(ys if log_y or not from_zero else [*ys, 0.0], logarithmic=log_y)
     y_axis = y_axis if log_y else y_axis.rounded()
@@ -142,10 +141,6 @@ def line_chart(
         parts.append(f'<circle cx="{left:.2f}" cy="{top:.2f}" r="4" fill="none" stroke="#000"/>')
         parts.append(svg_text(left + 7, top - 5, text, "start"))
     return _document([*parts, *_legend([line.name for line in lines])])
-
-
-def _finite(line: Line) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in zip(line.xs, line.ys, strict=True) if isfinite(x) and isfinite(y)]
 
 
 def _pieces(line: Line, at: Callable[[float, float], tuple[float, float]]) -> list[str]:

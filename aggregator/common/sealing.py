@@ -96,19 +96,15 @@ def _key(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
     raise StorageError("memory_short", f"a passphrase needs {cost.memory >> 20} MiB of memory")
 
 
-def _body(raw: bytes) -> dict[str, Any] | None:
-    try:
-        body = canonical.unpack(raw, 1 + 2 * len(_KEYS))
-    except DocumentError:
-        return None
-    return body if isinstance(body, dict) and type(body.get("hearsay_sealed")) is int else None
-
-
 def _parse(raw: bytes) -> tuple[bytes, Cost, bytes, bytes]:
-    body = _body(raw)
-    if body is not None and body["hearsay_sealed"] > FORMAT:
+    body: Any = None
+    with suppress(DocumentError):
+        body = canonical.unpack(raw, 1 + 2 * len(_KEYS))
+    if not isinstance(body, dict) or type(body.get("hearsay_sealed")) is not int:
+        body = {"hearsay_sealed": 0}
+    if body["hearsay_sealed"] > FORMAT:
         raise StorageError("sealed_newer", "it was sealed by newer software; update this one")
-    if body is None or body.keys() != _KEYS or body["hearsay_sealed"] != FORMAT:
+    if body.keys() != _KEYS or body["hearsay_sealed"] != FORMAT:
         raise StorageError("sealed_damaged", "it is no sealed secret, or was damaged")
     salt, nonce, box = body["salt"], body["nonce"], body["box"]
     cost = Cost(body["passes"], body["memory"])

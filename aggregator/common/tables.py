@@ -224,7 +224,10 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
         from openpyxl import load_workbook
     except ImportError:
         raise missing_extra("workbooks need openpyxl", "excel") from None
-    with ZipFile(BytesIO(_zip_bytes(path))) as packed:
+    raw = BytesIO(_read_bytes(path))
+    if not is_zipfile(raw):
+        raise InputError("unreadable", f"'{path.name}' is damaged or no workbook")
+    with ZipFile(raw) as packed:
         if sum(item.file_size for item in packed.infolist()) > MAX_UNPACKED_BYTES:
             raise InputError("too_large", f"'{path.name}' holds more than {MAX_UNPACKED_BYTES >> 20} MiB unpacked")
     try:
@@ -245,13 +248,6 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
                 yield number, cells
     finally:
         book.close()
-
-
-def _zip_bytes(path: Path) -> bytes:
-    raw = _read_bytes(path)
-    if not is_zipfile(BytesIO(raw)):
-        raise InputError("unreadable", f"'{path.name}' is damaged or no workbook")
-    return raw
 
 
 def _cell_text(value: object) -> str:
@@ -450,7 +446,11 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
     """
     names = [schema.label.name, *(feature.name for feature in schema.features)]
     absent = set(missing)
-    columns = {name: _text_or_none(frame[name], absent) for name in names if name in frame.columns}
+    columns = {
+        name: pd.Series([None if is_absent(cell, absent) else cell for cell in frame[name]], frame.index, object)
+        for name in names
+        if name in frame.columns
+    }
     return pd.DataFrame(columns, index=frame.index)
 
 
@@ -542,11 +542,6 @@ def numbers_of(column: pd.Series) -> pd.Series:
 def is_absent(cell: object, missing: Collection[str]) -> bool:
     """Whether a cell is one of the texts ``missing``, or no text and missing to a device, as NaN and None are."""
     return cell in missing if isinstance(cell, str) else is_missing(cell)
-
-
-def _text_or_none(column: pd.Series, absent: set[str]) -> pd.Series:
-    cells = [None if is_absent(cell, absent) else cell for cell in column]
-    return pd.Series(cells, index=column.index, dtype=object)
 
 
 def shorten(names: Sequence[str], most: int = 12) -> str:

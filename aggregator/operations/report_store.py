@@ -73,13 +73,10 @@ Result = TypeVar("Result")
 def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
     """Make a store for a campaign, or open the existing store of the same campaign.
 
-    The caller has verified the campaign's signatures.
-
-    Args:
-        path: a folder that is absent, empty, or a store of this campaign. Missing folders above it are made, too.
-        campaign_bytes: the signed campaign file. An existing store keeps its own file of the campaign.
-        buckets: into how many buckets a new store is divided, a power of two. Stores of some billion reports
-            need more; small stores need fewer files. An existing store keeps its number.
+    The caller has verified the campaign's signatures. An existing store keeps its own file of the campaign, and its
+    number
+    of buckets. Stores of some billion reports need more buckets, a power of two; small stores need fewer files. Missing
+    folders above the store are made, too.
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;

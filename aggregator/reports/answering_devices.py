@@ -34,11 +34,9 @@ def squares_of_answers(
 ) -> tuple[int, ...]:
     """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
 
-    Args:
-        folder, campaign, manifest: of the store.
-        memory_bytes: limit of the memory for the reports of one step.
-        scope: the periods whose reports count, and whether unproven reports count.
-        rosters: fleet lists with all devices that answered.
+    The reports in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for
+    the
+    reports of one step.
 
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports

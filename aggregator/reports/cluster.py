@@ -48,21 +48,15 @@ def check_scheduler(
     silence_seconds: float = SILENCE_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Check that a Dask scheduler answers; otherwise raise an error that says what was found.
+    """Check that a Dask scheduler answers; otherwise raise ``cluster_unreachable``, which says what was found.
 
     Dask's client waits without end for a server that sends nothing. If it can not connect, it takes a minute to end. A
     scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
     scheduler from a silent server, from a server that expects TLS, and from other programs.
 
-    Args:
-        address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``.
-        patience_seconds: how long to try to connect, since the scheduler may be starting; at most
-            :data:`REFUSED_SECONDS` if connections are refused.
-        silence_seconds: how long to wait for the server's first message.
-        clock: returns seconds that never decrease.
-
-    Raises:
-        StorageError: ``cluster_unreachable``.
+    A scheduler that is starting gets ``patience_seconds``, at most :data:`REFUSED_SECONDS` if connections are refused,
+    and
+    ``silence_seconds`` for its first message. ``clock`` returns seconds that never decrease.
     """
     parsed = urlsplit(address)
     place = (parsed.hostname or "", parsed.port or 0)
@@ -83,7 +77,7 @@ def check_scheduler(
             if clock() - begun >= (min(patience_seconds, REFUSED_SECONDS) if refused else patience_seconds):
                 raise unreachable(address, error.strerror or type(error).__name__) from None
             time.sleep(_RETRY_SECONDS)
-    if greeting is not None and _is_greeting(greeting):
+    if greeting and len(greeting) == _HEAD_BYTES and 0 < int.from_bytes(greeting, "little") < _MAX_GREETING:
         return
     if greeting is None and context is None and _speaks_tls(place, silence_seconds):
         raise unreachable(address, f"it speaks TLS; write tls://, not tcp://, and {_CERTIFICATES}")
@@ -117,10 +111,6 @@ def _greeting(place: tuple[str, int], context: ssl.SSLContext | None, timeout_se
             return plain.recv(_HEAD_BYTES, socket.MSG_WAITALL)
         with context.wrap_socket(plain, server_hostname=place[0]) as encrypted:
             return encrypted.recv(_HEAD_BYTES)
-
-
-def _is_greeting(found: bytes) -> bool:
-    return len(found) == _HEAD_BYTES and 0 < int.from_bytes(found, "little") < _MAX_GREETING
 
 
 def _speaks_tls(place: tuple[str, int], timeout_seconds: float) -> bool:

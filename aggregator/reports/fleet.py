@@ -100,12 +100,9 @@ class Roster(NamedTuple):
 
 
 def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
-    """Draw a secret for every device. Run by the operator, once.
+    """Draw a secret for every device. Run by the operator, once. ``entropy(n)`` returns n random bytes.
 
-    Args:
-        fleet: name of the fleet. Devices show it; reports do not hold it.
-        names: names of the devices.
-        entropy: ``entropy(n)`` returns n random bytes.
+    Devices show the fleet's name; reports do not hold it.
 
     Raises:
         InputError: ``name_invalid``, the fleet's name or a device's is empty, too long or can not be printed;
@@ -161,10 +158,9 @@ def write_roster(
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
-        passphrase: encrypts the list; None writes the list as plain text.
+        passphrase: encrypts the list, at this ``cost`` of an attempt; None writes the list as plain text.
         devices: names of the devices that get a provisioning file; None for all.
         entropy: ``entropy(n)`` returns n random bytes, for the encryption.
-        cost: time and memory that one attempt at the passphrase takes.
 
     Raises:
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
@@ -370,13 +366,9 @@ def fleet_ids(
     """Yield the ids of all devices that take part, period by period. Run by the holder of the fleet list.
 
     In a campaign of a series these are the devices in its share. Each may answer in any period, so each has an id in
-    every period: the ids do not tell whether a device answers twice.
-
-    Args:
-        rosters: one or more fleet lists. Together they are the fleet; a device may be in several lists.
-        campaign: the campaign that the reports answer.
-        periods: numbers of the periods, with ``step`` 1.
-        processes: number of processes that may compute; they are started only for a million ids or more.
+    every period: the ids do not tell whether a device answers twice. Together the rosters are the fleet; a device may
+    be
+    in several. Up to ``processes`` processes compute; they are started only for a million ids or more.
     """
     ids = FleetIds(rosters, campaign)
     if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:
@@ -416,13 +408,11 @@ def _of_period(period: int) -> PeriodIds:
 
 
 class IdFile(NamedTuple):
-    """The header of a file of marks.
+    """The header of a file of marks, for a campaign and its covered periods.
 
-    Attributes:
-        campaign: id of the campaign.
-        periods: numbers of the covered periods.
-        answers: r, the number of answers that a device gives in a period, each with an index of its own.
-        devices: number of devices, which is the number of marks of each period and index.
+    ``answers`` is r, the number of answers that a device gives in a period, each with an index of its own. ``devices``
+    is
+    the number of marks of each period and index.
     """
 
     campaign: bytes
@@ -439,14 +429,9 @@ class IdFile(NamedTuple):
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write the marks of enrolled ids into an open file, period by period. Returns the number of written marks.
+    """Write the marks of ids, ``found`` for each period, into an open file. Returns the number of written marks.
 
-    Args:
-        sink: an open binary file.
-        campaign: the campaign that the reports answer.
-        periods: numbers of the periods, at least one.
-        found: the ids of each of these periods, in order.
-        done: called after each period with the number of periods written so far.
+    ``done`` is called after each period with the number of periods written so far.
 
     Raises:
         InputError: ``periods_absent``: there is no period; nothing was written.

@@ -300,18 +300,22 @@ class _Merge:
             return
         length = batch.header.record_length
         # All records of a batch have the same first bytes, so the first record tells the layout of all.
-        kind = _kind(batch.header, data[batch.spans[0][0] : batch.spans[0][0] + 4])
+        first = data[batch.spans[0][0] : batch.spans[0][0] + 4]
+        fitting = prefixes(batch.header.layout, length)
+        kind = _Kind(batch.header, next(prefix for prefix in fitting if first.startswith(prefix)))
         sorter = self.sorters.get(kind)
         if sorter is None:
             place = self._folder / str(len(self.sorters))
             sorter = self.sorters[kind] = Sorter(place, length, len(kind.prefix))
         for joined in self._joined(data, batch.spans, length):
             sorter.add(np.frombuffer(joined, np.uint8).reshape(-1, length), tag)
-            self._bound_memory()
+            if sum(sorter.held_bytes for sorter in self.sorters.values()) > self._memory:
+                for each in self.sorters.values():
+                    each.spill()
 
     def _joined(self, data: Content, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
         """Yield the bytes of some runs of records in steps: short runs are joined, long runs are divided."""
-        step, held = self._step(length) * length, 0
+        step, held = max(1, min(_CHUNK_BYTES, self._memory) // length) * length, 0
         waiting: list[bytes] = []
         for start, count in spans:
             for first in range(start, start + count * length, step):
@@ -322,15 +326,6 @@ class _Merge:
                 waiting.append(piece)
                 held += len(piece)
         yield b"".join(waiting)
-
-    def _step(self, length: int) -> int:
-        """Number of records that are moved at a time."""
-        return max(1, min(_CHUNK_BYTES, self._memory) // length)
-
-    def _bound_memory(self) -> None:
-        if sum(sorter.held_bytes for sorter in self.sorters.values()) > self._memory:
-            for sorter in self.sorters.values():
-                sorter.spill()
 
     def write(self, sink: IO[bytes]) -> None:
         """Write all batches, in the order of their headers."""
@@ -383,12 +378,6 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
     finally:
         if isinstance(data, mmap.mmap):
             data.close()
-
-
-def _kind(header: Header, first: bytes) -> _Kind:
-    """Header and prefix of records that begin with the bytes ``first``."""
-    fitting = prefixes(header.layout, header.record_length)
-    return _Kind(header, next(prefix for prefix in fitting if first.startswith(prefix)))
 
 
 class _BatchWriter:

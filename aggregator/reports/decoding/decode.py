@@ -130,20 +130,16 @@ class SpanBuilder:
             done = 0
             while done < count:
                 records = min(count - done, self._room)
-                self._add_run(start + done * length, records, standing)
+                self._runs.append((start + done * length, records))
+                if self._standings[-1:] != [standing]:
+                    self._standings.append(standing)
+                    self._counts.append(0)
+                self._counts[-1] += records
                 done, self._room = done + records, self._room - records
                 if not self._room:
                     yield self._take_span()
         if batch.proven:
             self._digests.append(batch.digest)
-
-    def _add_run(self, start: int, records: int, standing: BatchStanding) -> None:
-        self._runs.append((start, records))
-        if self._standings and self._standings[-1] == standing:
-            self._counts[-1] += records
-        else:
-            self._standings.append(standing)
-            self._counts.append(records)
 
     def rest(self) -> Iterator[RecordSpan]:
         """Yield the last span, which is not full; nothing if it is empty. Call it after the last batch."""

@@ -197,7 +197,11 @@ def _zero_words(
     The first word may begin before the answer field, but no bit before that field is among the result: for each word
     with such bits its offset in the record, and (questions,) uint64, the mask of each question.
     """
-    used = np.array([_used_bits(mechanism, kind) for mechanism in mechanisms], np.int64)
+    single = 32 if kind == INTEGERS else 16
+    used = np.array(
+        [single if each.layout == SINGLE else each.answers * (1 if each.layout == BITS else 32) for each in mechanisms],
+        np.int64,
+    )
     words = []
     for end in range(record_length, record_length - width, -_WORD):
         begin = 8 * (end - _WORD - (record_length - width))  # first bit of the word, counted from the answer field
@@ -206,13 +210,6 @@ def _zero_words(
         if zero.any():
             words.append((end - _WORD, zero))
     return words
-
-
-def _used_bits(mechanism: Mechanism, kind: int) -> int:
-    """The number of bits of the answer field that an answer of the mechanism takes."""
-    if mechanism.layout == SINGLE:
-        return 32 if kind == INTEGERS else 16
-    return mechanism.answers * (1 if mechanism.layout == BITS else 32)
 
 
 assert FIXED_BYTES >= _WORD  # so a word that ends in the answer field never begins before the record

@@ -38,17 +38,16 @@ from protocol.errors import StorageError
 
 
 class Read(NamedTuple):
-    """What was found in one file.
+    """What was found in one file, ``number`` of those given, from 0.
 
     Attributes:
-        number: index of the file among the files given, from 0.
         entry: for the index of input files; None if the store has the whole content already.
         known: the earlier entry of the same content, which ``entry`` replaces.
         proven, unproven: good records added to the store, from complete and from damaged batches.
         claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
         pieces: rejected records and byte ranges, for the quarantine.
         unreadable: why nothing of the file is stored: it does not fit into memory, or became shorter; else None.
-        received: number of the file's bytes as they came, compressed or not. They bound what the quarantine keeps.
+        received: number of the file's bytes as they came, which bounds what the quarantine keeps.
     """
 
     number: int
@@ -220,7 +219,7 @@ class Reader:
         """Read one file by itself. It may be unreadable, unless some of it is in the parts already."""
         file = _File(source, name, known)
         try:
-            return self._one(file)
+            return self._whole(file)
         except MemoryError:
             if file.kept:
                 raise
@@ -258,13 +257,10 @@ class Reader:
             reads.append(Read(source.number, entry, None, good[place]))
         return reads
 
-    def _one(self, file: _File) -> Read:
+    def _whole(self, file: _File) -> Read:
         """Read one file block by block. Records that an earlier ingest added are not added again."""
-        return self._sum(file, self._blocks(file), self._naming(file))
-
-    def _sum(self, file: _File, blocks: Iterable[BlockResult], name: Callable[[], bytes] | None) -> Read:
-        """Add up the results of a file's blocks."""
         source, known = file.source, file.known
+        blocks, name = self._blocks(file), self._naming(file)
         good, added = [0, 0], [0, 0]
         counts: Counter[str] = Counter()
         if known is not None:
@@ -329,7 +325,9 @@ class Reader:
     def _take(self, file: _File, span: RecordSpan) -> BlockResult:
         """Judge a block, and write its good new records into the parts."""
         data = file.source.data
-        block = self._decoder.judge(data, span, now=self._time_for(file))
+        # Records that were once in time do not become too early when the clock is set back.
+        last = 0 if file.known is None else file.known.present * self._period_seconds
+        block = self._decoder.judge(data, span, now=max(self._now, last))
         records = block.records
         kept = self._kept(records, _new_rows(block, file))
         places = block.positions[kept.foreign].astype(np.int64)
@@ -346,13 +344,6 @@ class Reader:
         good = unproven - unwanted[0], proven - unwanted[1]
         added = _by_standing(kept.records.proven)
         return BlockResult(rest, added, good, len(kept.forgotten), places, tuple(refused))
-
-    def _time_for(self, file: _File) -> int:
-        """The present, in seconds, or the last reading of the file if that is later.
-
-        So records that were once in time do not become too early when the clock is set back.
-        """
-        return self._now if file.known is None else max(self._now, file.known.present * self._period_seconds)
 
     def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Division:
         """Divide good records, or their ``rows``, (M,) intp, by what becomes of them."""

@@ -69,10 +69,9 @@ class Executor(Protocol):
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
-        Args:
-            function: defined at the top of a module, so that its name can be sent. A lost call is repeated, so the
-                function may run twice with the same arguments.
-            calls: the arguments of each call; results of :meth:`share` may be among them.
+        The function is defined at the top of a module, so that its name can be sent. A lost call is repeated, so it may
+        run
+        twice with the same arguments. Results of :meth:`share` may be among them.
 
         Raises:
             HearsayError: the function raised it.
@@ -160,21 +159,16 @@ def read_remotely(
     enrolled: Enrolled | None,
     progress: Callable[[int], None],
 ) -> None:
-    """Have an executor read files and write their new records into parts. Run by a store's ingest.
+    """Have an executor read files, by paths and URLs, and write their new records into parts. Run by a store's ingest.
 
-    Args:
-        transaction: collects what is found.
-        files: paths and URLs without patterns; the executor's processes read them.
-        executor: reads. All its processes see the store's folder.
-        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
-        progress: called with a number of files that are finished.
+    All processes of the executor see the store's folder. ``progress`` is called with a number of files that are
+    finished.
 
     Raises:
         PolicyError: ``cluster_open``: the secrets of a fleet would be sent unencrypted.
-        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; ``file_not_found``,
-            ``ids_invalid``: the file of the enrolled ids changed after it was opened.
-        StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``;
-            ``input_shortened``: a file became shorter while it was read.
+        InputError: ``protocol_unknown``, ``missing_extra``: a process can not read such a URL; as ``Reader.read``.
+        StorageError: ``store_not_shared``, ``cluster_lost``, ``cluster_differs``, ``store_damaged``; as
+            ``Reader.read``.
     """
     if enrolled is not None and enrolled.holds_secrets and not executor.is_private:
         problem = "a fleet list holds secrets, and tcp:// is not encrypted; use tls://, or --enrolled"
@@ -399,12 +393,9 @@ def read_share(
 ) -> ShareResult:
     """Task: judge files and write their good records into parts.
 
-    Args:
-        job: the store.
-        listed: the files.
-        now, enrolled: as for :class:`~aggregator.reports.intake.reader.Reader`.
-        apart: False if no two of the files agree in length and end. True if they may, but the client has made sure that
-            no other file of this ingest has the same content.
+    ``apart`` is false if no two of the files agree in length and end. It is true if they may, but the client has made
+    sure
+    that no other file of this ingest has the same content.
 
     Raises:
         StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.

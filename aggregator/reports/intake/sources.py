@@ -225,16 +225,12 @@ def codec_of(data: Content) -> str | None:
 
 
 def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
-    """Decompress a file. Of a cut or damaged file, return the content before the damage, which may be empty.
+    """Decompress a file, by ``gzip`` or ``zstd``. Of a cut or damaged file, return the content before the damage.
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
-    (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored.
-
-    Args:
-        data: the file.
-        codec: ``gzip`` or ``zstd``.
-        in_memory: content with more bytes goes through a temporary file, and is returned as a mapping of it.
-        growth: how many times the length of a file its content may have.
+    (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored. Content of more
+    than
+    ``in_memory`` bytes goes through a temporary file, and is returned as a mapping of it.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
@@ -384,14 +380,12 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
 def read_source(
     file: str | os.PathLike[str], in_memory: int | None = None, growth: int = MOST_GROWTH
 ) -> Source | Unreadable:
-    """Load a file's content, decompressed, or return the reason why it can not be read.
+    """Load the content of a path or URL, decompressed, or return the reason why it can not be read.
 
-    Args:
-        file: path or URL.
-        in_memory: files with more bytes are read in pieces, unless they are named by a URL; None for
-            :data:`MAPPED_BYTES`. Content that is read in pieces raises ``FileShortenedError`` if the file became
-            shorter.
-        growth: how many times the length of a compressed file its content may have.
+    Files of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces, unless they are named
+    by a
+    URL; their content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for
+    :func:`decompress`.
 
     Raises:
         ImportError: the file is a URL, and fsspec is not installed (:func:`check_urls`).

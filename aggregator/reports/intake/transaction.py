@@ -76,13 +76,9 @@ class IngestTransaction:
 
     Reading with threads (:func:`read_with_threads`), reading on a remote executor
     (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
-    share it. ``quarantine`` keeps the pieces of files that are set aside; None keeps none.
-
-    Attributes:
-        inputs: index of the input files, with those of this ingest. Change it through the methods here.
-        repeated: number of files that were skipped, since their content was read before.
-        proven, unproven: numbers of good records added from complete and from damaged batches.
-        rejected: numbers of records and byte ranges that this ingest refused, by reason.
+    share it. ``quarantine`` keeps the pieces of files that are set aside; None keeps none. The public counts are those
+    of
+    :class:`IngestSummary`; ``inputs`` is the index of the input files, with those of this ingest.
 
     Raises:
         StorageError: ``store_damaged``: the index of input files is not as it was written.
@@ -210,16 +206,9 @@ def read_with_threads(
 ) -> int:
     """Read files with the threads of this process, and write their new records into parts. Run by a store's ingest.
 
-    Args:
-        transaction: collects what is found.
-        files: paths and URLs without patterns.
-        now, enrolled: as for :class:`Reader`.
-        threads: number of threads that read.
-        enough: asked after every share of files whether no further share is to be read.
-        progress: called with a number of files that are finished.
-
-    Returns:
-        The number of files that were read, from the first on.
+    ``enough`` is asked after every share of files whether no further share is to be read, and ``progress`` is called
+    with
+    a number of files that are finished. The result is the number of files that were read, from the first on.
 
     Raises:
         StorageError, InputError: as :meth:`Reader.read`.

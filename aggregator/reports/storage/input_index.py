@@ -116,7 +116,8 @@ class Inputs:
     def __init__(self, folder: Path, files: Sequence[SideFile]) -> None:
         self._folder = folder / INPUTS
         self._files = tuple(files)
-        self._table = pa.concat_tables([_SCHEMA.empty_table(), *map(self._read, files)]).combine_chunks()
+        tables = [read_side_file(self._folder, file, _SCHEMA) for file in files]
+        self._table = pa.concat_tables([_SCHEMA.empty_table(), *tables]).combine_chunks()
         self._tails = np.sort(numbers(b"".join(self._table["tail"].to_pylist())))
         self._identities = b"".join(self._table["identity"].to_pylist())
         starts = np.frombuffer(self._identities, ">u8")[::4].astype(np.uint64)
@@ -199,9 +200,6 @@ class Inputs:
         table = _to_table(self.entries() if joined else self._new.values())
         file = write_side_file(self._folder, name, table)
         return (file,) if joined else (*self._files, file)
-
-    def _read(self, file: SideFile) -> pa.Table:
-        return read_side_file(self._folder, file, _SCHEMA)
 
 
 def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:

@@ -99,10 +99,8 @@ class Manifest(NamedTuple):
         parts: all parts, in order of bucket and name.
         inputs: index of the input files, oldest first. If several entries have one content, the last one is valid.
         rejected: number of rejected pieces in all input files, by reason.
-        claims: digests that damaged batches state and no complete batch in the store has. The first eight bytes of
-            each, as a number.
-        superseded: digests that damaged batches state and a complete batch in the store has. Records of these damaged
-            batches do not count.
+        claims: first eight bytes, as numbers, of the digests that damaged batches state and no complete batch here has.
+        superseded: the same of those that a complete batch here has. Records of these damaged batches do not count.
         forgotten: None if no period was forgotten.
         closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
     """
@@ -420,12 +418,9 @@ def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
 
 
 def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, buckets: int) -> None:
-    """Make the folder of a new store. If a manifest is there already, nothing is changed, and no campaign compared.
+    """Make the folder of a new store, divided into ``buckets``, and missing folders above it.
 
-    Args:
-        folder: a folder that is absent, empty, or a store. Missing folders above it are made, too.
-        campaign, campaign_bytes: the campaign whose reports the store will hold, and its signed file.
-        buckets: into how many buckets the store is divided.
+    If a manifest is there already, nothing is changed, and no campaign compared.
 
     Raises:
         StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: a

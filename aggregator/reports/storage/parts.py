@@ -501,13 +501,8 @@ def compact(
 
     Each ingest leaves small parts, with fewer records than :data:`SMALL_RECORDS`; many would slow down every tally.
     They
-    stay on the disk until the next manifest is written.
-
-    Args:
-        folder, layout, manifest: of the store before the ingest.
-        parts: the parts of this manifest, and the parts written since.
-        most_small: number of small parts that a bucket may have; None for :data:`MOST_SMALL`.
-        name: text in the file names of the joined parts. Two calls for one generation need different texts.
+    stay on the disk until the next manifest is written. ``parts`` are those of the manifest before the ingest and those
+    written since. ``name`` stands in the names of joined parts; two calls for one generation need different ones.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

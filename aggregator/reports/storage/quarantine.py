@@ -34,13 +34,7 @@ _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class QuarantinedFile(NamedTuple):
-    """The kept pieces of one input file.
-
-    Attributes:
-        identity: name of the file's content (a digest), in hexadecimal.
-        file: name of the file, without folders.
-        pieces: rejected pieces of the file.
-    """
+    """The kept pieces of one input file, its name without folders, and the digest of its content in hexadecimal."""
 
     identity: str
     file: str
@@ -62,12 +56,10 @@ class Quarantine:
         Args:
             digest: name of the file's content (a digest), in hexadecimal.
             name: name of the file, for people.
-            pieces: rejected pieces of the file.
-            received: number of the file's bytes as they came, compressed or not, which bounds what is kept of it; None
-                for pieces that were kept before.
-
-        Returns:
-            The number of pieces that there was room for: the first ones. The others are not kept.
+            pieces: rejected pieces of the file. There may be room for the first ones only; their number is returned.
+            received: number of the file's bytes as they came, which bounds what is kept of it; None for pieces that
+                were kept
+                before.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():

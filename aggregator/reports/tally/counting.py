@@ -146,18 +146,11 @@ class Deduplicated(NamedTuple):
 def partitions(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
 ) -> list[Partition]:
-    """Divide a store into partitions, of which ``workers`` fit into the memory at a time.
+    """Divide a store into partitions, of which ``workers`` fit into ``memory_bytes`` for the data at a time.
 
     A bucket without records gives no partition. With very little memory a partition still gets a quarter of
     :data:`~aggregator.reports.storage.parts.PART_BYTES`, and a bucket is divided at most 4096 times: then the
-    partitions may need more than ``memory_bytes``.
-
-    Args:
-        manifest: of the store.
-        answer_bytes: width of the campaign's answer field.
-        memory_bytes: for the data; the program itself needs some hundred megabytes more.
-        workers: number of partitions that are in memory at a time.
-        ids_only: whether only the ids of a partition are in memory, not its complete records.
+    partitions may need more. With ``ids_only`` only the ids of a partition are in memory, not its complete records.
     """
     room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
     whole = 2 * (15 + answer_bytes) + _ROW_BYTES
@@ -320,14 +313,10 @@ class _Count:
 def stored_records(
     folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, *, everything: bool
 ) -> Iterator[Columns]:
-    """Yield the records of a store, partition by partition, sorted by id in each, for exports and sums over devices.
+    """Yield the records in scope, partition by partition, sorted by id in each, for exports and sums over devices.
 
-    Args:
-        folder, campaign, manifest: of the store.
-        memory_bytes: limit of the memory for one partition.
-        scope: yield only records of these periods, and only proven records if it says so.
-        everything: yield all such records as stored, repeats and conflicts included. Otherwise yield the reports that a
-            tally counts: at most one per id.
+    ``memory_bytes`` bounds the memory for one partition. With ``everything`` the records come as stored, repeats and
+    conflicts included. Otherwise they are the reports that a tally counts: at most one per id.
 
     Raises:
         StorageError: ``store_damaged``.

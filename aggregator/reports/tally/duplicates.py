@@ -74,7 +74,8 @@ class IdSet:
     def repeated(self) -> Ids:
         """The ids that were added more than once: (M,) uint64, sorted and distinct."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
-        return _distinct(np.concatenate(found))
+        ids = np.sort(np.concatenate(found))  # numpy.unique uses a hash table, which is several times slower
+        return ids[run_starts(ids)]
 
     def has_many(self) -> bool:
         """Whether so many ids repeat that looking each one up takes longer than sorting all.
@@ -83,12 +84,6 @@ class IdSet:
         answer may be wrong, which costs time only.
         """
         return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
-
-
-def _distinct(ids: Ids) -> Ids:
-    """Sort ids, (N,) uint64, and drop repeats. ``numpy.unique`` uses a hash table, which is several times slower."""
-    ids = np.sort(ids)
-    return ids[run_starts(ids)]
 
 
 def _repeated(ids: Ids) -> Ids:
@@ -155,12 +150,7 @@ class Lots:
     only.
     The lots are therefore in a temporary file; without it, the parts would be read and verified once for every lot. The
     file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system removes it when the process
-    ends, also by a crash.
-
-    Args:
-        number: number of lots, a power of two.
-        known_bits: number of lowest bits that are the same in all ids. The bits above them choose the lot.
-        answer_bytes: width of the campaign's answer field.
+    ends, also by a crash. ``number`` is a power of two.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:

@@ -10,7 +10,7 @@ the bounds of its mechanism. Source: docs/formats.md, sections 3 (report ids) an
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -98,15 +98,12 @@ class _Rows(ABC):
         None if a bit or integer after a question's own places is not 0.
         """
         total = np.zeros_like(self.total)
-        for rows in self._blocks(len(question)):
+        step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)  # a block has not fewer records than counts
+        for start in range(0, len(question), step):
+            rows = slice(start, start + step)
             if not self._add_block(total, question[rows], answer[rows]):
                 return None
         return total
-
-    def _blocks(self, count: int) -> Iterator[slice]:
-        """Blocks of rows, large enough that a block has not fewer records than counts."""
-        step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)
-        return (slice(start, start + step) for start in range(0, count, step))
 
     @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
