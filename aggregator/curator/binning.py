@@ -102,13 +102,8 @@ def bin_records(
 ) -> SchemaFile:
     """Pay from a budget, then make bins of about equal frequency: a schema file with their cost. Run by the curator.
 
-    Args:
-        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
-        file: the schema file, decided without these records. Its bins are replaced, and what it asks about stays.
-        terms: with the budget's adjacency.
-        budget: the open budget file, to which the records are assigned.
-        missing: texts of a missing value.
-        random_bytes: ``random_bytes(n)`` returns n random bytes, for the draws.
+    ``file`` was decided without these records. Its bins are replaced, and what it asks about stays. The other
+    arguments are those of :func:`aggregator.curator.fitting.fit_records`.
 
     Raises:
         InputError: ``adjacency_differs``; ``ask_invalid``: the table ``[ask]`` groups bins, which are about to change;
@@ -201,16 +196,9 @@ def private_edges(
 ) -> list[int]:
     """Inner edges of bins that hold about as many records each. Run by the curator, after the cost was recorded.
 
-    Args:
-        numbers: shape (n,) int64: the records' numbers within the bounds; records that lack the number left out.
-        bins: number of bins, 2 to 1024.
-        epsilon_micro: ε of all edges together, in millionths.
-        adjacency, stream: which data sets are neighbours, and the randomness.
-        bounds: public least and largest number.
-
-    Returns:
-        At most ``bins`` − 1 rising integers above the least number. There are fewer only if two drawn edges have too
-        few integers between them.
+    ``numbers``, shape (n,) int64, are the records' numbers within the public ``bounds``; records that lack the number
+    are left out. ε is for all edges together. Returns at most ``bins`` − 1 rising integers above the least number;
+    there are fewer only if two drawn edges have too few integers between them.
     """
     check_edges(bins, epsilon_micro)
     share = Fraction(epsilon_micro, MICRO * levels(bins - 1))

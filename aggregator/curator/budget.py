@@ -157,16 +157,14 @@ class BudgetFile(Ledger):
         random_bytes: Callable[[int], bytes] = os.urandom,
         clock: Callable[[], float] = time.time,
     ) -> Self:
-        """Make a budget file, and open it.
+        """Make a budget file that only its owner can read, and open it.
 
         Args:
-            path: of the new file. Only its owner can read it.
-            name: of the budget.
+            path, name: of the new budget.
             epsilon_micro, delta: ε in millionths and δ of all queries together.
             adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
-            random_bytes: ``random_bytes(n)`` returns n random bytes, for the key of the digests.
-            clock: seconds since 1970.
+            random_bytes, clock: n random bytes, for the key of the digests; seconds since 1970.
 
         Raises:
             InputError: ``name_invalid``; ``epsilon_invalid``; ``delta_invalid``; ``adjacency_unknown``;
@@ -324,15 +322,9 @@ class BudgetFile(Ledger):
     def spend(self, digest: bytes, query: str, cost: Cost) -> int:
         """Pay for a query, or refuse it. When this returns, the payment is on the disk, and the query may be answered.
 
-        A query is paid once it was begun: after a crash, asking again costs again, with new noise.
-
-        Args:
-            digest: of the records that are asked.
-            query: what is asked, in words. It is public: no value of a record.
-            cost: what the query costs under this budget's adjacency. It does not depend on the records.
-
-        Returns:
-            The running number of the query, from 1.
+        A query is paid once it was begun: after a crash, asking again costs again, with new noise. Its words are
+        public: no value of a record. Its cost under this budget's adjacency does not depend on the records. Returns
+        its running number.
 
         Raises:
             StorageError: ``budget_copied``: this is a copy, or was restored; nothing is spent.

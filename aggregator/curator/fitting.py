@@ -144,11 +144,8 @@ def settled(terms: FitTerms, schema: Schema, records: int | None) -> SettledTerm
     """Choose what the terms leave to ``auto``. Run before a curator's records are read or paid for.
 
     The post-processing is ``floored`` for the sums of the default method, ``posterior`` for others. The family is
-    chosen by invented records for the default method; other methods are for normal numbers.
-
-    Args:
-        terms, schema: the terms, whose family and post-processing may be ``auto``; label and features.
-        records: n, about how many records there are, if that is public; None if it is not.
+    chosen by invented records for the default method; other methods are for normal numbers. ``records`` is about how
+    many records there are, if that is public.
     """
     if terms.postprocess == AUTO:
         terms = terms._replace(postprocess=FLOORED if terms.method == DEFAULT else POSTERIOR)

@@ -197,15 +197,8 @@ def project_records(
 ) -> PrivateProjection:
     """Pay from a budget, then fit a projection to records with noise. Run by the curator.
 
-    Everything that can be refused without the records is refused before anything is paid.
-
-    Args:
-        table: the records as text, from :func:`aggregator.common.tables.read_table`, with all columns.
-        schema: label and features with public bounds, decided without these records.
-        terms: with the budget's adjacency.
-        budget: the open budget file, to which the records are assigned.
-        missing: texts of a missing value.
-        random_bytes: ``random_bytes(n)`` returns n random bytes, for the noise.
+    Everything that can be refused without the records is refused before anything is paid. Arguments as of
+    :func:`aggregator.curator.fitting.fit_records`.
 
     Raises:
         InputError: ``adjacency_differs``; the reasons of :func:`cost_of_projection`, :func:`project`,
@@ -355,10 +348,9 @@ def noise_of(terms: MomentTerms) -> MomentNoise:
 def release(numbers: Integers, labels: Integers, terms: MomentTerms, stream: Stream) -> NoisyMoments:
     """Moments of records with noise. Run by the curator, after the cost was recorded. Errors as of :func:`noise_of`.
 
-    Args:
-        numbers: shape (n, d) int64, u in [−S, S], of records that lack no number.
-        labels: shape (n,) int64, class codes from 0 to below ``terms.classes``; not read for one class.
-        terms, stream: the public terms; the randomness, from a seed that is used once and kept secret.
+    ``numbers`` have the shape (n, d) int64, u in [−S, S], of records that lack no number; ``labels`` (n,) int64, class
+    codes from 0 to below ``terms.classes``, not read for one class. The seed of ``stream`` is used once and kept
+    secret.
     """
     noise = noise_of(terms)
     d, k = terms.inputs, terms.classes

@@ -26,14 +26,13 @@ class Records(NamedTuple):
     """Records of a curator as integers.
 
     Attributes:
-        schema: label and features with public bounds.
         labels: shape (n,) int64, class codes; a missing label has the code of the label's substitute.
         codes: shape (n, observed features) int64, value codes as in reports; a missing value has its own code.
         numbers: shape (n, observed features) int64, scaled numbers u in [−S, S], clipped to the bounds;
             :data:`aggregator.models.encoding.NO_NUMBER` for categories and for missing numbers without a substitute.
         clipped: per feature with bounds, the number of cells outside the bounds, by name.
         at_bounds: names of the features whose bounds equal the smallest and the largest number of the records: such
-            bounds look as if they were taken from the records, and then they are not public.
+        bounds look as if they were taken from the records, and then they are not public.
     """
 
     schema: Schema

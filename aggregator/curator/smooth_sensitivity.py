@@ -36,13 +36,7 @@ class BoundedValues:
     """n integers within public bounds, sorted. All statistics of this module read such a value.
 
     Real values are first rounded to a public grid, for example multiples of 0.01: integers make every sum exact, so no
-    rounding error depends on the data.
-
-    Attributes:
-        n: the number of values.
-        low, high: the public bounds.
-        width: high − low.
-        ordered: ``(n,) int64``, values minus ``low`` in increasing order.
+    rounding error depends on the data. ``ordered``, (n,) int64, are the values minus ``low`` in increasing order.
     """
 
     __slots__ = ("_sums", "high", "low", "n", "ordered", "width")

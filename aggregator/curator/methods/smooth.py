@@ -190,16 +190,12 @@ def release(
     """Release f + k·S·Z, rounded to the nearest multiple of ``grid``. The result may be published.
 
     The rounding is exact and post-processing, so the guarantee of the real-valued noise holds without any loss.
-
-    Args:
-        statistic: f, exactly.
-        sensitivity: S of this statistic and this data set.
-        calibration: the noise, with k and β.
-        grid: a positive number that does not depend on the data, for example a thousandth of the expected noise.
-        stream: fresh randomness, as secret as the data.
+    ``grid`` is a positive number that does not depend on the data, for example a thousandth of the expected noise;
+    ``stream`` is fresh randomness, as secret as the data.
 
     Raises:
-        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: the grid is not positive.
+        InputError: ``beta_invalid``: S is not as smooth as the noise needs; ``grid_invalid``: the grid is not
+            positive.
     """
     if sensitivity.beta > calibration.beta:
         raise InputError("beta_invalid", "the smooth sensitivity was computed for a larger β than the noise allows")

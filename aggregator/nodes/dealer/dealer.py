@@ -211,12 +211,10 @@ class Dealer:
             return first_book(self._journal, signer, documents, int(self._clock()))
 
     def rekey(self, campaign: Given, listed: Given, trusted: Given) -> IssuedBook:
-        """``hearsay masked rekey``: make the key book for a newer list of nodes.
+        """``hearsay masked rekey``: make the key book for a newer list of nodes. Arguments as of :meth:`setup`.
 
         Parties that join get a key; so do at most two others for each party that joins or leaves, whose number u
         changes. All others keep theirs. With the list of the present book, the same book is returned.
-
-        Arguments as of :meth:`setup`.
 
         Raises:
             InputError: ``not_set_up``: the campaign has no keys yet; and the reasons of :meth:`setup`.

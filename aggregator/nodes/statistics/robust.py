@@ -65,12 +65,10 @@ _FORMS = re.compile(r"(trimmed-mean):(0?\.[0-9]{1,6})|(median)|(krum):([0-9]{1,6
 
 
 class Rule(NamedTuple):
-    """A robust rule.
+    """A robust rule: :data:`TRIMMED`, :data:`MEDIAN` or :data:`KRUM`.
 
-    Attributes:
-        kind: :data:`TRIMMED`, :data:`MEDIAN` or :data:`KRUM`.
-        share: α of the trimmed mean, the share of the nodes that is left out at either end; 0 for other rules.
-        liars: F of Krum, the number of nodes that may lie; 0 for other rules.
+    ``share`` is α of the trimmed mean, the share of the nodes that is left out at either end; ``liars`` is F of Krum,
+    the number of nodes that may lie. They are 0 for other rules.
     """
 
     kind: str
@@ -135,9 +133,7 @@ def check_rule(rule: Rule, nodes: int) -> None:
 def combine(rule: Rule, values: Integers) -> RobustTotals:
     """Trimmed mean or median of every number, scaled to the total of all nodes. Run by the aggregator.
 
-    Args:
-        rule: a trimmed mean or a median, accepted by :func:`check_rule`.
-        values: shape (N, M) int64, the numbers of every node. The order of the rows does not matter.
+    ``values``, shape (N, M) int64, are the numbers of every node; the order of the rows does not matter.
     """
     ordered = np.sort(values, axis=0)
     number = len(ordered)
@@ -169,11 +165,9 @@ def _median_variance(ordered: Integers) -> Floats:
 
 
 def krum_choice(parameters: Floats, liars: int) -> int:
-    """The row that Krum chooses; of equally good rows the first.
+    """The row that Krum chooses for F liars, N ≥ 2F + 3; of equally good rows the first.
 
-    Args:
-        parameters: shape (N, P) float64, normalised parameters of every node's model.
-        liars: F; N ≥ 2F + 3.
+    ``parameters``, shape (N, P) float64, are the normalised parameters of every node's model.
     """
     number = len(parameters)
     neighbours = number - liars - 2

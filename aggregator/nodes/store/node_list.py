@@ -22,8 +22,7 @@ def read_list(raw: bytes, campaign: Campaign) -> NodeList:
     """Parse a list of nodes and check that the campaign asks for a list of this name. Signatures are not checked.
 
     Raises:
-        DocumentError: ``malformed``, ``wrong_role``, ``unknown_crit`` and the other reasons of a foreign or damaged
-            file; ``other_name``: the campaign names another list.
+        DocumentError: ``other_name``: the campaign names another list; or the file is foreign or damaged.
     """
     envelope = read_envelope(raw, "nodes")
     listed = parse_node_list(envelope.payload)

@@ -136,8 +136,9 @@ def new_or_open(
 def _campaign_in(path: str | os.PathLike[str]) -> bytes:
     """The signed campaign file of an existing store."""
     check_folder(path)
-    with closing(Database(Path(path))) as database:
+    folder = Path(path)
+    with closing(Database(folder)) as database:
         raw = database.document("campaign")
     if raw is None:
-        raise StorageError("not_a_store", f"'{path}' is a store whose making was interrupted; ingest into it again")
+        raise StorageError("not_a_store", f"'{folder}' is a store whose making was interrupted; ingest into it again")
     return raw
