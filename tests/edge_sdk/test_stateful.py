@@ -81,6 +81,9 @@ class World(RuleBasedStateMachine):
         self.sealed = []  # path, number of the last report in it
         self.files = 0
         self.sure = NOW, 0, 0  # latest possible time when it was last confirmed, with boot and uptime of that moment
+        self.proved = (
+            None  # the same of the newest moment that documents prove; no answer and no clock has a part in it
+        )
         self.leaps = 0  # in this boot
         self.steady = False  # clock and power are unchanged since the newest answer
         self.clock_was_wrong = False
@@ -131,7 +134,9 @@ class World(RuleBasedStateMachine):
         found, refused = self._try(act, raw, refusals=("rollback", "equivocation") if version <= held else ())
         if refused is None:
             assert version >= held, "an older document was accepted"
-            self._count_from(self.true if version > held else NOW)
+            issued = self.true if version > held else NOW
+            self._prove(issued)
+            self._count_from(issued)
         return found, version if refused is None else held
 
     @rule(step=st.integers(-1, 1))
@@ -162,6 +167,7 @@ class World(RuleBasedStateMachine):
         if refused is None:
             assert found == reached
             self.root = reached
+            self._prove(NOW)
         assert self.device.status().root_version == self.root
 
     # Reports ------------------------------------------------------------------------------------------
@@ -182,6 +188,8 @@ class World(RuleBasedStateMachine):
         paid = max((period for period, _ in self.answers.values()), default=-1)
         if paid > self.answers.get(self.campaign.id, (-1, b""))[0]:  # by another version
             refusals.append("period_answered")
+        if self.wall < self._proved_time():  # the device goes on from there after a restart
+            self._prove(NOW)
         raw, refused = self._try(self.device.report, self.campaign.id, RECORD, "e", refusals=refusals)
         if refused:
             return
@@ -212,10 +220,20 @@ class World(RuleBasedStateMachine):
     def _sure_time(self):
         """The latest possible time without a leap."""
         time, boot, uptime = self.sure
-        elapsed = self.uptime - uptime
         if boot == self.boot:
-            return time + elapsed + elapsed // DRIFT + SECONDS_OF_SLACK
-        return time + self.uptime  # a later boot began after that moment (decision 103)
+            elapsed = self.uptime - uptime
+            time += elapsed + elapsed // DRIFT + SECONDS_OF_SLACK
+        return max(time, self._proved_time())
+
+    def _proved_time(self):
+        """The latest time that documents and the uptime since can prove (decision 103)."""
+        if self.proved is None:
+            return NOW
+        time, boot, uptime = self.proved
+        return time + self.uptime - (uptime if boot == self.boot else 0)  # a later boot began after that moment
+
+    def _prove(self, issued):
+        self.proved = max(issued, self._proved_time()), self.boot, self.uptime
 
     def _count_from(self, time):
         """A document confirms a time. An answer for a period confirms that the time is at most the period's end."""
