@@ -71,11 +71,7 @@ def _content(lines: tuple[Highest, ...]) -> bytes:
 
 
 def replace_highest(path: str, lines: tuple[Highest, ...]) -> None:
-    """Replace the file at ``path`` by one that names one or two ``lines``, and flush it to disk.
-
-    Raises:
-        OSError: it can not be written; the old file stays.
-    """
+    """Replace the file at ``path`` by one that names one or two ``lines``, and flush it to disk. Raises OSError."""
     replace(path, _content(lines))
 
 
@@ -144,8 +140,7 @@ class State:
         """Open or create the file at ``path``. None keeps the state in memory, for simulations.
 
         Raises:
-            StorageError: ``state_newer``, ``state_older``: software of another version wrote the file;
-                ``state_damaged``, ``state_busy``, ``disk_full``, ``io_failed``.
+            StorageError: ``state_newer``, ``state_older``: software of another version wrote the file.
         """
         self._path = path
         self._lock = RLock()
@@ -201,9 +196,7 @@ class State:
         stay although an error is raised; the next transaction then writes again before it ends.
 
         Raises:
-            StorageError: ``state_lost``: the file was removed, or replaced by another or by an older copy;
-                ``io_failed``: the state can only be read, or a read or write failed; ``state_busy``, ``disk_full``,
-                ``state_damaged``, ``state_closed``, ``state_forked``.
+            StorageError: ``state_lost``: the file was removed, or replaced by another or by an older copy.
         """
         if self.read_only:
             raise StorageError("io_failed", "the state can only be read: nothing can be answered or changed")
@@ -239,9 +232,6 @@ class State:
 
         An error still undoes the changes. But a kill or a power cut within such a transaction may damage the state, so
         this is for changes after which the device answers nothing.
-
-        Raises:
-            StorageError: the reasons of :meth:`transaction`.
         """
         with self._lock:
             with SCHEMA.errors():
@@ -339,10 +329,8 @@ class State:
     def _check_age(self, connection: sqlite3.Connection) -> tuple[Highest, ...]:
         """Refuse a state that was replaced by an older copy: later payments are missing from it.
 
-        The file of the highest line is read each time, since another process may have noted a newer line.
-
-        Returns:
-            The lines of the file that the state has.
+        The file of the highest line is read each time, since another process may have noted a newer line. Return the
+        lines of the file that the state has.
         """
         noted = read_highest(self._highest_path) if self._highest_path else ()
         statement = "SELECT number, seal FROM ledger WHERE number = ?"
@@ -414,12 +402,7 @@ class State:
         return self._turns if self._inside else 0
 
     def run(self, statement: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        """Run one SQL statement and return all its rows.
-
-        Args:
-            statement: the SQL text, with a ``?`` for each value.
-            values: the values for the ``?``, in order.
-        """
+        """Run one SQL statement, with a ``?`` for each of the ``values`` in order, and return all its rows."""
         problem: Exception
         with self._lock:
             try:

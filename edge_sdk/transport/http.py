@@ -49,17 +49,11 @@ class RetryPolicy(NamedTuple):
     longest: float = 60.0
 
     def pause(self, number: int, chance: bytes, asked: float) -> float | None:
-        """The pause after a try: with m = min(first·2^number, longest), a random time from m/2 to m.
+        """The pause after ``number`` earlier ones, in seconds; None if there is no further try.
 
-        Random pauses prevent that all devices of a fleet return at the same moment after their server failed.
-
-        Args:
-            number: number of earlier pauses.
-            chance: four random bytes.
-            asked: shortest pause that the server asks for, in seconds; 0 if it asks for none.
-
-        Returns:
-            The pause in seconds, at least ``asked``; None if there is no further try.
+        With m = min(first·2^number, longest), a random time from m/2 to m by four random bytes ``chance``, and at least
+        the ``asked`` seconds of the server. Random pauses prevent that all devices of a fleet return at the same moment
+        after their server failed.
         """
         if number + 1 >= self.attempts or asked > self.longest:
             return None
@@ -83,8 +77,7 @@ class Deadline:
     def wait(self) -> float:
         """Longest time to wait for the next byte, in seconds: the policy's ``idle``, or the time left if less.
 
-        Raises:
-            TimeoutError: no time is left.
+        TimeoutError: no time is left.
         """
         left = self.left()
         if left <= 0:
@@ -116,6 +109,14 @@ class Url(NamedTuple):
     def origin(self) -> tuple[str, str, int]:
         """Scheme, host and port. A token may be sent only to addresses of the same origin."""
         return self[:3]
+
+
+class _Request(NamedTuple):
+    """The method and the headers of a request, and the largest content that is accepted, in bytes."""
+
+    method: str
+    headers: Mapping[str, str]
+    limit: int
 
 
 class Answer(NamedTuple):
@@ -155,26 +156,10 @@ def parse_url(text: str) -> Url:
     return Url(split.scheme, split.hostname, port or _PORTS[split.scheme], path)
 
 
-def exchange(
-    method: str,
-    url: Url,
-    headers: Mapping[str, str],
-    deadline: Deadline,
-    *,
-    body: IO[bytes] | None = None,
-    limit: int = 0,
-    context: ssl.SSLContext | None = None,
+def _exchange(
+    request: _Request, url: Url, body: IO[bytes] | None, deadline: Deadline, context: ssl.SSLContext | None
 ) -> Answer:
     """Make one request on a new connection. Redirects are not followed, and no status raises an error.
-
-    Args:
-        method: the HTTP method.
-        url: the address.
-        headers: all headers of the request but ``Host`` and ``Accept-Encoding``.
-        deadline: the end of the time for connecting, sending and receiving.
-        body: a file to send, with its length in ``headers``; None for a request without content.
-        limit: most bytes of content that are accepted. The default 0 is for requests whose content is not used.
-        context: TLS settings for an https address; by default the system's authorities are trusted.
 
     Raises:
         OSError: there is no connection; or it broke. If it broke before the whole body was sent, an answer that
@@ -183,25 +168,6 @@ def exchange(
         http.client.HTTPException: the answer is not HTTP or is incomplete; the headers are too long; or the content,
             sent in chunks, takes more than twice the limit and 64 KiB.
     """
-    foreign = ""
-    try:
-        return _exchange(method, url, headers, deadline, body, limit, context)
-    except (OSError, http.client.HTTPException):
-        raise
-    except Exception as error:  # noqa: BLE001  # http.client raises other types too, for a negative length for example
-        foreign = type(error).__name__
-    raise http.client.HTTPException(foreign)
-
-
-def _exchange(
-    method: str,
-    url: Url,
-    headers: Mapping[str, str],
-    deadline: Deadline,
-    body: IO[bytes] | None,
-    limit: int,
-    context: ssl.SSLContext | None,
-) -> Answer:
     with _dial(url, deadline, context) as plain:
         connection = http.client.HTTPConnection(url.host, url.port)
         # The Host header leaves out the default port, which http.client takes to be 80 for https, too.
@@ -211,7 +177,7 @@ def _exchange(
         connection.response_class = _FinalResponse
         broken = None
         try:
-            connection.request(method, url.path, body, dict(headers))
+            connection.request(request.method, url.path, body, dict(request.headers))
         except (BrokenPipeError, ConnectionResetError) as error:
             # A server that refuses a long body may have answered before it closed the connection. Read its answer.
             broken = error
@@ -229,8 +195,8 @@ def _exchange(
             raise http.client.IncompleteRead(b"")
         if len(response.headers) > MAX_HEADERS:
             raise http.client.HTTPException("too many headers")
-        bounded.reader.left = 2 * limit + _SLACK_BYTES
-        content = _content(response, limit) if response.status == http.client.OK else b""
+        bounded.reader.left = 2 * request.limit + _SLACK_BYTES
+        content = _content(response, request.limit) if response.status == http.client.OK else b""
         return Answer(response.status, {name.lower(): value for name, value in response.headers.items()}, content)
 
 
@@ -353,19 +319,13 @@ _MOVED = frozenset((301, 302, 303, 307, 308))
 _MOVED_WITH_BODY = frozenset((307, 308))
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{0,200}"')
 _SETTLED_SECONDS = 2.0
+_BROKEN_OFF = "what answers breaks off, says too much or does not speak HTTP ({})"
 
 
 _NOT_NOW = frozenset((9, 10))
 """Codes of OpenSSL for a certificate that is not valid yet, or has expired."""
 _OTHER_NAME = frozenset((62, 64))
 """Codes of OpenSSL for a certificate of another host name or IP address."""
-
-
-class _Try(NamedTuple):
-    """The end of one attempt: an answer, or a problem in words."""
-
-    answer: Answer | None
-    problem: str = ""
 
 
 class Web(Transport):
@@ -428,7 +388,7 @@ class Web(Transport):
         ``refused_by_server``: any other status.
         """
         conditions = _conditions(tag)
-        answer = self._ask("GET", place, conditions, None, limit)
+        answer = self._ask(_Request("GET", conditions, limit), place)
         if answer.status in _ABSENT:
             return None
         if answer.status == http.client.NOT_MODIFIED and conditions:
@@ -446,13 +406,13 @@ class Web(Transport):
         is sent again, and is at last ``unreachable``. ``file_exists``: status 409; ``refused_by_server``: any other
         status.
         """
-        answer = self._ask(self._method, place, {"Content-Type": "application/octet-stream"}, path, 0)
+        answer = self._ask(_Request(self._method, {"Content-Type": "application/octet-stream"}, 0), place, path)
         if answer.status == _CONFLICT:
             raise StorageError("file_exists", f"the server has another file at {place} already, and keeps it")
         if not 200 <= answer.status < 300:
             raise _refused(answer)
 
-    def _ask(self, method: str, place: str, headers: Mapping[str, str], path: str | None, limit: int) -> Answer:
+    def _ask(self, request: _Request, place: str, path: str | None = None) -> Answer:
         """Repeat a request until its answer is not a temporary failure, or no try or time is left.
 
         Returns the answer to the last try, which may be a temporary failure.
@@ -462,55 +422,51 @@ class Web(Transport):
         may_repeat = self._monotonic() - self._gave_up >= GIVEN_UP_SECONDS
         number = 0
         while True:
-            tried = self._try(method, url, headers, path, limit, deadline)
-            if tried.answer is not None and tried.answer.status not in _AGAIN:
+            tried = self._try(request, url, path, deadline)
+            answer = tried if isinstance(tried, Answer) else None
+            if answer is not None and answer.status not in _AGAIN:
                 self._gave_up = float("-inf")
-                return tried.answer
-            asked = 0.0 if tried.answer is None else _asked_pause(tried.answer.headers)
+                return answer
+            asked = 0.0 if answer is None else _asked_pause(answer.headers)
             pause = self._retry.pause(number, self._entropy(4), asked) if may_repeat else None
             if pause is None or pause >= deadline.left():
                 break
             self._sleep(pause)
             number += 1
-        if tried.answer is not None:
-            return tried.answer
+        if answer is not None:
+            return answer
         self._gave_up = self._monotonic()
-        raise StorageError("unreachable", f"the server can not be reached: {tried.problem}")
+        raise StorageError("unreachable", f"the server can not be reached: {tried}")
 
-    def _try(
-        self, method: str, url: Url, headers: Mapping[str, str], path: str | None, limit: int, deadline: Deadline
-    ) -> _Try:
+    def _try(self, request: _Request, url: Url, path: str | None, deadline: Deadline) -> Answer | str:
+        """The end of one attempt: an answer, or a problem in words."""
         try:
             with _body(path) as body:
-                return _Try(self._follow(method, url, headers, body, limit, deadline))
+                return self._follow(request, url, body, deadline)
         except TimeoutError:
-            return _Try(None, "it takes too long")
+            return "it takes too long"
         except http.client.HTTPException as error:
-            return _Try(None, f"what answers breaks off, says too much or does not speak HTTP ({type(error).__name__})")
+            return _BROKEN_OFF.format(type(error).__name__)
+        except HearsayError:
+            raise
         except OSError as error:
             # The name is compared, not the class, so that the module ssl need not be loaded.
             if type(error).__name__ == "SSLCertVerificationError":
                 problem = _why_untrusted(error, own_context=self._context is not None)
             else:
-                return _Try(None, _words(error))
+                return _words(error)
+        except Exception:  # noqa: BLE001  # http.client raises other types too, for a negative length for example
+            return _BROKEN_OFF.format("HTTPException")
         raise StorageError("server_untrusted", problem)
 
-    def _follow(
-        self,
-        method: str,
-        url: Url,
-        headers: Mapping[str, str],
-        body: IO[bytes] | None,
-        limit: int,
-        deadline: Deadline,
-    ) -> Answer:
+    def _follow(self, request: _Request, url: Url, body: IO[bytes] | None, deadline: Deadline) -> Answer:
         """Make one request and follow its redirects."""
         length = {} if body is None else {"Content-Length": str(os.fstat(body.fileno()).st_size)}
         for _ in range(MAX_REDIRECTS + 1):
             if body is not None:
                 body.seek(0)
-            all_headers = {"User-Agent": AGENT, "Connection": "close", **headers, **length, **self._rights(url)}
-            answer = exchange(method, url, all_headers, deadline, body=body, limit=limit, context=self._context)
+            headers = {"User-Agent": AGENT, "Connection": "close", **request.headers, **length, **self._rights(url)}
+            answer = _exchange(request._replace(headers=headers), url, body, deadline, self._context)
             target = answer.headers.get("location")
             if target is None or answer.status not in (_MOVED if body is None else _MOVED_WITH_BODY):
                 return answer
