@@ -54,15 +54,7 @@ def system_entropy(count: int) -> bytes:
 
 
 def check_bytes(value: object, what: str) -> None:
-    """Refuse a path, a text, or any other value where ``bytes`` are expected.
-
-    Args:
-        value: the argument.
-        what: the expected content in words, for the text of the error.
-
-    Raises:
-        InputError: ``argument_invalid``: ``value`` is not ``bytes``.
-    """
+    """Refuse a path, a text, or any other ``value`` where bytes, ``what`` in words, are expected."""
     if not isinstance(value, bytes):
         raise InputError("argument_invalid", f"{what} is given as bytes, not as {type(value).__name__}")
 
@@ -70,13 +62,9 @@ def check_bytes(value: object, what: str) -> None:
 def path_of(value: object, what: str) -> str:
     """Turn a path, a ``str`` or an ``os.PathLike``, into an absolute one, so that ``os.chdir`` does not change it.
 
-    Args:
-        value: the argument.
-        what: the expected file or folder in words, for the text of the error.
-
     Raises:
-        InputError: ``argument_invalid``: it is no path, a path of bytes, or has a zero byte; or it is relative, and the
-            working folder is gone.
+        InputError: ``argument_invalid``: ``what``, in words, is no path, a path of bytes, or has a zero byte; or it is
+            relative, and the working folder is gone.
     """
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str) or "\0" in path:

@@ -384,12 +384,7 @@ class Names:
 
 
 def questions_in_words(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Facts:
-    """Every subject of the questions, the most likely first, and the noise of the answers.
-
-    Args:
-        campaign: a verified campaign that has not ended.
-        evaluated: the models that the campaign evaluates; empty if it evaluates none.
-    """
+    """Every subject of the questions, the most likely first, and the noise; or the models ``evaluated``."""
     if evaluated:
         return _asked_of_models(campaign, evaluated) if campaign.models else _asked_of_model(campaign, evaluated[0])
     names, strata = Names(campaign.schema), _strata(campaign)
@@ -507,12 +502,7 @@ _PERSON = "A person with several records in the node costs that many times ε."
 
 
 def costs(campaign: Campaign, epsilon_micro: int | None = None) -> dict[str, str]:
-    """What a summary costs, for each kind of neighbours: ε as text, or ``not covered``.
-
-    Args:
-        campaign: a campaign for nodes.
-        epsilon_micro: ε of the summary in millionths; None for the campaign's.
-    """
+    """What a summary of ``epsilon_micro``, or of the campaign's ε, costs for each kind of neighbours."""
     from protocol.nodes.terms import cost_micro
 
     found = {}
@@ -564,10 +554,7 @@ def _sum(subject: Subject, names: Names, campaign: Campaign) -> str:
 def cost_in_words(campaign: Campaign, policy: Policy, booked: str | None = None) -> Facts:
     """The ε of a summary, for each kind of neighbours, and the ε that the node's ledger counts.
 
-    Args:
-        campaign: a campaign for nodes.
-        policy: the owner's policy.
-        booked: the adjacency whose ε the ledger counts since the first summary; None if there was none yet.
+    ``booked`` is the adjacency whose ε the ledger counts since the first summary; None if there was none yet.
     """
     from protocol.nodes.terms import GLOBAL
 
@@ -653,12 +640,7 @@ _KINDS = {
 
 
 def model_in_words(model: Model, digest: bytes) -> Facts:
-    """What a model was learned from, at which ε, how often it is right, and who could have moved it.
-
-    Args:
-        model: a verified model, from ``parse_model``.
-        digest: its id, SHA-256 of the payload.
-    """
+    """What a model of the id ``digest`` was learned from, at which ε, how often it is right, who could move it."""
     header, schema, card = model.header, model.schema, model.card
     counted, rests, movers = _of_trust(_text(card, "trust"))
     threats, reach = _text(card, "threats"), _text(card, "reach_of_lies")

@@ -33,12 +33,8 @@ _R = TypeVar("_R")
 def note(level: int, message: str, *arguments: object) -> None:
     """Write one line to the logger ``edge_sdk``, if the application has imported ``logging``.
 
-    Args:
-        level: :data:`INFO` or :data:`WARNING`.
-        message: the line, with a ``%`` format for each argument.
-        arguments: the values of the formats.
-
-    Exceptions of the application's log handlers are ignored.
+    ``level`` is :data:`INFO` or :data:`WARNING`; ``message`` has a ``%`` format for each argument. Exceptions of the
+    application's log handlers are ignored.
     """
     logging = sys.modules.get("logging")
     if logging is not None:
@@ -52,9 +48,7 @@ def note(level: int, message: str, *arguments: object) -> None:
 def logged(step: str, told: Callable[[Any], str] | None = None) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Decorate a method: log each :class:`HearsayError` that it raises, and its results if ``told`` is given.
 
-    Args:
-        step: the first word of the line.
-        told: result → the rest of the line; None logs refusals only.
+    ``step`` is the first word of the line, ``told`` gives the rest of the line from the result.
     """
 
     def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -133,8 +133,7 @@ def _check_read_only(state: State, root: bytes | None, now: int, *, makes: bool)
 def _check_machine(state: State, machine: Machine) -> bytes:
     """Compare this machine with the one that a state was made on, and note in ``state`` if it is another.
 
-    Returns:
-        32 bytes that tell this machine from others; none if nothing does.
+    Return 32 bytes that tell this machine from others; none if nothing does.
     """
     known, found = state.meta("machine"), machine.of(state)
     if known is not None and known != found:

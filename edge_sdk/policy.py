@@ -244,12 +244,8 @@ class Policy(NamedTuple):
     def cost_micro(self, campaign: Campaign, epsilon_micro: int | None = None) -> int:
         """The ε of an answer of one period in millionths, as the limits and the ledger count it; 0 if it has ended.
 
-        Args:
-            campaign: a parsed campaign.
-            epsilon_micro: of a node's summary, the ε that it states; None for the campaign's ε.
-
-        Raises:
-            PolicyError: ``adjacency_uncovered``: the campaign's noise does not hide what ``node_adjacency`` names.
+        ``epsilon_micro`` is the ε that a node's summary states; None for the campaign's ε. ``adjacency_uncovered``
+        (PolicyError): the campaign's noise does not hide what ``node_adjacency`` names.
         """
         if campaign.nodes is None:
             return campaign.epsilon_micro
@@ -271,10 +267,8 @@ class Policy(NamedTuple):
     def check_adjacency(self, campaign: Campaign, booked: str | None, spent_micro: int) -> None:
         """Refuse a summary whose cost would be added to costs for another adjacency: their sum bounds nothing.
 
-        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device.
-
-        Raises:
-            PolicyError: ``adjacency_fixed``.
+        ``booked`` is the adjacency whose ε the ledger counts; None if no summary was made yet, and for a device. The
+        refusal is ``adjacency_fixed``.
         """
         if campaign.nodes is not None and booked not in (None, self.node_adjacency):
             raise PolicyError(
@@ -470,9 +464,8 @@ _EMPTY = (
 def load_policy(path: str) -> Policy:
     """Read the owner's policy file at ``path``. If there is neither a file nor a link, the defaults hold.
 
-    Raises:
-        InputError: ``policy_invalid``: the file can not be read, is empty, is not TOML, or has an unknown key or a
-            wrong value. The defaults do not replace a policy that can not be read.
+    ``policy_invalid`` (InputError): the file can not be read, is empty, is not TOML, or has an unknown key or a wrong
+    value. The defaults do not replace a policy that can not be read.
     """
     if not os.path.lexists(path):
         return Policy()
@@ -550,12 +543,7 @@ class PolicyFile:
         return POLICY_FILE if self.in_file else "defaults"
 
     def __call__(self) -> Policy:
-        """The policy that holds now.
-
-        Raises:
-            InputError: ``policy_invalid``: the file can not be read or has a wrong entry; ``policy_missing``: the file
-                is gone.
-        """
+        """The policy that holds now, as :attr:`edge_sdk.Device.policy`."""
         seen = _identity_of(self._path)
         if self._policy is None or seen != self._seen:
             self._policy = None

@@ -129,12 +129,7 @@ def earliest(proof: Proof | None, floor: int, reading: Reading) -> int:
 
     In the boot of the proof, the uptime since has passed. A later boot began after the proof, so all of its uptime has
     passed. Of the time in which the device was off nothing is known. So this is never later than the true time, as far
-    as the documents are not dated ahead and the uptime is right.
-
-    Args:
-        proof: the newest one; None if none is stored.
-        floor: the time floor of signed documents, in seconds since 1970.
-        reading: the clocks.
+    as the documents, of the time floor ``floor``, are not dated ahead and the uptime is right.
     """
     if proof is None or proof.floor > floor or reading.uptime is None:
         return floor
@@ -184,12 +179,9 @@ class Present(NamedTuple):
 
 
 def present(anchor: Anchor | None, floor: int, reading: Reading) -> Present:
-    """The present time, from the last confirmed time, the time floor and the clocks.
+    """The present time, from the last confirmed time, None if none is stored, and the clocks.
 
-    Args:
-        anchor: the last confirmed time; None if none is stored.
-        floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
-        reading: the clocks.
+    ``floor`` is the earliest time that it can be (:func:`earliest`), in seconds since 1970.
     """
     now = max(reading.wall, floor)
     if reading.uptime is None:
@@ -227,8 +219,7 @@ def after_answer(anchor: Anchor | None, floor: int, reading: Reading, time: int,
         anchor: the last confirmed time before the answer; None if none is stored.
         floor: the earliest time that it can be (:func:`earliest`), in seconds since 1970.
         reading: the clocks, as read for the answer.
-        time: the time that decided the period (:meth:`Present.period_time`).
-        leapt: whether the answer used the boot's one leap.
+        time, leapt: what decided the period (:meth:`Present.period_time`).
     """
     if reading.uptime is None:
         return None

@@ -138,11 +138,7 @@ class Acceptance:
             return None
 
     def nodes(self, name: str) -> NodeList:
-        """The stored list of nodes called ``name``.
-
-        Raises:
-            InputError: ``nodes_unknown``: no list of this name was accepted.
-        """
+        """The stored list of nodes called ``name``, or else the InputError ``nodes_unknown``."""
         from protocol.nodes.node_list import ROLE, parse_node_list
 
         for called, _, payload in self._documents.all(ROLE):

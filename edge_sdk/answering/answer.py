@@ -38,12 +38,9 @@ class Models:
     def evaluated(self, campaign: Campaign, given: Iterable[bytes] = ()) -> tuple[Evaluated, ...]:
         """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
 
-        A model is taken from ``given``, verified payloads of models, or else from the installed models.
-
-        Raises:
-            InputError: ``model_unknown``: a model is neither given nor installed, or another model is given.
-            DocumentError: ``invalid_campaign``: campaign and model have different classes or names; ``malformed``,
-                ``invalid_model``: a payload is no valid model.
+        A model is taken from ``given``, verified payloads of models, or else from the installed models. The errors are
+        those of :func:`protocol.documents.evaluation.payloads_given` and
+        :func:`protocol.documents.evaluation.evaluated_models`.
         """
         if not campaign.evaluated:
             return ()
@@ -103,12 +100,7 @@ class Meanings:
         self._counts: dict[str, _Counts] = {}
 
     def add(self, campaign: Campaign, check: Check) -> None:
-        """Count one more answered record. If ``campaign`` is another version, the counts of its name begin again.
-
-        Args:
-            campaign: the answered campaign.
-            check: the missing and unlisted features of the record.
-        """
+        """Count one more answered record. If ``campaign`` is another version, the counts of its name begin again."""
         name = campaign.header.name
         counts = self._counts.pop(name, None)
         if counts is None or counts.id != campaign.id:
@@ -185,15 +177,7 @@ class AboutRecord:
         meanings: Meanings,
         entropy: Callable[[int], bytes],
     ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            record: feature name → value.
-            label: the record's class; None if it is not known; ``FROM_RECORD`` to read it from the record.
-            models: the models that campaigns evaluate.
-            meanings: counts the record's missing and unlisted values.
-            entropy: n → n fresh random bytes.
-        """
+        """Nothing is read yet. ``label``: None if it is not known; ``FROM_RECORD`` to read it from the record."""
         self._record = record
         self._label = label
         self._models = models
@@ -201,11 +185,7 @@ class AboutRecord:
         self._entropy = entropy
 
     def check(self, campaign: Campaign) -> None:
-        """Refuse a campaign for nodes.
-
-        Raises:
-            InputError: ``campaign_for_nodes``.
-        """
+        """Refuse a campaign for nodes (``campaign_for_nodes``)."""
         if campaign.nodes is not None:
             raise InputError(
                 "campaign_for_nodes", "this campaign asks for sums of many records; a node summarises them for it"
@@ -219,9 +199,7 @@ class AboutRecord:
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
         """The campaign's r reports. Each has noise from a fresh seed.
 
-        Raises:
-            InputError: ``record_invalid``, ``value_refused``.
-            StorageError: ``entropy_unavailable``.
+        InputError: ``record_invalid``, ``value_refused``. StorageError: ``entropy_unavailable``.
         """
         observation = campaign.schema.observe(self._record)
         label_code = campaign.schema.label.code(campaign.schema.label_in(self._record, self._label))

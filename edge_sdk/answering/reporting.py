@@ -126,9 +126,8 @@ class Reporting:
     def secret(self) -> bytes:
         """The device's secret, 32 bytes.
 
-        Raises:
-            PolicyError: ``disabled``: the owner has opted out.
-            StorageError: ``state_copied``: the state was made on another machine.
+        PolicyError: ``disabled``: the owner has opted out. StorageError: ``state_copied``: it was made on another
+        machine.
         """
         check_own_machine(self._state)
         secret = self._state.meta("secret")
@@ -137,11 +136,7 @@ class Reporting:
         return secret
 
     def campaign(self, campaign_id: bytes) -> Campaign:
-        """The accepted campaign with this id.
-
-        Raises:
-            InputError: ``campaign_unknown``: there is none; ``argument_invalid``: the id is not given as bytes.
-        """
+        """The accepted campaign with this id, or else the InputError ``campaign_unknown``, ``argument_invalid``."""
         check_bytes(campaign_id, "a campaign's id")
         payload = self._documents.payload("campaign", campaign_id)
         if payload is None:

@@ -95,13 +95,9 @@ def _digest_of(path: str) -> bytes | None:
 
 
 def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
-    """The bytes of a file with one batch per campaign.
+    """The bytes of a file with one batch per campaign: campaign id → its reports, at least one, all of one length.
 
-    Args:
-        reports: campaign id → its reports, at least one; all of one length, or else ``state_damaged``.
-
-    Raises:
-        InputError: ``batch_invalid``: the reports of a campaign are more than 2^32 − 1.
+    ``batch_invalid`` (InputError): the reports of a campaign are more than 2^32 − 1.
     """
     from protocol.batches.framing import Header, write_batch
 
@@ -152,10 +148,8 @@ def ending_of(kind: str | None, answer: bytes) -> str:
 def write_outbox(path: str, content: bytes) -> None:
     """Write ``content``, sealed batches, to a new file at ``path``, completely or not at all, and flush it to disk.
 
-    Only the device's user can read the file, since it shows in which campaigns this device takes part.
-
-    Raises:
-        StorageError: ``file_exists``: there is a file already, which may not have been sent; it stays.
+    Only the device's user can read the file, since it shows in which campaigns this device takes part. ``file_exists``
+    (StorageError): there is a file already, which may not have been sent; it stays.
     """
     problem = 0
     try:

@@ -45,11 +45,7 @@ def print_note(text: str) -> None:
 
 @contextlib.contextmanager
 def writing(what: str, taken: str) -> Iterator[None]:
-    """Turn errors of the body, which writes files, into StorageErrors.
-
-    Raises:
-        StorageError: ``file_exists``, with the text ``taken``; or ``what`` can not be written.
-    """
+    """Turn errors of the body, which writes files, into StorageErrors: ``file_exists`` has the text ``taken``."""
     from edge_sdk.storage.atomic_files import os_errors
 
     with os_errors(f"{what} can not be written"):
@@ -69,8 +65,7 @@ def write_file(path: Path, content: bytes) -> None:
 def read_file(path: Path, limit: int) -> bytes:
     """Read the file at ``path``, but at most ``limit`` + 1 bytes. A longer result tells that the file is too large.
 
-    Raises:
-        InputError: ``file_unreadable``: there is no such file, or it can not be read.
+    A file that can not be read is the InputError ``file_unreadable``.
     """
     problem = ""
     try:
@@ -133,14 +128,8 @@ size in memory for backtracking."""
 def read_record(raw: bytes, repeated: set[str] | None = None) -> Any:
     """Parse ``raw``, a JSON text, into Python objects. In a very deeply nested text, inner values become empty lists.
 
-    Of a key that an object has more than once, the last value counts.
-
-    Args:
-        raw: the JSON text.
-        repeated: a set that is filled with the keys that the outermost object has more than once; None for no set.
-
-    Raises:
-        ValueError: the text is not JSON. The error's text may quote it.
+    Of a key that an object has more than once, the last value counts. The set ``repeated`` is filled with the keys that
+    the outermost object has more than once. A text that is not JSON raises a ValueError, which may quote it.
     """
     found: set[str] = set() if repeated is None else repeated
 

@@ -103,10 +103,8 @@ def _refused(error: HearsayError, idle: Container[str] = ()) -> dict[str, Any]:
 def _told(result: dict[str, Any], *, as_json: bool, idle: Container[str]) -> int:
     """Print a result, and on standard error its refusals and warnings. Return the exit status.
 
-    Args:
-        result: of a command. ``refusals`` are steps that were not done; with a ``reason`` all of it was refused.
-        as_json: print one JSON object.
-        idle: reasons of steps that had nothing to do.
+    ``refusals`` of the result are steps that were not done; with a ``reason`` all of it was refused. ``idle`` has the
+    reasons of steps that had nothing to do.
     """
     refusals = result.get("refusals", ())
     if as_json or "reason" not in result:

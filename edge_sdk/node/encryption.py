@@ -65,14 +65,9 @@ class PartyKeys:
         """Store the version of a verified book, and this node's sealed key in it, in place of those of an older book.
 
         The rest of a book, up to 64 MiB, is not stored: a book that contradicts this one is refused, and not kept as
-        evidence.
-
-        Returns:
-            Why the book has no usable key for this node: ``node_without_key``, ``invalid_keys``. Its version is stored
-            all the same, so that no older book is accepted after it. None if the key can be opened.
-
-        Raises:
-            DocumentError: ``rollback``, ``equivocation``: nothing is stored.
+        evidence. Returned is why the book has no usable key for this node (``node_without_key``, ``invalid_keys``),
+        None if it has one. Its version is stored all the same, so that no older book is accepted after it. After the
+        DocumentErrors ``rollback`` and ``equivocation`` nothing is stored.
         """
         kept = self._kept(book.campaign)
         if kept is not None:
@@ -207,11 +202,7 @@ class OfSums:
         self._powers = _powers(campaign, needed.key, needed.period)
 
     def make(self, campaign: Campaign, secret: bytes, period: int) -> list[bytes]:
-        """The signed message, alone in a list. Its noise has a fresh seed.
-
-        Raises:
-            Unprepared: call :meth:`prepare` and begin the transaction anew.
-        """
+        """The signed message, alone in a list. ``Unprepared``: call :meth:`prepare` and begin the transaction anew."""
         del secret  # the signer reads it
         signer = self._signer()
         key, powers = self._keys.own(campaign, signer), self._powers

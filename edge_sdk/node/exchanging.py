@@ -229,12 +229,7 @@ class Totals(NamedTuple):
 
 
 def totals(summaries: SummarySet, campaign: Campaign) -> list[Totals]:
-    """The totals of a campaign by period, in the order of the periods. Each node counts once per period.
-
-    Args:
-        summaries: verified summaries, for example of an exchange. Those of other campaigns are left out.
-        campaign: a campaign for nodes.
-    """
+    """The totals of a campaign by period, in the order of the periods, of verified summaries. Each node counts once."""
     found: dict[int, Totals] = {}
     for envelope in summaries.counting():
         summary = read_summary(envelope)[1]

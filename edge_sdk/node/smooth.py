@@ -53,11 +53,7 @@ class ValueCounts:
     """
 
     def __init__(self, counts: Sequence[int]) -> None:
-        """Add up.
-
-        Args:
-            counts: shape (W + 1,), number of values at each grid point, at least two points.
-        """
+        """Add up ``counts``: shape (W + 1,), number of values at each grid point, at least two points."""
         self.width = len(counts) - 1
         self._counts = list(accumulate(counts))
         self._sums = list(accumulate(position * count for position, count in enumerate(counts)))

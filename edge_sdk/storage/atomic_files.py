@@ -29,11 +29,7 @@ _NO_LINKS = frozenset((errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP
 
 @contextlib.contextmanager
 def os_errors(what: str) -> Iterator[None]:
-    """Turn an OSError of the body of ``with`` into a StorageError, whose text begins with ``what``.
-
-    Raises:
-        StorageError: ``disk_full``, or ``io_failed`` for every other error of the system.
-    """
+    """Turn an OSError of the body of ``with`` into the StorageError ``disk_full`` or ``io_failed`` on ``what``."""
     problem: OSError
     try:
         yield
@@ -113,8 +109,7 @@ def replace(path: str, content: bytes) -> None:
 def read_regular(path: str, limit: int) -> bytes:
     """Read at most ``limit`` bytes of a regular file. Links are followed; pipes are not waited for.
 
-    Raises:
-        OSError: EINVAL: it is no regular file; other numbers: it can not be read.
+    An OSError EINVAL: it is no regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:

@@ -285,12 +285,9 @@ class State:
             raise StorageError("state_lost", "the state file was removed or replaced while in use; open it again")
 
     def check_highest(self) -> None:
-        """Check that the state has the newest ledger line that the file ``highest`` beside it names.
+        """Check that the state has the newest ledger line that the file ``highest`` names, now and in each transaction.
 
-        From then on, each transaction checks this too.
-
-        Raises:
-            StorageError: ``state_lost``: the line is missing, so the state is an older copy.
+        ``state_lost``: the line is missing, so the state is an older copy.
         """
         if self._path is not None:
             self._highest_path = os.path.join(os.path.dirname(self._path), HIGHEST_FILE)

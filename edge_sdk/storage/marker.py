@@ -62,11 +62,7 @@ class Machine:
     """What tells this machine from others: a function of the application, a file, or else the ids of the system."""
 
     def __init__(self, function: Callable[[], bytes | None] | None = None, file: str | None = None) -> None:
-        """Take a function that returns 32 bytes, or None if nothing is known; or the absolute path of a file.
-
-        Raises:
-            InputError: ``argument_invalid``: both are given.
-        """
+        """Take a function that returns 32 bytes, or None if nothing is known; or the path of a file; not both."""
         if function is not None and file is not None:
             raise InputError("argument_invalid", "give machine= or machine_id=, not both")
         self._function = function
@@ -83,11 +79,7 @@ class Machine:
         return (system_machine() if file is None else machine_in_file(file)) or b""
 
     def check(self) -> None:
-        """Refuse a file that tells nothing. Called before anything is written.
-
-        Raises:
-            InputError: ``machine_unknown``: the file can not be read, or is empty.
-        """
+        """Refuse a file that can not be read, or is empty (``machine_unknown``). Called before anything is written."""
         if self._file is not None and machine_in_file(self._file) is None:
             raise InputError("machine_unknown", f"the file '{self._file}' of the machine's id is empty or unreadable")
 
@@ -152,8 +144,7 @@ def used_mark(secret: bytes) -> str:
 def read_marker(path: str) -> Marker | None:
     """Read the marker at ``path``; None if there is none. For a damaged one, return an empty one with ``whole`` false.
 
-    Raises:
-        StorageError: ``io_failed``: it can not be read; ``state_damaged``: it is no regular file.
+    ``state_damaged`` (StorageError): it is no regular file.
     """
     problem, lines, absent = "", [], False
     try:
@@ -281,11 +272,7 @@ def state_lost() -> StorageError:
 
 
 def check_own_machine(state: State) -> None:
-    """Refuse a state that was made on another machine.
-
-    Raises:
-        StorageError: ``state_copied``.
-    """
+    """Refuse a state that was made on another machine (StorageError ``state_copied``)."""
     if state.copied:
         raise StorageError(
             "state_copied",

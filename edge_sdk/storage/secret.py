@@ -125,12 +125,7 @@ def _check_choice(enrolment: bytes | None, *, leave_fleet: bool) -> None:
 
 
 def check_secret(state: State, enrolment: bytes | None) -> None:
-    """Check that a provisioning file, if one is given, holds the secret that a state has.
-
-    Raises:
-        InputError: ``enrolment_late``: the state has another secret, or none.
-        DocumentError: as :func:`secret_of`.
-    """
+    """Check that a provisioning file, if one is given, holds the secret that a state has: ``enrolment_late``."""
     if enrolment is None:
         return
     from protocol.documents.provisioning import parse_provisioning

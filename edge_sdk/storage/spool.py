@@ -228,13 +228,9 @@ class Spool:
         return [os.fsdecode(row[1]) for row in self._sealed.all()]
 
     def sealed_through(self, path: str, digest: bytes | None) -> int:
-        """The last ledger line whose reports a sealed file holds.
+        """The last ledger line whose reports a file sealed at ``path`` holds, or else the InputError ``batch_unknown``.
 
-        ``path`` is where the file was sealed. ``digest`` is of its bytes, None if it is gone; it decides alone, since
-        files move.
-
-        Raises:
-            InputError: ``batch_unknown``: the spool has no note on such a file.
+        ``digest`` is of its bytes, None if it is gone; it decides alone, since files move.
         """
         rows = self._sealed.all()
         if digest is not None:

@@ -136,9 +136,8 @@ class Answer(NamedTuple):
 def parse_url(text: str) -> Url:
     """Parse ``text``, a web address of the form ``https://HOST[:PORT]/PATH``, or with ``http``.
 
-    Raises:
-        InputError: ``address_invalid``: another form, not printable ASCII, or with a user or password. The error's text
-            does not quote the address, which may hold a password.
+    ``address_invalid`` (InputError): another form, not printable ASCII, or with a user or password. The error's text
+    does not quote the address, which may hold a password.
     """
     split: SplitResult | None = None
     port = None
