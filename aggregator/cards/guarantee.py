@@ -423,7 +423,7 @@ def _hardly_seen(found: Campaign, reports: int) -> list[str]:
 # Nodes ----------------------------------------------------------------------------------------------
 
 
-class Reach(NamedTuple):
+class ShareMove(NamedTuple):
     """How far lying nodes move the share of a class at most, under plain addition.
 
     Attributes:
@@ -450,7 +450,7 @@ class NodeGuarantee(GuaranteeSheet):
     nodes: int | None
     most_claimed: int
     tables: int
-    reach: tuple[Reach, ...]
+    reach: tuple[ShareMove, ...]
 
     @property
     def facts(self) -> Facts:
@@ -516,7 +516,9 @@ def node_guarantee(
         nodes,
         max(table.most for table in claims),
         len(claims),
-        tuple(Reach(mean, {one: moved_share(claims, classes, mean, one, nodes) for one in liars}) for mean in means),
+        tuple(
+            ShareMove(mean, {one: moved_share(claims, classes, mean, one, nodes) for one in liars}) for mean in means
+        ),
     )
 
 

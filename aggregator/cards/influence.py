@@ -156,7 +156,7 @@ def _of_noise(one: QuestionEstimate, prior: Floats, generator: np.random.Generat
     return replace(one, estimate=mean + error)
 
 
-class Moved(NamedTuple):
+class LargestMove(NamedTuple):
     """The largest move of one kind of published numbers.
 
     Attributes:
@@ -176,7 +176,7 @@ class _Answer(NamedTuple):
     weight: float
 
 
-def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[Moved, ...]:
+def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[LargestMove, ...]:
     """How far :data:`INVENTED` reports move the numbers of the fitted model, by kind of number.
 
     Args:
@@ -201,12 +201,14 @@ def reach_of_reports(statistics: Statistics, postprocess: str) -> tuple[Moved, .
     before, kinds = published_numbers(statistics, postprocess)
     answers = _likeliest(whole, source, len(before))
     moves = np.array([numbers_with([one]) - before for one in answers])
-    found = [Moved(kind, {1: float(np.abs(moves[:, kinds == kind]).max())}) for kind in dict.fromkeys(kinds.tolist())]
+    found = [
+        LargestMove(kind, {1: float(np.abs(moves[:, kinds == kind]).max())}) for kind in dict.fromkeys(kinds.tolist())
+    ]
     for kind in found:
         single = np.abs(moves[:, kinds == kind.kind]).max(axis=1)
         some = np.argsort(-single, kind="stable")[: max(12, len(answers) // 5)].tolist()
 
-        def moved(group: tuple[int, ...], kind: Moved = kind) -> float:
+        def moved(group: tuple[int, ...], kind: LargestMove = kind) -> float:
             after = numbers_with([answers[one] for one in group])
             return float(np.abs(after - before)[kinds == kind.kind].max())
 

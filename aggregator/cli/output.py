@@ -24,7 +24,7 @@ from protocol.words import to_words
 
 if TYPE_CHECKING:
     from aggregator.publishing.naming import SignedCampaign
-    from aggregator.publishing.signatures import Standing
+    from aggregator.publishing.signatures import Signatures
     from aggregator.publishing.workspace import Published
 
 
@@ -278,7 +278,7 @@ def say(facts: Mapping[str, Any] | Iterable[Fact]) -> None:
         print_pairs(told.pairs())
 
 
-def signatures(held: Standing, key: str = "signatures") -> Fact:
+def signatures(held: Signatures, key: str = "signatures") -> Fact:
     """The fact about the valid signatures of a document."""
     return Fact(key, held.to_output(as_json=True), held)
 
@@ -318,7 +318,7 @@ def warn_of_signed(made: SignedCampaign, output: Path) -> None:
     warn_of_draft(made.standing, output)
 
 
-def warn_of_draft(standing: Standing, output: Path) -> None:
+def warn_of_draft(standing: Signatures, output: Path) -> None:
     """Print a warning if a document lacks signatures, since devices refuse it.
 
     Args:

@@ -226,7 +226,7 @@ LEAST_ANSWERS = 2
 """Smallest number of answers about a model from which its accuracy is determined."""
 
 
-class Ranked(NamedTuple):
+class ModelRank(NamedTuple):
     """One of the compared models.
 
     Attributes:
@@ -264,11 +264,11 @@ class Ranking(NamedTuple):
     """
 
     reports: int
-    models: tuple[Ranked, ...]
+    models: tuple[ModelRank, ...]
     populations: Mapping[str, Any]
 
     @property
-    def candidates(self) -> tuple[Ranked, ...]:
+    def candidates(self) -> tuple[ModelRank, ...]:
         """The models that can not be told from the best: the best is among them with 95 %, if all are compared."""
         return tuple(one for one in self.models if one.can_be_best)
 
@@ -321,7 +321,7 @@ class Ranking(NamedTuple):
         return facts("Models compared", about) + table(RANKING_COLUMNS, self.rows())
 
 
-def _row(one: Ranked) -> tuple[str, ...]:
+def _row(one: ModelRank) -> tuple[str, ...]:
     if one.accuracy is None:
         return (one.name, str(one.answers), NOT_DETERMINED, "", "", "")
     accuracy = one.accuracy
@@ -376,7 +376,7 @@ def rank(*parts: Statistics, one_population: bool = False, disjoint: bool = Fals
         against = against_the_best(population)
         differences = dict(zip(known, zip(against.low.tolist(), against.high.tolist(), strict=True), strict=True))
     ranked = [
-        Ranked(
+        ModelRank(
             name,
             digest,
             question.n,

@@ -54,7 +54,7 @@ Ask = Mapping[str, AskedFeature]
 """Feature → how it is asked about. Empty: all features, every value by itself."""
 
 
-class Asked(NamedTuple):
+class AskedSchema(NamedTuple):
     """A schema with what a campaign asks about.
 
     Attributes:
@@ -138,7 +138,7 @@ def listed(names: Iterable[str]) -> str:
     )
 
 
-def resolve(schema: Schema, ask: Ask) -> Asked:
+def resolve(schema: Schema, ask: Ask) -> AskedSchema:
     """Find the features, components and codes that ``ask`` names in a schema.
 
     Args:
@@ -152,7 +152,7 @@ def resolve(schema: Schema, ask: Ask) -> Asked:
     """
     observed = schema.ungrouped
     if not ask:
-        return Asked(schema, dict.fromkeys(range(len(observed)), 1))
+        return AskedSchema(schema, dict.fromkeys(range(len(observed)), 1))
     places = {feature.name: place for place, feature in enumerate(observed)}
     groups: list[tuple[int, ...] | None] = [None] * len(observed)
     for name, one in ask.items():
@@ -161,7 +161,7 @@ def resolve(schema: Schema, ask: Ask) -> Asked:
         groups[places[name]] = _groups(observed[places[name]], one)
     shares = {place: ask[feature.name].share for place, feature in enumerate(observed) if feature.name in ask}
     stated = schema._replace(groups=tuple(groups) if any(groups) else ())
-    return Asked(stated, shares)
+    return AskedSchema(stated, shares)
 
 
 def _unknown(name: str, schema: Schema, known: Sequence[str]) -> str:

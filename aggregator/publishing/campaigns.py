@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aggregator.models.postprocess.methods import DEFAULT, NEED_CLASS_QUESTION, check_postprocess
-from aggregator.publishing.ask_table import Ask, Asked, ask_of, resolve
+from aggregator.publishing.ask_table import Ask, AskedSchema, ask_of, resolve
 from aggregator.publishing.decisions import Decision
 from aggregator.publishing.mechanisms.choice import AUTO, form_of, is_numeric, mechanism_for, moment_mechanism
 from aggregator.publishing.privacy import epsilon_warning
@@ -142,7 +142,7 @@ class CampaignSubject(NamedTuple):
     file: SchemaFile
     schema: Schema
     ask: Ask
-    asked: Asked
+    asked: AskedSchema
 
 
 class CampaignParameters(NamedTuple):
@@ -290,7 +290,7 @@ def _check_for_nodes(schema: Schema, parameters: CampaignParameters, terms: Node
         raise InputError("terms_invalid", "the least ε of a summary is above 0 and at most the campaign's ε")
 
 
-def _questions(parameters: CampaignParameters, asked: Asked) -> tuple[Question, ...]:
+def _questions(parameters: CampaignParameters, asked: AskedSchema) -> tuple[Question, ...]:
     """The questions of a campaign for devices, with their mechanisms and strata."""
     if parameters.family == GAUSSIAN and parameters.options:
         raise InputError("option_unknown", f"a Gaussian campaign has no option '{min(parameters.options)}'")
@@ -321,7 +321,7 @@ def _questions(parameters: CampaignParameters, asked: Asked) -> tuple[Question, 
     return build_questions(subjects, parameters.answers, mechanism, _weights(subjects, parameters, asked))
 
 
-def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: Asked) -> list[int] | None:
+def _weights(subjects: Sequence[Subject], parameters: CampaignParameters, asked: AskedSchema) -> list[int] | None:
     """The weight of every question, from a split or from shares of features; None if all are equal.
 
     A feature's share is divided among its questions (of a Gaussian campaign).
@@ -391,7 +391,7 @@ def campaign_subjects(
     return subjects if class_question else [subject for subject in subjects if subject.kind != CLASS]
 
 
-def _stated(subjects: Sequence[Subject], asked: Asked) -> list[Subject]:
+def _stated(subjects: Sequence[Subject], asked: AskedSchema) -> list[Subject]:
     """Subjects about ``asked.schema`` with indices in ``asked.stated.observed``."""
     places = sorted(asked.shares)
     every = len(asked.schema.numeric) == len(asked.stated.numeric)

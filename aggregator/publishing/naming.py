@@ -17,7 +17,7 @@ from pathlib import Path
 from aggregator.common.files import read_file, write_output
 from aggregator.common.notebooks import facts
 from aggregator.publishing.mechanisms.choice import Candidate
-from aggregator.publishing.signatures import Standing, signed_campaign
+from aggregator.publishing.signatures import Signatures, signed_campaign
 from aggregator.publishing.workspace import EXTENSIONS, Published, Workspace, open_workspace
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
@@ -159,7 +159,7 @@ class SignedDocument:
 
     raw: bytes
     document: Campaign | Model | NodeList
-    standing: Standing
+    standing: Signatures
 
     def __repr__(self) -> str:
         header = self.document.header

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from aggregator.common.files import read_file, write_output
 from aggregator.publishing.keys import KeyFile, key_file, write_key
 from aggregator.publishing.signatures import (
-    Standing,
+    Signatures,
     header_for,
     joined,
     root_of,
@@ -61,8 +61,8 @@ class NextRoot(NamedTuple):
     root: Root
     path: Path
     in_force: bool
-    before: Standing
-    own: Standing
+    before: Signatures
+    own: Signatures
 
 
 class RootChange(NamedTuple):
@@ -256,7 +256,7 @@ def discard(workspace: Workspace) -> int:
         return current.root.header.version + 1
 
 
-def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Standing]:
+def gather_copies(workspace: Workspace, role: str, copies: Sequence[bytes]) -> NextRoot | tuple[Published, Signatures]:
     """Join the signatures of copies of one document, including the workspace's own copy.
 
     A root with enough signatures comes into force. A root that was made elsewhere is taken only if it is the next one,
@@ -303,7 +303,7 @@ def _gather_root(current: Workspace, envelopes: list[Envelope]) -> NextRoot:
     return _write_root(current, complete, root)
 
 
-def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Standing]:
+def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -> tuple[Published, Signatures]:
     """Join copies of a campaign, model or node list with the workspace's own copy, and replace that copy."""
     _, header = read_payload(envelopes[0].payload)
     for item in current.history():
@@ -317,7 +317,7 @@ def _gather_document(current: Workspace, role: str, envelopes: list[Envelope]) -
     raise InputError("document_unknown", f"the {role} was not made in this workspace")
 
 
-def resign(workspace: Workspace, now: int) -> list[tuple[Published, Standing]]:
+def resign(workspace: Workspace, now: int) -> list[tuple[Published, Signatures]]:
     """Add signatures of the workspace's keys to documents that have too few for the root in force.
 
     The newest version of every name is signed, if it has not expired. Payloads, versions and ids stay the same. After

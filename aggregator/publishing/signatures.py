@@ -85,7 +85,7 @@ DOCUMENTS = frozenset(UNDERSTOOD)
 """Roles of the documents that a trust root's keys sign, and of the root itself."""
 
 
-class Standing(NamedTuple):
+class Signatures(NamedTuple):
     """The valid signatures of a document, and the number that it needs.
 
     Attributes:
@@ -125,13 +125,13 @@ class Verified(NamedTuple):
     role: str
     header: Header
     root_version: int
-    standing: Standing
+    standing: Signatures
 
 
-def standing(envelope: Envelope, role: Role) -> Standing:
+def standing(envelope: Envelope, role: Role) -> Signatures:
     """Verify the signatures of an envelope with the keys of a role, and count the valid ones."""
     signers = sorted(keyid(public).hex() for public in verified_by(envelope, role.keys))
-    return Standing(tuple(signers), len(role.keys), role.threshold)
+    return Signatures(tuple(signers), len(role.keys), role.threshold)
 
 
 def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) -> Envelope:

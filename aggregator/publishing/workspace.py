@@ -33,7 +33,7 @@ from aggregator.common.passphrases import passphrase_from
 from aggregator.publishing.keys import KeyFile, key_file, no_passphrase, read_workspace_key, write_key
 from aggregator.publishing.signatures import (
     UNDERSTOOD,
-    Standing,
+    Signatures,
     check_signatures,
     draft,
     header_for,
@@ -221,7 +221,7 @@ class Workspace(NamedTuple):
             raise StorageError("workspace_damaged", f"the {role} key is not one that the trust root names")
         return named
 
-    def standing(self, role: str, raw: bytes) -> Standing:
+    def standing(self, role: str, raw: bytes) -> Signatures:
         """Valid signatures of a campaign, model or node list under the root in force, and how many the root asks for.
 
         Raises:

@@ -16,7 +16,7 @@ from aggregator.cli.publishing.show import MAX_FILE_BYTES, uncompressed
 from aggregator.common.files import read_file
 from aggregator.nodes.campaigns.sheet import NodeSheet, node_sheet, warning_of
 from aggregator.publishing.privacy import PrivacySheet, privacy_sheet, ratio_text, rounded_up
-from aggregator.publishing.signatures import Standing, follow_roots, verify_signed
+from aggregator.publishing.signatures import Signatures, follow_roots, verify_signed
 from protocol.batches import batch
 from protocol.document import Header, read_payload
 from protocol.documents import campaign
@@ -154,7 +154,7 @@ def _show_understated(payload: bytes) -> None:
 
 def _print_verdict(role: str, header: Header, result: dict[str, Any], raw: bytes | None) -> None:
     """Print the result of a verification, with the privacy sheet if ``raw`` is given."""
-    held: Standing = result["signatures"]
+    held: Signatures = result["signatures"]
     if as_json():
         print_json({**result, "signatures": held.to_output(as_json=True)})
         return

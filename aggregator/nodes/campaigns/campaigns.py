@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from aggregator.nodes.campaigns.dealer_file import DealerPublic, read_dealer
 from aggregator.nodes.campaigns.lists import current_list
 from aggregator.nodes.campaigns.sheet import masked_warnings, node_warnings
-from aggregator.publishing.ask_table import Asked
+from aggregator.publishing.ask_table import AskedSchema
 from aggregator.publishing.campaigns import StatedTerms, publish_campaign
 from aggregator.publishing.decisions import keep
 from aggregator.publishing.naming import SignedCampaign, opened
@@ -136,7 +136,7 @@ def make_node_campaign(
     return SignedCampaign(raw, made, signer.standing("campaign", raw), warnings=shown)
 
 
-def _asked(asked: Asked) -> Schema:
+def _asked(asked: AskedSchema) -> Schema:
     """The asked features as a schema, which is all that a campaign for nodes states."""
     if any(share != 1 for share in asked.shares.values()):
         raise InputError(
