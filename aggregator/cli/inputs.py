@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,8 @@ WHY_NOT = {
     "unreadable": "it is no file, or the disk failed",
 }
 """Reason → why a file was not read, in words."""
+NAME_DIGITS = 8
+"""Digits of a file's identity that name it on the command line."""
 MOST_SHOWN = 40
 """Most unread files that are listed. The number of further ones is printed."""
 MOST_CHARACTERS = 120
@@ -83,6 +85,15 @@ def print_unread(unreadable: Sequence[Unreadable]) -> None:
     print_table(["not read", "reason", ""], [(_short(file), reason, WHY_NOT[reason]) for file, reason in shown])
     if len(unreadable) > len(shown):
         note(f"and {len(unreadable) - len(shown)} more that were not read; --json names all")
+
+
+def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
+    """Print how many pieces of each file were set aside for each reason, from reason, file, identity and bytes."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for reason, file, identity, length in pieces:
+        groups.setdefault((reason, file, identity[:NAME_DIGITS]), []).append(length)
+    rows = [(*group, len(lengths), sum(lengths)) for group, lengths in sorted(groups.items())]
+    print_table(["reason", "file", "identity", "pieces", "bytes"], rows, ["pieces", "bytes"])
 
 
 def say_unread(missed: int, files: int, *, strict: bool) -> None:

@@ -453,11 +453,7 @@ def read_cluster(context: click.Context | None, parameter: click.Parameter | Non
 def _read(
     parse: Callable[[str], _Read], text: str, context: click.Context | None, parameter: click.Parameter | None
 ) -> _Read:
-    """Parse a text. A text that the parser refuses is wrong usage.
-
-    Raises:
-        click.BadParameter: the parser raised InputError.
-    """
+    """Parse a text. A text that the parser refuses is wrong usage."""
     problem = ""
     try:
         return parse(text)

@@ -79,11 +79,6 @@ class Page(NamedTuple):
         )
 
 
-def _bytes_of(section: Section) -> int:
-    """Most bytes of the blocks of a section."""
-    return LARGEST_BYTES if section.name == LARGEST else SECTION_BYTES
-
-
 def _fitting(blocks: Sequence[Block], left: int) -> list[Markup]:
     """The blocks of a section as HTML, as many as fit in ``left`` bytes.
 
@@ -113,11 +108,7 @@ def _shown(block: Block | Table) -> Markup:
 
 @cache
 def _environment() -> Environment:
-    """Jinja2 with this package's templates. It escapes every value unless a template says otherwise.
-
-    Raises:
-        InputError: ``missing_extra``: Jinja2 is not installed.
-    """
+    """Jinja2 with this package's templates. It escapes every value unless a template says otherwise."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:

@@ -195,11 +195,7 @@ def _card(found: Statistics, decision: Decision) -> dict[str, object]:
 
 
 def _decision(schema: SchemaFile | str | Path, found: StoreSubject) -> Decision:
-    """The record of what ``hearsay design`` or ``refine`` decided, in the schema file that the campaigns are made from.
-
-    Raises:
-        InputError: ``schema_differs``: the file has another label or other features than a campaign.
-    """
+    """What ``hearsay design`` or ``refine`` decided, from the schema file that the campaigns are made from."""
     file = load_schema(schema) if isinstance(schema, str | Path) else schema
     names = {feature.name for feature in file.schema.features}
     for campaign in found.campaigns:

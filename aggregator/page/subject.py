@@ -187,11 +187,7 @@ def measured_of(subject: StoreSubject) -> list[Measured]:
 
 
 def _measured(store: AnyStore, about: str, periods: str | None = None) -> Measured:
-    """Count one evaluation's store.
-
-    Raises:
-        InputError: ``not_an_evaluation``: the store's campaign evaluates nothing.
-    """
+    """Count one evaluation's store."""
     name = store.campaign.header.name
     if isinstance(store, EnvelopeStore):
         raise InputError("not_an_evaluation", "the store has summaries of nodes; an evaluation asks devices")
@@ -207,11 +203,7 @@ def _evaluated(campaign: Campaign) -> str:
 
 
 def _whose(campaign: Campaign, about: StoreSubject | ModelSubject, workspace: Workspace | None) -> str:
-    """A sentence about which model a campaign evaluates, and how that is known.
-
-    Raises:
-        InputError: ``other_model``: it is not the model of the page, or not a model from the page's campaigns.
-    """
+    """A sentence about which model a campaign evaluates, and how that is known."""
     if isinstance(about, ModelSubject):
         if about.digest not in campaign.evaluated:
             raise InputError("other_model", f"the evaluation '{campaign.header.name}' is of another model")

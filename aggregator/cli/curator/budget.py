@@ -11,7 +11,8 @@ import click
 from aggregator.cli import options
 from aggregator.cli.curator.paying import open_budget
 from aggregator.cli.options import PATH
-from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table, when, working
+from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table, say, when, working
+from aggregator.common.facts import Fact
 from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
@@ -103,11 +104,14 @@ def assign(file: Path, data: Path, text: str) -> None:
             digest = opened.digest(record_bytes(frame))
         is_new = opened.assign(digest, text)
         state = opened.state()
-    facts = {"budget": state.name, "records": len(frame), "digest": digest.hex(), "assigned": is_new}
-    if as_json():
-        print_json(facts)
-        return
-    print_facts({**facts, "digest": digest.hex()[:16], "assigned": "yes" if is_new else "already before"})
+    say(
+        [
+            Fact("budget", state.name),
+            Fact("records", len(frame)),
+            Fact("digest", digest.hex(), digest.hex()[:16]),
+            Fact("assigned", is_new, "yes" if is_new else "already before"),
+        ]
+    )
 
 
 @budget.command()
@@ -172,17 +176,7 @@ def _print(file: Path, state: BudgetState) -> None:
         click.echo()
         print_table(["set", "assigned", "digest", "note"], rows, numeric=["set"])
     if state.queries:
-        queries = [
-            (
-                n,
-                when(one.spent_at),
-                one.data + 1,
-                format_micro(one.cost.epsilon_micro),
-                _shown(one.cost.delta),
-                one.query,
-            )
-            for n, one in enumerate(state.queries, 1)
-        ]
+        queries = [(n, *_row(one)) for n, one in enumerate(state.queries, 1)]
         click.echo()
         print_table(["query", "paid", "set", "ε", "δ", "what"], queries, numeric=["query", "set", "ε", "δ"])
 

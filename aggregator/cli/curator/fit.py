@@ -155,11 +155,7 @@ def fit(
 
 
 def _check_label(schema: Schema, label: str) -> None:
-    """Refuse a label that is not the schema's.
-
-    Raises:
-        InputError: ``label_missing``.
-    """
+    """Refuse a label that is not the schema's."""
     if label != schema.label.name:
         raise InputError("label_missing", f"the schema's label is '{schema.label.name}' and not '{label}'")
 

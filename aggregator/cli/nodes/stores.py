@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.inputs import print_unread, report_files, say_unread
+from aggregator.cli.inputs import print_groups, print_unread, report_files, say_unread
 from aggregator.cli.output import (
     as_json,
     counted,
@@ -154,11 +154,7 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
         rows = [(piece.reason, name, piece.offset, piece.length) for name, _, piece in found]
         print_table(["reason", "file", "offset", "bytes"], rows, ["offset", "bytes"])
     else:
-        groups: dict[tuple[str, str, str], list[int]] = {}
-        for name, file, piece in found:
-            groups.setdefault((piece.reason, name, file.hex()[:_IDENTITY_DIGITS]), []).append(piece.length)
-        totals = [(*group, len(lengths), sum(lengths)) for group, lengths in sorted(groups.items())]
-        print_table(["reason", "file", "identity", "pieces", "bytes"], totals, ["pieces", "bytes"])
+        print_groups([(piece.reason, name, file.hex(), piece.length) for name, file, piece in found])
     for each, number in counted.items():
         kept = sum(piece.reason == each for _, _, piece in found)
         if number > kept:

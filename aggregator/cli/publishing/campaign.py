@@ -133,11 +133,7 @@ _OF_ENDINGS = {"workspace", "ending", "output", "passphrase_file", "force", "as_
 
 
 def _check_only_ending(context: click.Context) -> None:
-    """Refuse options that describe a campaign beside ``--end``: the end copies them from the version before.
-
-    Raises:
-        click.UsageError: such an option is on the command line.
-    """
+    """Refuse options that describe a campaign beside ``--end``: the end copies them from the version before."""
     for parameter in context.command.params:
         name = parameter.name or ""
         if name not in _OF_ENDINGS and context.get_parameter_source(name) == ParameterSource.COMMANDLINE:

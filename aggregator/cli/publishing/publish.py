@@ -126,11 +126,7 @@ def _check_options(
     *,
     of_reports: bool,
 ) -> None:
-    """Refuse options that do not belong together. ``of_reports``: an option says which reports count.
-
-    Raises:
-        UsageError: of click, with the options that are missing or too many.
-    """
+    """Refuse options that do not belong together. ``of_reports``: an option says which reports count."""
     if not stores and tree is None:
         raise click.UsageError("Missing option '--store' or '--to'.", context)
     if books and tree is None:

@@ -73,12 +73,7 @@ def _stop(_number: int, _frame: object) -> None:
 
 
 def _read_token(path: Path) -> str:
-    """The token in a file.
-
-    Raises:
-        InputError: ``token_invalid``: the file is empty or holds more than one word of ASCII; ``file_not_found``,
-            ``unreadable``, ``too_large``.
-    """
+    """The token in a file."""
     token = read_file(path, MAX_TOKEN_BYTES).strip()
     if not token or not all(0x21 <= byte <= 0x7E for byte in token):
         raise InputError("token_invalid", "the token's file holds one word of ASCII, at most 4096 characters")

@@ -274,11 +274,7 @@ def show(file: Path) -> None:
 
 
 def _of_reports(file: Path, raw: bytes, role: str | None) -> Facts:
-    """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None.
-
-    Raises:
-        InputError: ``unknown_file``; or the file can not be decompressed.
-    """
+    """Describe a file of reports or summaries. ``role`` is ``node`` if an envelope of a node begins it, else None."""
     content = uncompressed(file, raw)
     shown = pieces_shown(bytes(content[:])) if role == "node" else batches(content)
     if shown is None and role is None:

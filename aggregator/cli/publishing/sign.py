@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import click
 
 from aggregator.cli import options
 from aggregator.cli.options import PATH, existing_passphrase
-from aggregator.cli.output import KINDS, as_json, forced, note, say, warn, when, write_file
+from aggregator.cli.output import KINDS, forced, note, say, signatures, warn, when, write_file
+from aggregator.common.facts import Fact
 from aggregator.common.files import check_output, read_file
 from aggregator.publishing.keys import read_key
 from aggregator.publishing.signatures import check_payload, root_of, signed, standing, to_bytes
@@ -68,23 +68,26 @@ def _say_signed(
     place: Path, role: str, header: Header, after: Envelope, trust_file: Path | None, hint: str, *, added: bool
 ) -> None:
     """Print the document and the number of its signatures; with a trust root, or for a root, how many are needed."""
-    facts: dict[str, Any] = {
-        "document": str(place),
-        "kind": KINDS.get(role, role),
-        "name": header.name,
-        "version": header.version,
-    }
-    facts |= {"id": sha256(after.payload).hexdigest(), "expires": header.expires if as_json() else when(header.expires)}
-    facts |= {"key": hint, "added": added, "signatures": len(after.signatures)}
     counted = []
     if trust_file is not None:
         trusted = restore(read_file(trust_file, SIZE_LIMITS["root"]), {}, 0).root.roles[SIGNERS[role]]
         counted.append(("trusted", standing(after, trusted)))
     if role == "root":
         counted.append(("itself", standing(after, root_of(after).roles["root"])))
-    for name, held in counted:
-        facts[name] = held.to_output(as_json=as_json())
-    say(facts)
+    say(
+        [
+            Fact("document", str(place)),
+            Fact("kind", KINDS.get(role, role)),
+            Fact("name", header.name),
+            Fact("version", header.version),
+            Fact("id", sha256(after.payload).digest(), sha256(after.payload).hexdigest()),
+            Fact("expires", header.expires, when(header.expires)),
+            Fact("key", hint),
+            Fact("added", added),
+            Fact("signatures", len(after.signatures)),
+            *(signatures(held, name) for name, held in counted),
+        ]
+    )
     if not added:
         note("the key had signed it already; nothing was changed")
     if counted and not any(hint in held.signers for _, held in counted):

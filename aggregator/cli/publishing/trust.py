@@ -168,11 +168,7 @@ def renew() -> RootChange:
 
 
 def _public(path: Path, role: str) -> bytes:
-    """The public key in a .pub file, which must be for a role.
-
-    Raises:
-        InputError: ``key_invalid``, ``wrong_key``; ``file_not_found``, ``unreadable``, ``too_large``.
-    """
+    """The public key in a .pub file, which must be for a role."""
     return parse_public(read_file(path, MAX_KEY_BYTES), role)
 
 

@@ -109,12 +109,7 @@ def verify(
 def _check_usage(
     context: click.Context, file: Path, role: str, campaign_file: Path | None, list_file: Path | None
 ) -> None:
-    """Refuse ``--campaign`` and ``--nodes`` that do not suit the kind of file; ``role`` is that of its envelope.
-
-    Raises:
-        click.UsageError: an option is missing, or is for another kind of file.
-        InputError: ``wrong_role``: masked messages, which no command verifies alone.
-    """
+    """Refuse ``--campaign`` and ``--nodes`` that do not suit the kind of file; ``role`` is that of its envelope."""
     given = (campaign_file is not None, list_file is not None)
     if role == "masked":
         raise InputError("wrong_role", f"'{file}' is a file of {KINDS[role]}; hearsay ingest verifies these")
@@ -127,12 +122,7 @@ def _check_usage(
 
 
 def _refuse_unsigned(file: Path, raw: bytes) -> NoReturn:
-    """Refuse a file that is no signed document.
-
-    Raises:
-        InputError: ``not_signed``: it is a report file; ``unknown_file``: it is no file of this software;
-            ``expands_too_far``, ``compression_damaged``, ``empty_file``: it can not be decompressed.
-    """
+    """Refuse a file that is no signed document."""
     if any(isinstance(piece, batch.Batch) for piece in batch.read_batches(uncompressed(file, raw))):
         raise InputError(
             "not_signed",

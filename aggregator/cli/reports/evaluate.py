@@ -108,11 +108,7 @@ def _named(campaign: Campaign) -> dict[str, object]:
 
 
 def _weights(text: str) -> list[int]:
-    """Read ``2,1,1``.
-
-    Raises:
-        InputError: ``weights_invalid``: an entry is not written in digits.
-    """
+    """Read ``2,1,1``."""
     entries = [entry.strip() for entry in text.split(",")]
     if not all(entry.isascii() and entry.isdigit() and len(entry) <= _MOST_DIGITS for entry in entries):
         raise InputError("weights_invalid", "weights are positive integers with commas between them, for example 2,1,1")

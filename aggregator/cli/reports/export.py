@@ -8,7 +8,8 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.output import as_json, forced, note, print_facts, print_json, working
+from aggregator.cli.output import as_json, forced, note, say, working
+from aggregator.common.facts import Fact, stated
 from aggregator.common.periods import Span, shown
 from aggregator.reports.tally.scope import scope_of
 
@@ -59,10 +60,8 @@ def export(
     scope = scope_of(chosen_periods(periods, opened.campaign), proven_only=proven_only)
     with working("writing reports"):
         written = export_reports(opened, output, kind, scope=scope, everything=everything, force=forced())
-    if as_json():
-        print_json({**written._asdict(), "output": str(output)})
-        return
-    print_facts({"reports": written.reports, "written": str(output)})
-    if written.forgotten_before:
+    facts = [Fact(*pair) if pair[0] == "reports" else stated(*pair) for pair in written._asdict().items()]
+    say([*facts, Fact("output", str(output), label="written")])
+    if written.forgotten_before and not as_json():
         first = shown(written.forgotten_before, opened.campaign.time_precision)
         note(f"reports of periods before {first} were forgotten and are not in the file")

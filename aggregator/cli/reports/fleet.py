@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,18 +16,22 @@ from aggregator.cli.output import (
     check_files,
     forced,
     note,
-    print_facts,
     print_json,
     print_table,
     progress,
+    say,
     working,
     write_file,
 )
+from aggregator.common.facts import Fact, said, stated
 from aggregator.common.files import PRIVATE, open_output, read_file
 from aggregator.common.periods import Span, of_campaign, shown, shown_range
 from aggregator.reports.tally.scope import EVERYTHING
 from protocol.documents.provisioning import SECRET_BYTES
 from protocol.errors import InputError
+
+if TYPE_CHECKING:
+    from aggregator.reports.fleet import Roster
 
 MAX_NAMES_BYTES = 256 << 20
 
@@ -72,21 +77,21 @@ def new(names: Path, out: Path, name: str | None) -> None:
     passphrase = new_passphrase(what="the fleet list")
     with working("writing provisioning files"):
         write_roster(out, roster, passphrase)
-    facts = {"fleet": roster.fleet, "devices": len(roster.devices), "list": str(out / LIST_FILE)}
-    facts["encrypted"] = passphrase is not None
-    if as_json():
-        print_json({**facts, "provisioning": str(out / DEVICES)})
-        return
-    print_facts({**facts, "encrypted": "yes" if passphrase else "no", "provisioning files": str(out / DEVICES)})
-    note("delete each provisioning file once it is on its device; the list can open without them")
+    _say_list(roster, out / LIST_FILE, encrypted=passphrase is not None, provisioning=str(out / DEVICES))
+    if not as_json():
+        note("delete each provisioning file once it is on its device; the list can open without them")
+
+
+def _say_list(roster: Roster, file: Path, *, provisioning: str | None = None, **facts: object) -> None:
+    """Print a fleet's name and number of devices, the facts, its list, and the folder of provisioning files."""
+    first = [Fact("fleet", roster.fleet), Fact("devices", len(roster.devices))]
+    encrypted = [Fact("encrypted", facts.pop("encrypted"))] if "encrypted" in facts else []
+    added = [] if provisioning is None else [Fact("provisioning", provisioning, label="provisioning files")]
+    say([*first, *map(Fact, facts, facts.values()), Fact("list", str(file)), *encrypted, *added])
 
 
 def _device_names(raw: bytes) -> list[str]:
-    """The names in a file, one a line, without empty lines and without the space around a name.
-
-    Raises:
-        InputError: ``not_utf8``.
-    """
+    """The names in a file, one a line, without empty lines and without the space around a name."""
     text = ""
     try:
         text = raw.decode("utf-8-sig")
@@ -120,11 +125,7 @@ def revoke(listed: Path, names: tuple[str, ...], output: Path) -> None:
     rest = roster.without(names)
     with working("encrypting the list"):
         write_file(output, list_bytes(rest, passphrase), mode=PRIVATE)
-    facts = {"fleet": rest.fleet, "devices": len(rest.devices), "revoked": len(roster.devices) - len(rest.devices)}
-    if as_json():
-        print_json({**facts, "list": str(output)})
-    else:
-        print_facts({**facts, "list": str(output)})
+    _say_list(rest, output, revoked=len(roster.devices) - len(rest.devices))
     note(f"use '{output}' in place of '{listed}' from now on, and make files of enrolled ids again")
 
 
@@ -153,11 +154,7 @@ def replace(listed: Path, names: tuple[str, ...], out: Path) -> None:
     renewed = roster.renewed(names)
     with working("writing provisioning files"):
         write_roster(out, renewed, passphrase, devices=set(names))
-    facts = {"fleet": renewed.fleet, "devices": len(renewed.devices), "replaced": len(set(names))}
-    if as_json():
-        print_json({**facts, "list": str(out / LIST_FILE), "provisioning": str(out / DEVICES)})
-    else:
-        print_facts({**facts, "list": str(out / LIST_FILE), "provisioning files": str(out / DEVICES)})
+    _say_list(renewed, out / LIST_FILE, provisioning=str(out / DEVICES), replaced=len(set(names)))
     note(f"use '{out / LIST_FILE}' in place of '{listed}' from now on, and make files of enrolled ids again")
 
 
@@ -238,9 +235,13 @@ def ids(
     with progress("computing ids", len(wanted)) as step, open_output(output, force=forced(), mode=PRIVATE) as sink:
         written = write_ids(sink, campaign, wanted, found, lambda done: step(done, len(wanted)) if step else None)
     devices = len(members(distinct_secrets(rosters), campaign)) // SECRET_BYTES
-    if as_json():
-        facts = {"devices": devices, "first_period": wanted[0], "last_period": wanted[-1], "ids": written}
-        print_json({**facts, "output": str(output)})
-        return
-    shown = shown_range(wanted, campaign.time_precision)
-    print_facts({"devices": devices, "periods": shown, "ids": written, "written": str(output)})
+    say(
+        [
+            Fact("devices", devices),
+            stated("first_period", wanted[0]),
+            stated("last_period", wanted[-1]),
+            said("periods", shown_range(wanted, campaign.time_precision)),
+            Fact("ids", written),
+            Fact("output", str(output), label="written"),
+        ]
+    )

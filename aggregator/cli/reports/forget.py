@@ -9,7 +9,8 @@ import click
 
 from aggregator.cli import options
 from aggregator.cli.options import read_start
-from aggregator.cli.output import as_json, print_facts, print_json, working
+from aggregator.cli.output import say, working
+from aggregator.common.facts import all_said, stated
 from aggregator.common.periods import Moment, shown
 from protocol.errors import StorageError
 
@@ -44,13 +45,6 @@ def forget(store: Path, before: Moment, memory: int) -> None:
     opened.memory_bytes = memory
     with working("removing reports"):
         removal = opened.forget(before.period(opened.campaign.time_precision), now=int(time.time()))
-    if as_json():
-        print_json(removal._asdict())
-        return
-    print_facts(
-        {
-            "periods forgotten before": shown(removal.before, opened.campaign.time_precision),
-            "reports removed": removal.removed,
-            "reports kept": removal.kept,
-        }
-    )
+    before_date = shown(removal.before, opened.campaign.time_precision)
+    said = {"periods forgotten before": before_date, "reports removed": removal.removed, "reports kept": removal.kept}
+    say([*map(stated, removal._fields, removal), *all_said(said)])

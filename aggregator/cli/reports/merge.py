@@ -9,7 +9,8 @@ import click
 from aggregator.cli import options
 from aggregator.cli.inputs import campaign_of, recursive_option, report_files
 from aggregator.cli.options import PATH
-from aggregator.cli.output import as_json, forced, print_facts, print_json, progress
+from aggregator.cli.output import forced, progress, say
+from aggregator.common.facts import all_said, stated
 from protocol.errors import InputError
 
 
@@ -59,17 +60,13 @@ def merge(
         raise InputError("wrong_role", f"'{name}' holds summaries of nodes; to join such files, concatenate them (cat)")
     with progress("reading reports", len(given)) as step:
         summary = merge_files(given, output, campaign=campaign, memory_bytes=memory, force=forced(), progress=step)
-    if as_json():
-        print_json({**summary._asdict(), "output": str(output)})
-        return
-    print_facts(
-        {
-            "files": summary.files,
-            "campaigns": summary.campaigns,
-            "reports written": summary.proven + summary.unproven,
-            "of them from damaged files": summary.unproven,
-            "identical ones left out": summary.repeated,
-        }
-        | ({"damaged copies left out": summary.superseded} if summary.superseded else {})
-        | {f"left out: {reason}": count for reason, count in summary.rejected.items()}
-    )
+    facts = {
+        "files": summary.files,
+        "campaigns": summary.campaigns,
+        "reports written": summary.proven + summary.unproven,
+        "of them from damaged files": summary.unproven,
+        "identical ones left out": summary.repeated,
+        **({"damaged copies left out": summary.superseded} if summary.superseded else {}),
+        **{f"left out: {reason}": count for reason, count in summary.rejected.items()},
+    }
+    say([*map(stated, summary._fields, summary), stated("output", str(output)), *all_said(facts)])

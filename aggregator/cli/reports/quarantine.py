@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from aggregator.cli import options
-from aggregator.cli.inputs import enrolled_ids
-from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, when, working
+from aggregator.cli.inputs import NAME_DIGITS, enrolled_ids, print_groups
+from aggregator.cli.output import as_json, note, print_facts, print_json, print_table, say, when, working
+from aggregator.common.facts import Fact, all_said, stated
 from aggregator.reports.decoding.decode import Rejected
 from aggregator.reports.storage.manifest import QUARANTINE, read_manifest
 from aggregator.reports.storage.quarantine import QuarantinedFile
@@ -20,7 +21,6 @@ from protocol.batches.report import decode_report
 from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 
-_NAME_DIGITS = 8
 _ROW_BYTES = 16
 _MOST_SHOWN = 20
 
@@ -72,11 +72,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
         rows = [(_name(file, piece), piece.reason, file.file, piece.offset, piece.length) for file, piece in found]
         print_table(["piece", "reason", "file", "offset", "bytes"], rows, ["offset", "bytes"])
         return
-    groups: dict[tuple[str, str, str], list[int]] = {}
-    for file, piece in found:
-        groups.setdefault((piece.reason, file.file, file.identity[:_NAME_DIGITS]), []).append(piece.length)
-    rows = [(*group, len(lengths), sum(lengths)) for group, lengths in sorted(groups.items())]
-    print_table(["reason", "file", "identity", "pieces", "bytes"], rows, ["pieces", "bytes"])
+    print_groups([(piece.reason, file.file, file.identity, piece.length) for file, piece in found])
     in_all = Counter(piece.reason for _, piece in found)
     for each, number in counted.items():
         if reason in (None, each) and number > in_all[each]:
@@ -85,7 +81,7 @@ def ls(store: Path, reason: str | None, *, pieces: bool) -> None:
 
 def _name(file: QuarantinedFile, piece: Rejected) -> str:
     """The name of a piece on the command line: digits of its file's identity, and its offset."""
-    return f"{file.identity[:_NAME_DIGITS]}:{piece.offset}"
+    return f"{file.identity[:NAME_DIGITS]}:{piece.offset}"
 
 
 def _piece_json(file: QuarantinedFile, piece: Rejected) -> dict[str, Any]:
@@ -168,10 +164,7 @@ def rm(names: tuple[str, ...], store: Path, reason: str | None, *, everything: b
             unwanted = {id(piece) for piece in pieces if reason in (None, piece.reason)}
             folder.remove(file, [piece for piece in file.pieces if id(piece) not in unwanted])
             removed += len(unwanted)
-    if as_json():
-        print_json({"removed": removed})
-    else:
-        print_facts({"pieces removed": removed})
+    say([Fact("removed", removed, label="pieces removed")])
 
 
 def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
@@ -185,12 +178,8 @@ def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[Q
     return list(found.values())
 
 
-def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
-    """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece.
-
-    Raises:
-        InputError: ``piece_unknown``: nothing has the name, or the digits begin several identities.
-    """
+def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+    """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece."""
     found = [(file, file.pieces) for file in kept if file.file == name]
     if found:
         return found
@@ -290,15 +279,11 @@ def retry(store: Path, reason: str | None, enrolled: Path | None, lists: tuple[P
     ids = enrolled_ids(opened.campaign, enrolled, lists)
     with working("judging again"):
         summary = judge_again(opened, now=int(time.time()), enrolled=ids, reason=reason)
-    if as_json():
-        print_json(summary._asdict())
-        return
-    print_facts(
-        {
-            "pieces": summary.tried,
-            "reports added": summary.proven + summary.unproven,
-            "of them from damaged files": summary.unproven,
-        }
-        | ({"added by an earlier retry": summary.repeated} if summary.repeated else {})
-        | {f"left: {why}": number for why, number in summary.left.items() if number}
-    )
+    facts = {
+        "pieces": summary.tried,
+        "reports added": summary.proven + summary.unproven,
+        "of them from damaged files": summary.unproven,
+        **({"added by an earlier retry": summary.repeated} if summary.repeated else {}),
+        **{f"left: {why}": number for why, number in summary.left.items() if number},
+    }
+    say([*map(stated, summary._fields, summary), *all_said(facts)])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ANCHOR = "reports"
 HEADING = "Reports: how many came, and why others were dropped"
-_DAYS, _QUESTIONS, _PERIODS, _NODES, _REASONS = 31, 60, 31, 4, 40
+_DAYS, _QUESTIONS, _PERIODS, _NODES = 31, 60, 31, 4
 _IN_CARD = "What was counted"
 
 
