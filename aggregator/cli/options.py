@@ -11,21 +11,19 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
 from aggregator.cli.output import setting
 from aggregator.common.passphrases import VARIABLE, read_passphrase
-from aggregator.common.periods import Moment, Span, parse_span, parse_start
+from aggregator.common.periods import Span, parse_span, parse_start
 from aggregator.publishing.signatures import MAX_DAYS
 from protocol.errors import InputError
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-
-_Read = TypeVar("_Read")
 
 PATH = click.Path(path_type=Path)
 """The type of an argument or option that names a file or folder."""
@@ -81,6 +79,42 @@ LEAST_BYTES = 1 << 20
 _UNITS = {"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _SIZE = re.compile(r"([0-9]{1,15}) ?(|KiB|MiB|GiB|TiB)")
 
+
+def _reader(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, str | None], Any]:
+    """Make the callback of an option from a parser. None stays None; a text that the parser refuses is wrong usage."""
+
+    def read(context: click.Context, parameter: click.Parameter, text: str | None) -> Any:
+        problem = ""
+        try:
+            return None if text is None else parse(text)
+        except InputError as error:
+            problem = error.detail
+        raise click.BadParameter(problem, context, parameter)
+
+    return read
+
+
+def _size(text: str) -> int:
+    """The bytes of a size such as ``512MiB``, ``1GiB`` or a number of bytes."""
+    match = _SIZE.fullmatch(text)
+    size = int(match[1]) * _UNITS[match[2]] if match is not None else 0
+    if size < LEAST_BYTES:
+        raise InputError("size_invalid", "a size is at least 1MiB, for example 512MiB or 1GiB")
+    return size
+
+
+def _cluster_address(text: str) -> str:
+    """The address of a cluster, whose form is checked."""
+    from aggregator.reports.cluster import check_address
+
+    check_address(text)
+    return text
+
+
+read_size, read_span, read_start = _reader(_size), _reader(parse_span), _reader(parse_start)
+"""Callbacks of options that take a size in bytes, a range of periods (``Span``), or a period (``Moment``)."""
+
+
 output = click.option("-o", "--output", type=PATH, required=True, help="File to write; must not exist.")
 """``output``: the path of the file to write."""
 
@@ -126,10 +160,7 @@ store = click.option("--store", type=PATH, required=True, help="Folder made by h
 
 
 def several_stores(*, required: bool = False) -> Decorator:
-    """Make a decorator that adds an option to a command. It gives ``stores``, folders of stores in the order given.
-
-    ``stores`` is empty if the user does not give the option. With ``required`` the user must give it.
-    """
+    """Make a decorator that adds ``stores``, folders of stores in the order given; empty if it is not ``required``."""
     text = "Folder made by hearsay ingest; repeatable: statistics of several campaigns on one schema add up."
     return click.option("--store", "stores", type=PATH, multiple=True, required=required, help=text)
 
@@ -281,185 +312,96 @@ def min_batch(of: str) -> Decorator:
 
 
 def life(default: int, of: str) -> Decorator:
-    """Make a decorator that adds an option to a command. It gives ``days``, how long a document is valid: 1 to 36,500.
-
-    Args:
-        default: days if the option is not given.
-        of: the kind of document, for the help.
-    """
-    return click.option(
-        "--days",
-        type=click.IntRange(1, MAX_DAYS),
-        default=default,
-        show_default=True,
-        help=f"Days until the {of} expires.",
-    )
+    """Make a decorator that adds ``days``, how long a document of the kind ``of`` is valid: 1 to 36,500."""
+    text = f"Days until the {of} expires."
+    return click.option("--days", type=click.IntRange(1, MAX_DAYS), default=default, show_default=True, help=text)
 
 
-def series(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` for a campaign of a series. They give ``series`` and ``share``: texts, or None."""
-    share = click.option(
-        "--share",
-        metavar="FROM:TO",
-        help="Ask only this share of the devices in the series, by chance: 0:0.25, 1/3:2/3; default: all.",
-    )
-    name = click.option(
+series = together(
+    click.option(
         "--series",
         metavar="NAME",
         help="A device answers once in all campaigns and periods of the series of this name.",
-    )
-    return name(share(command))
+    ),
+    click.option(
+        "--share",
+        metavar="FROM:TO",
+        help="Ask only this share of the devices in the series, by chance: 0:0.25, 1/3:2/3; default: all.",
+    ),
+)
+"""``series`` and ``share`` of a campaign of a series: texts, or None."""
 
 
 def signers(of: str) -> Decorator:
-    """Make a decorator that adds two options to a command. They give ``trust`` and ``workspace``, each a path or None.
+    """Make a decorator that adds ``trust`` and ``workspace``, each a path or None.
 
-    They name the file of the trust root, or the workspace with the trust root, whose keys must have signed a document.
-
-    Args:
-        of: the kind of document, for the help.
+    They name the trust root, or the workspace with the trust root, whose keys must have signed a document. ``of`` is
+    the kind of document, for the help.
     """
-
-    def add(command: Callable[..., Any]) -> Callable[..., Any]:
-        trust = click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}.")
-        return trust(click.option("--workspace", type=PATH, help="Workspace with that trust root.")(command))
-
-    return add
+    return together(
+        click.option("--trust", type=PATH, help=f"Trust root that must have signed the {of}."),
+        click.option("--workspace", type=PATH, help="Workspace with that trust root."),
+    )
 
 
 def memory(default: str | None = None) -> Decorator:
-    """Make a decorator that adds an option to a command. It gives ``memory``, a number of bytes.
-
-    Args:
-        default: the text of a size. Without a default ``memory`` may be None: the store's own limit applies.
-    """
+    """Make a decorator that adds ``memory``, a number of bytes; None, without a default, for the store's own limit."""
     text = "How much memory to use for reports." + ("" if default else "  [default: 1GiB]")
     return click.option("--memory", callback=read_size, default=default, show_default=True, metavar="SIZE", help=text)
 
 
 def periods(*, required: bool = False) -> Decorator:
-    """Make a decorator that adds an option to a command. It gives ``periods``, a range of periods (:class:`Span`).
-
-    ``periods`` is None if the user does not give the option. With ``required`` the user must give it.
-    """
+    """Make a decorator that adds ``periods``, a range of periods (:class:`Span`), or None if it is not ``required``."""
     text = "First and last period or day, both included, UTC: 2026-11-01..2026-11-30, 20758.., .. for all."
     return click.option("--periods", callback=read_span, metavar="A..B", required=required, help=text)
 
 
-def cluster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option to ``command``. It gives ``cluster``, the address of a Dask cluster; None means this machine."""
-    text = (
-        "Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
-        "local:N for N processes on this machine, to try it out. On one machine threads are faster and need no option."
-    )
-    return click.option("--cluster", callback=read_cluster, metavar="ADDRESS", help=text)(command)
+cluster = click.option(
+    "--cluster",
+    callback=_reader(_cluster_address),
+    metavar="ADDRESS",
+    help="Work on a Dask cluster: tls://HOST:PORT; tcp://HOST:PORT only in a network that nobody else can reach; "
+    "local:N for N processes on this machine, to try it out. On one machine threads are faster and need no option.",
+)
+"""``cluster``: the address of a Dask cluster; None means this machine."""
+
+_proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
+counted = together(periods(), _proven, memory(), cluster)
+"""Which reports to count, and on which machines, for :func:`selected`."""
+
+robust = click.option(
+    "--robust",
+    metavar="RULE",
+    help="For summaries of many nodes of equal size, some of which may lie: trimmed-mean:SHARE, median or krum:LIARS. "
+    "The cost on honest data is printed.",
+)
+"""``robust``: the text of a robust rule for nodes that may lie, or None."""
 
 
-def counted(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` that say which reports to count, and on which machines, for :func:`selected`."""
-    proven = click.option("--proven-only", is_flag=True, help="Leave out reports from damaged files.")
-    return together(periods(), proven, memory(), cluster)(command)
+def fleet_lists(text: str, *, required: bool = False) -> Decorator:
+    """Make a decorator that adds the option ``--fleet`` with a help text. It gives ``lists``, paths of fleet lists."""
+    return click.option("--fleet", "lists", type=PATH, multiple=True, required=required, metavar="LIST.hsf", help=text)
 
 
-def robust(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add an option to ``command``. It gives ``robust``, the text of a robust rule for nodes that may lie, or None."""
-    text = (
-        "For summaries of many nodes of equal size, some of which may lie: trimmed-mean:SHARE, median or krum:LIARS. "
-        "The cost on honest data is printed."
-    )
-    return click.option("--robust", metavar="RULE", help=text)(command)
+roster = together(
+    fleet_lists(
+        "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
+    ),
+    passphrase,
+)
+"""``lists``: paths of fleet lists, which tell how often each device answered."""
 
-
-def roster(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` for fleet lists, which tell how often each device answered.
-
-    They give ``lists``, paths.
-    """
-    text = "Fleet list of a closed fleet, which tells how often each device answered; several together are one fleet."
-    return _fleet_lists(text)(passphrase(command))
-
-
-def enrolment(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options to ``command`` that name the enrolled devices, by a file of ids or by fleet lists.
-
-    They give ``enrolled`` (a path or None) and ``lists`` (paths).
-    """
-    text = "Ids of a closed fleet, from hearsay fleet ids: all other reports are refused."
-    enrolled = click.option("--enrolled", type=PATH, metavar="IDS.hsi", help=text)
-    lists = _fleet_lists("Fleet list (.hsf) instead of ids; several together are one fleet.")
-    return enrolled(lists(passphrase(command)))
-
-
-def _fleet_lists(text: str) -> Decorator:
-    """Make a decorator that adds the option ``--fleet`` with the help text ``text``. It gives ``lists``, paths."""
-    return click.option("--fleet", "lists", type=PATH, multiple=True, metavar="LIST.hsf", help=text)
-
-
-def read_size(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> int | None:
-    """Parse a size such as ``512MiB``, ``1GiB`` or a number of bytes; None if the option is not given.
-
-    ``context`` and ``parameter`` are click's, for the error.
-
-    Raises:
-        click.BadParameter: the text is no size, or the size is below 1 MiB.
-    """
-    if text is None:
-        return None
-    match = _SIZE.fullmatch(text)
-    size = int(match[1]) * _UNITS[match[2]] if match is not None else 0
-    if size < LEAST_BYTES:
-        raise click.BadParameter("a size is at least 1MiB, for example 512MiB or 1GiB", context, parameter)
-    return size
-
-
-def read_span(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> Span | None:
-    """Parse the text of ``--periods``; None if the option is not given.
-
-    ``context`` and ``parameter`` are click's, for the error.
-
-    Raises:
-        click.BadParameter: the text names no span of periods.
-    """
-    return None if text is None else _read(parse_span, text, context, parameter)
-
-
-def read_start(context: click.Context | None, parameter: click.Parameter | None, text: str) -> Moment:
-    """Parse one period's number, day or minute.
-
-    ``context`` and ``parameter`` are click's, for the error.
-
-    Raises:
-        click.BadParameter: the text names no period.
-    """
-    return _read(parse_start, text, context, parameter)
-
-
-def read_cluster(context: click.Context | None, parameter: click.Parameter | None, text: str | None) -> str | None:
-    """Check the form of a cluster's address, and return the address; None if the option is not given.
-
-    ``context`` and ``parameter`` are click's, for the error.
-
-    Raises:
-        click.BadParameter: the text is no address of a cluster.
-    """
-    if text is None:
-        return None
-    from aggregator.reports.cluster import check_address
-
-    _read(check_address, text, context, parameter)
-    return text
-
-
-def _read(
-    parse: Callable[[str], _Read], text: str, context: click.Context | None, parameter: click.Parameter | None
-) -> _Read:
-    """Parse a text. A text that the parser refuses is wrong usage."""
-    problem = ""
-    try:
-        return parse(text)
-    except InputError as error:
-        problem = error.detail
-    raise click.BadParameter(problem, context, parameter)
+enrolment = together(
+    click.option(
+        "--enrolled",
+        type=PATH,
+        metavar="IDS.hsi",
+        help="Ids of a closed fleet, from hearsay fleet ids: all other reports are refused.",
+    ),
+    fleet_lists("Fleet list (.hsf) instead of ids; several together are one fleet."),
+    passphrase,
+)
+"""``enrolled`` (a path or None) and ``lists`` (paths): the enrolled devices, by a file of ids or by fleet lists."""
 
 
 def existing_passphrase(what: str = "") -> Callable[[], bytes]:

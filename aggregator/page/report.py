@@ -64,9 +64,7 @@ class Report(NamedTuple):
         """Write the page to a file. ``force`` replaces an existing file.
 
         Raises:
-            InputError: ``output_exists``: there is a file, and not ``force``; ``output_invalid``: no file can have this
-                path.
-            StorageError: ``disk_full``, ``io_failed``: the file can not be written.
+            InputError, StorageError: as :func:`aggregator.common.files.write_output`.
         """
         write_output(Path(path), self.html.encode(), force=force)
 

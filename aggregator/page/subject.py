@@ -93,11 +93,8 @@ def open_stores(
 ) -> StoreSubject:
     """Open stores, check the signatures of their campaigns if a trust root is at hand, and count their reports.
 
-    Args:
-        given: stores or their folders.
-        periods: for example ``2026-11-01..2026-11-30``; None for all.
-        workspace, trust: whose signatures the campaigns must have; at most one of them.
-        one_population, disjoint: the analyst's declarations about several stores.
+    ``given``, ``periods`` and the declarations are those of :func:`aggregator.report`. ``workspace`` or ``trust`` says
+    whose signatures the campaigns must have; at most one of them is given.
 
     Raises:
         InputError, DocumentError, StorageError: a store can not be opened or counted, a campaign is not signed by
@@ -118,16 +115,13 @@ def open_stores(
 
 
 def open_model(given: str | Path, workspace: Workspace | None, trust: bytes | None, now: int) -> ModelSubject:
-    """Read a model file, and check its signatures if a trust root is at hand.
+    """Read a model file, or with a workspace a name, NAME@VERSION or id of a model, and check its signatures.
 
-    Args:
-        given: a file, or with a workspace also a name, NAME@VERSION or id of a model.
-        workspace, trust: whose signatures the model must have; at most one of them.
-        now: seconds since 1970.
+    ``workspace`` or ``trust`` says whose signatures the model must have at the time ``now``; without one none is
+    checked.
 
     Raises:
-        InputError: ``not_reportable``: the file is another document; ``file_not_found``, ``unreadable``, ``too_large``;
-            ``model_unknown``: the workspace has no such model.
+        InputError: ``not_reportable``: the file is another document; and as :func:`.naming.document_bytes`.
         DocumentError: the file is no valid model, or the root does not accept it.
     """
     path = Path(given)
@@ -157,16 +151,12 @@ def open_evaluations(
 ) -> list[Measured]:
     """Count the stores of evaluations, each for itself, and check that they are about the page's model.
 
-    Args:
-        given: stores or their folders.
-        about: what the page is about.
-        workspace, trust: whose signatures the campaigns must have; at most one of them.
+    ``about`` is what the page is about; the other arguments are those of :func:`open_stores`.
 
     Raises:
         InputError: ``other_model``: an evaluation is of another model, or of a model from another campaign;
             ``not_an_evaluation``: a store's campaign evaluates nothing.
-        InputError, DocumentError, StorageError: a store can not be opened or counted, or its campaign is not signed by
-            these keys.
+        InputError, DocumentError, StorageError: as :func:`open_stores`.
     """
     found = []
     for each in given:

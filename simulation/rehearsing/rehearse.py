@@ -105,7 +105,7 @@ def rehearsed(
 @click.option(
     "--period",
     metavar="DAY",
-    callback=lambda context, option, text: None if text is None else read_start(context, option, text),
+    callback=read_start,
     help="First period in which the devices answer: its number, or a day (UTC); default: the present one.",
 )
 @click.option(

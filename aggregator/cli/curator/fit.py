@@ -85,17 +85,13 @@ def fit(
     division: str,
     noise: str | None,
     family: str,
-    about: int | None,
     postprocess: str,
     trim: float,
     variance_floor: float,
-    missing: tuple[str, ...],
     name: str | None,
     workspace: Path,
     output: Path,
-    days: int,
-    *,
-    strict: bool,
+    **how: Any,
 ) -> None:
     """Fit a model to records that you hold, so that it tells nobody whether or how one person is in them.
 
@@ -143,11 +139,8 @@ def fit(
                 terms,
                 budget,
                 name=described.name if name is None else name,
-                missing=missing,
-                strict=strict,
-                days=days,
-                about=about,
                 pilots=described.pilots,
+                **how,
             )
     made.signed.save(output, force=forced())
     _print(output, made)

@@ -160,8 +160,7 @@ def replace(listed: Path, names: tuple[str, ...], out: Path) -> None:
 
 @fleet.command()
 @options.store
-@click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
-              help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
+@options.fleet_lists("Fleet list (.hsf); several together are one fleet.", required=True)
 @options.periods()
 @options.passphrase
 @options.json
@@ -197,8 +196,7 @@ def conflicts(store: Path, lists: tuple[Path, ...], periods: Span | None) -> Non
 
 @fleet.command()
 @click.argument("campaign_file", type=PATH, metavar="CAMPAIGN")
-@click.option("--fleet", "lists", type=PATH, multiple=True, required=True,
-              help="Fleet list (.hsf); several together are one fleet.")  # fmt: skip
+@options.fleet_lists("Fleet list (.hsf); several together are one fleet.", required=True)
 @options.periods(required=True)
 @options.naming_workspace
 @options.output

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     "--now",
     "present",
     metavar="DAY",
-    callback=lambda context, option, text: None if text is None else read_start(context, option, text),
+    callback=read_start,
     help="Read the files as if it were the end of that day (UTC), or of the period of that number: for the made-up "
     "reports of hearsay rehearse, in a store of their own; default: now.",
 )
