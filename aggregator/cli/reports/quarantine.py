@@ -178,7 +178,7 @@ def _merged(kept: list[QuarantinedFile], names: tuple[str, ...]) -> list[tuple[Q
     return list(found.values())
 
 
-def _chosen(kept: list[Kept], name: str) -> list[tuple[Kept, tuple[Rejected, ...]]]:
+def _chosen(kept: list[QuarantinedFile], name: str) -> list[tuple[QuarantinedFile, tuple[Rejected, ...]]]:
     """The pieces that a name selects: all of a file or of an identity (four digits or more), or one piece."""
     found = [(file, file.pieces) for file in kept if file.file == name]
     if found:
