@@ -21,7 +21,7 @@ from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import MISSING, EncodedFrame, label_codes, observe
 from aggregator.models.foresight import foresee
-from aggregator.models.measured_accuracy import Accuracy, Ranking, evaluate, rank
+from aggregator.models.measured_accuracy import Accuracy, evaluate
 from aggregator.models.scoring import Model
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import (
@@ -80,45 +80,22 @@ def make_task(config: SimulationConfig, schema: Schema) -> Task:
     """Sign the next version of the campaign that ``config`` describes, for a schema.
 
     Raises:
-        InputError: the schema and the parameters make no valid campaign
-            (:func:`aggregator.publishing.campaigns.publish_campaign`).
+        InputError: as :func:`aggregator.publishing.campaigns.publish_campaign`.
     """
-    raw = publish_campaign(config.workspace, schema, config.parameters, config.now)
-    return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
+    return _task(publish_campaign(config.workspace, schema, config.parameters, config.now))
 
 
 def make_evaluation_task(config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters) -> Task:
-    """Sign an evaluation campaign.
-
-    Args:
-        config: has the workspace that signs, and the time.
-        models: signed models: one, for its confusion matrix, or several, to compare.
-        parameters: of the campaign.
+    """Sign an evaluation campaign of signed models: one, for its confusion matrix, or several, to compare.
 
     Raises:
-        InputError, DocumentError, StorageError: the campaign can not be made or signed
-            (:func:`aggregator.publishing.campaigns.publish_evaluation`).
+        InputError, DocumentError, StorageError: as :func:`aggregator.publishing.campaigns.publish_evaluation`.
     """
-    raw = publish_evaluation(config.workspace, models, parameters, config.now)
+    return _task(publish_evaluation(config.workspace, models, parameters, config.now))
+
+
+def _task(raw: bytes) -> Task:
     return Task(raw, parse_campaign(read_envelope(raw, "campaign").payload))
-
-
-def compare(
-    config: SimulationConfig, models: Sequence[bytes], parameters: EvaluationParameters, fleet: pd.DataFrame
-) -> Ranking:
-    """Let a fleet that has all models tell which is right, and rank them: through signed campaign, bytes and store.
-
-    Args:
-        config: workspace, engine and randomness.
-        models: signed models, at least two, with distinct names.
-        parameters: of the evaluation campaign.
-        fleet: the records on devices. A record without a known label counts as the label's substitute class.
-
-    Raises:
-        InputError, DocumentError, PolicyError, StorageError: the models can not be compared, or a device refuses them.
-    """
-    task = make_evaluation_task(config, models, parameters)
-    return rank(gather(config, task, fleet, models))
 
 
 def gather(config: SimulationConfig, task: Task, fleet: pd.DataFrame, models: Sequence[bytes] = ()) -> Statistics:
@@ -186,8 +163,7 @@ def vector_file(
     """Draw the reports of a fleet, and write them as one batch file into a folder. Returns the file.
 
     Args:
-        config: randomness and time.
-        campaign: the campaign.
+        config, campaign: randomness and time; the campaign.
         encoded: codes and numbers of each device's record, by the campaign's schema; without features in an evaluation.
         labels: shape (devices,) int64, class codes.
         predicted: in an evaluation, for each model a function: indices of devices, (M,) int64 → class codes that the

@@ -28,6 +28,7 @@ from aggregator.publishing.models import publish_model
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import read_envelope
+from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
@@ -65,17 +66,20 @@ class OfNodes(Trust):
             lab = Lab(settings, workspace, randomness)
             return _parsed(self.sign(lab, design.template_schema(), records, 0, None))
 
-    @abstractmethod
     def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
-        """Sign a campaign with a list of nodes of its own.
+        """Sign a campaign with a list of nodes of its own, which ``number``, that of the trial, names."""
+        settings, micro = lab.settings, micro_epsilon(lab.settings.epsilon)
+        family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
+        nodes, masked = self.terms(lab, schema, family, records, number, shared)
+        fields = NODE_FIELDS | {"postprocess": settings.postprocess}
+        parameters = CampaignParameters("simulation", micro, family=family, nodes=nodes, masked=masked, **fields)
+        return publish_campaign(lab.workspace, schema, parameters, lab.randomness.now)
 
-        Args:
-            lab: the workspace that signs, the settings and the time.
-            schema: of the records.
-            records: number of records of all nodes.
-            number: number of the trial, which names the list.
-            shared: what the trials have in common.
-        """
+    @abstractmethod
+    def terms(
+        self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Any
+    ) -> tuple[NodeTerms, MaskedTerms | None]:
+        """What nodes with so many records in all are told, and how they encrypt; None for sums in the clear."""
 
     @abstractmethod
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
@@ -120,17 +124,14 @@ class FederatedTrust(OfNodes):
         self._rule = None if settings.robust is None else parse_rule(settings.robust)
         self.check(settings, design, 1)
 
-    def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Any) -> bytes:
-        """Sign a campaign (:meth:`OfNodes.sign`). A node may have twice the records of an equal share."""
-        del shared
-        settings = lab.settings
-        assert settings.nodes is not None
-        micro = micro_epsilon(settings.epsilon)
-        terms = NodeTerms(f"nodes {number}", 2 * -(-records // settings.nodes), micro, settings.sensitivity)
-        family = settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
-        fields = NODE_FIELDS | {"postprocess": settings.postprocess}
-        parameters = CampaignParameters("simulation", micro, family=family, nodes=terms, **fields)
-        return publish_campaign(lab.workspace, schema, parameters, lab.randomness.now)
+    def terms(
+        self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Any
+    ) -> tuple[NodeTerms, None]:
+        """Terms of a campaign (:meth:`OfNodes.terms`). A node may have twice the records of an equal share."""
+        del schema, family, shared
+        most = 2 * -(-records // (lab.settings.nodes or 1))
+        micro = micro_epsilon(lab.settings.epsilon)
+        return NodeTerms(f"nodes {number}", most, micro, lab.settings.sensitivity), None
 
     def gather(self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Any) -> Statistics:
         """Statistics of the nodes' noisy sums (:meth:`OfNodes.gather`).

@@ -23,16 +23,15 @@ import pandas as pd
 from aggregator.common.arrays import Integers
 from aggregator.estimates.statistics import Statistics
 from aggregator.models.encoding import label_codes, observe
-from aggregator.nodes.campaigns.campaigns import NODE_FIELDS, Masking, masked_terms
+from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from aggregator.nodes.campaigns.dealer_file import DealerPublic
 from aggregator.nodes.campaigns.lists import make_node_list
 from aggregator.nodes.dealer.dealer import Dealer
 from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
-from aggregator.publishing.campaigns import CampaignParameters, publish_campaign
 from edge_sdk import Node, Policy
-from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign
-from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, unfit_modulus
+from protocol.documents.campaign import Campaign
+from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, MaskedTerms, unfit_modulus
 from protocol.documents.node_terms import NodeTerms
 from protocol.epsilon import MICRO, PICO, micro_epsilon
 from protocol.errors import InputError
@@ -79,19 +78,17 @@ class DistributedTrust(OfNodes):
         """The dealer of all campaigns; None where numpy draws the totals."""
         return nullcontext() if lab.settings.engine == "vector" else simulated_dealer(lab.settings.seed)
 
-    def sign(self, lab: Lab, schema: Schema, records: int, number: int, shared: Dealer | None) -> bytes:
-        """Sign a masked campaign (:meth:`OfNodes.sign`). A party has at most an equal share of the records.
+    def terms(
+        self, lab: Lab, schema: Schema, family: str, records: int, number: int, shared: Dealer | None
+    ) -> tuple[NodeTerms, MaskedTerms]:
+        """Terms of a masked campaign (:meth:`OfNodes.terms`). A party has at most an equal share of the records.
 
         Without a dealer key and modulus are made up, and encrypt nothing.
         """
-        settings = lab.settings
-        masking = masking_of(settings, None if shared is None else shared.public)
-        micro, family = micro_epsilon(settings.epsilon), settings.family or (GAUSSIAN if schema.numeric else DISCRETE)
+        masking = masking_of(lab.settings, None if shared is None else shared.public)
+        micro = micro_epsilon(lab.settings.epsilon)
         nodes = NodeTerms(f"nodes {number}", -(-records // masking.most_parties), micro)
-        masked = masked_terms(masking, nodes, schema, family, micro)
-        fields = NODE_FIELDS | {"postprocess": settings.postprocess}
-        parameters = CampaignParameters("simulation", micro, family=family, nodes=nodes, masked=masked, **fields)
-        return publish_campaign(lab.workspace, schema, parameters, lab.randomness.now)
+        return nodes, masked_terms(masking, nodes, schema, family, micro)
 
     def gather(
         self, lab: Lab, raw: bytes, campaign: Campaign, people: pd.DataFrame, shared: Dealer | None
@@ -219,7 +216,7 @@ def encrypted(
         owners: shape (n,) int64, the party of every record. A party without records takes part with noise alone.
 
     Raises:
-        PolicyError, InputError, DocumentError: a party or the dealer refuses a document.
+        PolicyError, InputError, DocumentError: a party or the dealer refuses a document; ``parties_too_few``.
     """
     workspace, randomness, nodes = lab.workspace, lab.randomness, lab.settings.nodes or 0
     assert campaign.nodes is not None
@@ -245,7 +242,15 @@ def encrypted(
             _message(party, campaign_bytes, campaign, book, records)
             for party, records in zip(parties, records_by_owner(frame, owners, nodes), strict=True)
         ]
-    return decrypted(dealer, campaign_bytes, listed.raw, book, messages, randomness.now)
+    # The store takes the messages, and the dealer releases exactly the set that it accepted.
+    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
+        folder = Path(name)
+        store = make_envelope_store(MaskedStore, folder / "store", campaign_bytes)
+        store.give_list(listed.raw)
+        store.give_book(book)
+        store.ingest(message_files(folder, messages, store.suffix), now=randomness.now)
+        store.decrypt(dealer.release(store.request(store.campaign.period_at(randomness.now))).raw)
+        return store.statistics()
 
 
 def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes, records: pd.DataFrame) -> bytes:
@@ -253,29 +258,3 @@ def _message(party: Node, campaign_bytes: bytes, campaign: Campaign, book: bytes
     enrolled = party.enrol(campaign_bytes).id
     party.accept_keys(book)
     return party.encrypt(enrolled, labelled_records(records, campaign.schema.label.name)).raw
-
-
-def decrypted(
-    dealer: Dealer, campaign_bytes: bytes, listed: bytes, book: bytes, messages: Sequence[bytes], now: int
-) -> Statistics:
-    """Take the messages of the present period into a new store, let the dealer release their set, and decrypt.
-
-    Args:
-        dealer: the dealer of the campaign.
-        campaign_bytes: the signed campaign.
-        listed: the signed list of nodes.
-        book: the dealer's signed key book.
-        messages: signed messages, one per party.
-        now: seconds since 1970.
-
-    Raises:
-        PolicyError: ``parties_too_few``: too few messages were accepted.
-    """
-    with tempfile.TemporaryDirectory(prefix="hearsay-") as name:
-        folder = Path(name)
-        store = make_envelope_store(MaskedStore, folder / "store", campaign_bytes)
-        store.give_list(listed)
-        store.give_book(book)
-        store.ingest(message_files(folder, messages, store.suffix), now=now)
-        store.decrypt(dealer.release(store.request(store.campaign.period_at(now))).raw)
-        return store.statistics()

@@ -61,8 +61,7 @@ def prepare(
         table: records as a table of text from :func:`aggregator.common.tables.read_table`.
         label: name of the column to predict.
         schema: of the records; None drafts a schema from the records.
-        ask: what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all features. For local
-        trust only.
+        ask: with local trust, what devices are asked about (:mod:`aggregator.publishing.ask_table`); None for all.
         test: a table of test records; None takes a part of the records.
         missing: texts that stand for a missing value.
 

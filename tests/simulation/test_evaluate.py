@@ -11,6 +11,7 @@ from support.commands import REFUSED, invoke
 from support.failures import failure
 
 import aggregator
+from aggregator.models.measured_accuracy import rank
 from aggregator.operations.campaigns import end_campaign
 from aggregator.operations.report_store import create_store
 from aggregator.publishing.campaigns import CampaignParameters, EvaluationParameters
@@ -23,7 +24,7 @@ from protocol.documents.model import build_payload, parse_model
 from protocol.schema import Label
 from simulation.demo import load_records
 from simulation.fleet import device_reports, write_batches
-from simulation.local import SimulationConfig, compare
+from simulation.local import SimulationConfig, gather, make_evaluation_task
 
 pytestmark = pytest.mark.xdist_group("evaluate")  # its demo is made once
 
@@ -275,7 +276,7 @@ def test_a_simulated_fleet_compares_models_through_real_bytes(demo, models, engi
     fleet = pd.concat([frame] * copies) if copies > 1 else frame.iloc[::10]
     raws = [path.read_bytes() for path in models.values()]
     parameters = EvaluationParameters(4_000_000, name=f"by {engine}")
-    found = compare(config, raws, parameters, fleet)
+    found = rank(gather(config, make_evaluation_task(config, raws, parameters), fleet, raws))
     assert found.reports == len(fleet)
     people = [(row, row["diagnosis"]) for row in frame.to_dict("records")]
     for one in found.models:
