@@ -206,10 +206,9 @@ class CampaignParameters(NamedTuple):
 
 
 def publish_campaign(workspace: Workspace, schema: Schema, parameters: CampaignParameters, now: int) -> bytes:
-    """Build the next version of a campaign, check it, sign it and record it.
+    """Build the next version of a campaign, check it, sign it, record it, and return its file.
 
-    Returns:
-        The bytes of the ``.hsc`` file. It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
+    It is a draft if the workspace has too few keys (:meth:`Workspace.publish`).
 
     Raises:
         InputError, DocumentError: the parameters do not fit (:func:`build_campaign`), or the campaign can not be signed
@@ -416,9 +415,6 @@ def group_weights(subjects: Sequence[Subject], split: tuple[int, int, int]) -> l
     Args:
         split: one whole number from 1 to 10⁶ per group.
 
-    Returns:
-        One whole number per subject.
-
     Raises:
         InputError: ``weights_invalid``: ``split`` is not three such numbers.
     """
@@ -437,9 +433,6 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
         family: family of the campaign.
         variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
         split: weights as ``A:B:C``, three whole numbers of at most seven digits.
-
-    Returns:
-        ``variance_floor_micro`` and ``split``, for the arguments that are given.
 
     Raises:
         InputError: ``floor_invalid``; ``weights_invalid``; ``family_unknown``: an argument is given and the family is
@@ -535,14 +528,11 @@ class EvaluationParameters(NamedTuple):
 def publish_evaluation(
     workspace: Workspace, models: bytes | Sequence[bytes], parameters: EvaluationParameters, now: int
 ) -> bytes:
-    """Sign a campaign that evaluates one model, or compares several, and record it.
+    """Sign a campaign that evaluates one model, or compares several, record it, and return its file.
 
     Args:
         workspace: the workspace that signs. Its root in force must accept the models.
         models: the model's file, or the files of 1 to 16 models. Of one model the confusion matrix is asked for.
-
-    Returns:
-        The bytes of the ``.hsc`` file.
 
     Raises:
         DocumentError: a model lacks signatures of the workspace's model keys, or is out of date

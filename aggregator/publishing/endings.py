@@ -213,7 +213,7 @@ def _renew_document(workspace: Workspace, ending: Ending, now: int) -> Renewed:
 
 
 def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
-    """Sign the version that ends a campaign, and record it.
+    """Sign the version that ends a campaign, record it, and return its file.
 
     That version repeats schema, texts, period and fit of the newest version, but has no questions and ε = 0. It
     expires no earlier than any version of the name: a device that was off for long can learn of the end as long as
@@ -221,9 +221,6 @@ def end_campaign(workspace: Workspace, name: str, now: int) -> bytes:
 
     Args:
         name: name of the campaign, or another form that :mod:`aggregator.publishing.naming` lists.
-
-    Returns:
-        The bytes of the ``.hsc`` file.
 
     Raises:
         InputError: ``campaign_unknown``: the workspace signed no campaign of that name; ``campaign_ended``: the

@@ -80,7 +80,7 @@ def publish_model(
     card: Callable[[Statistics, str], dict[str, Any]] | None = None,
     rehearse: bool = False,
 ) -> bytes:
-    """Fit, sign and record the next version of a model. Run by the operator, or by a curator.
+    """Fit, sign and record the next version of a model, and return its file. Run by the operator, or by a curator.
 
     Args:
         statistics: statistics of one source, or of several joined ones (``aggregator.estimates.joining``).
@@ -96,9 +96,6 @@ def publish_model(
         rehearse: record nothing. A curator pays for statistics before they are computed. So made-up statistics of the
             same terms come first: what would refuse the model, a wrong passphrase for example, is found before anything
             is paid.
-
-    Returns:
-        The bytes of the ``.hsm`` file.
 
     Raises:
         PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.

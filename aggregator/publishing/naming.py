@@ -94,16 +94,13 @@ def opened(workspace: Workspace | str | Path) -> Workspace:
 
 
 def find_document(workspace: Workspace, role: str, given: str) -> Published:
-    """Find the document that the workspace signed under a name or id.
+    """The entry in the history of the document that the workspace signed under a name or id.
 
     The forms of ``given`` are tried in this order: name, name with version, id.
 
     Args:
         given: a name, which means the newest version (of a campaign, the newest that asks questions); NAME@VERSION; or
             the first digits of an id.
-
-    Returns:
-        The document's entry in the history.
 
     Raises:
         InputError: ``campaign_unknown``, ``model_unknown``: no document fits, or the digits begin several ids.

@@ -44,15 +44,12 @@ class SeriesShare(NamedTuple):
 
 
 def series_share(name: str | None, share: str | None) -> SeriesShare | None:
-    """The series and share of a campaign, from texts.
+    """The series and share of a campaign, from texts; None without a series.
 
     Args:
         name: name of the series; None if the campaign is of none.
         share: ``FROM:TO``, each a decimal or a fraction of 0 to 1; None for all devices. Both ends are multiplied by
             2^32 and rounded down. So ``0:1/3`` and ``1/3:1`` have no device in common, and leave none out.
-
-    Returns:
-        None without a series.
 
     Raises:
         InputError: ``series_invalid``: the name is no text of a document; a share without a series; no share, or an

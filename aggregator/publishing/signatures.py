@@ -223,14 +223,11 @@ def to_bytes(envelope: Envelope, role: str) -> bytes:
 def check_payload(envelope: Envelope, role: str) -> Header:
     """Check a payload before it is signed: its form and values, and that a campaign's mechanisms are complete.
 
-    Signatures, dates and the size of the file are not checked.
+    Signatures, dates and the size of the file are not checked. The header is returned.
 
     Args:
         envelope: of the document.
         role: ``"root"``, ``"campaign"``, ``"model"`` or ``"nodes"``, a node list.
-
-    Returns:
-        The header of the payload.
 
     Raises:
         DocumentError: ``malformed``, ``unsupported_version``, ``unknown_crit``, ``invalid_campaign``,

@@ -73,9 +73,6 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
         key_books: bytes of key books of masked campaigns (``.hsk``), which their dealers signed. A book that is not
             given stays in the folder as it is.
 
-    Returns:
-        What was published, and what was left out.
-
     Raises:
         InputError: ``output_invalid``: a folder has the name of a file to write.
         DocumentError: ``unrecognized_campaign``: a key book is for no campaign that is published; or it is not

@@ -238,7 +238,7 @@ class Workspace(NamedTuple):
         *,
         rehearse: bool = False,
     ) -> bytes:
-        """Sign the next version of a document with every key of its role in the workspace, and record it.
+        """Sign the next version of a document with every key of its role here, record it, and return its file.
 
         If the role needs more signatures than the workspace has keys, the file is a draft. Devices refuse a draft
         until it has enough signatures. Its version is recorded all the same.
@@ -250,9 +250,6 @@ class Workspace(NamedTuple):
             payload_for: makes the payload from the version and the digest of the version before, which is None for
                 the first version. Its errors are passed on.
             rehearse: write nothing: for a caller who may not try again.
-
-        Returns:
-            The bytes of the signed file.
 
         Raises:
             InputError: ``name_taken`` (:func:`_check_kind`); ``passphrase_missing``, ``passphrase_wrong``,
@@ -282,9 +279,6 @@ class Workspace(NamedTuple):
 
         Args:
             payload: the bytes to be signed.
-
-        Returns:
-            The verdict on a document with this payload.
 
         Raises:
             DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
