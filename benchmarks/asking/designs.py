@@ -72,7 +72,7 @@ class Row(NamedTuple):
         return float(np.std(self.accuracies, ddof=1)) / sqrt(count) if count > 1 else float("nan")
 
 
-class Found(NamedTuple):
+class TrialResult(NamedTuple):
     """One trial: accuracy in points, number of features of the model, and the part of the fleet that evaluated."""
 
     accuracy: float
@@ -80,7 +80,7 @@ class Found(NamedTuple):
     evaluated: float
 
 
-def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int]) -> Found:
+def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int]) -> TrialResult:
     """One trial on counts that are drawn from their law, of the design ``all`` or ``refine``.
 
     ``key`` is the seed. Equal keys give the same test part, for every number of devices, design and ε.
@@ -88,12 +88,12 @@ def drawn(data: Data, devices: int, design: str, epsilon: str, key: Sequence[int
     people, test = divided(data, np.random.default_rng(key))
     fleet = SeriesFleet(devices, micro_epsilon(epsilon))
     rng = np.random.default_rng([*key, devices, *design.encode()])
-    return Found(*drawn_trial(data, people, test, fleet, rng, refines=design == REFINE))
+    return TrialResult(*drawn_trial(data, people, test, fleet, rng, refines=design == REFINE))
 
 
 def through_files(
     data: Data, frame: pd.DataFrame, devices: int, design: str, epsilon: str, key: Sequence[int], number: int
-) -> Found:
+) -> TrialResult:
     """One trial of any design through report files, stores and signed documents.
 
     Args:
@@ -114,7 +114,7 @@ def through_files(
         part = Part(data.schema, split, split.people, number, np.random.SeedSequence(0))
         trial = collect(config, part, devices, Asking.parse(design))
     evaluated = sum(step["part"] for step in trial.steps if step["step"] == "evaluate")
-    return Found(100 * trial.accuracy, len(trial.steps[-1]["features"]), evaluated)
+    return TrialResult(100 * trial.accuracy, len(trial.steps[-1]["features"]), evaluated)
 
 
 def measure(name: str, devices: int, design: str, repeats: int, options: argparse.Namespace) -> Row:

@@ -38,9 +38,9 @@ from benchmarks.central.accuracy import METHODS, NOISE, Data
 from benchmarks.central.records import CATEGORICAL, NUMERIC, census, synthetic
 from benchmarks.shared.harness import interleaved_seconds, machine
 from benchmarks.shared.study import (
-    Found,
     Job,
     Study,
+    TableRow,
     accuracies,
     arguments,
     grouped,
@@ -68,7 +68,7 @@ NO_NOISE = "100000"
 """An ε of which the noise of sums is less than one count in all."""
 
 
-def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> Found:
+def accuracy(data: Data, terms: FitTerms, options: argparse.Namespace) -> TableRow:
     """Mean accuracy, its standard error over all folds, and the seconds of all fits and their scores."""
     began = time.perf_counter()
     found = data.accuracies(terms, options.repeats, options.seed)
@@ -154,7 +154,7 @@ def weighed(options: argparse.Namespace) -> Iterator[Job]:
                 yield single(names, swept, data, FitTerms("sums", micro), weight, options)
 
 
-def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> Found:
+def swept(data: Data, terms: FitTerms, weight: str, options: argparse.Namespace) -> TableRow:
     """The accuracy with a weight in place of the terms' division."""
     with patch.object(sums, "divide", weighted(Fraction(weight))):
         return accuracy(data, terms, options)
@@ -172,7 +172,7 @@ def timed(options: argparse.Namespace) -> Iterator[Job]:
         yield Job(names, seconds_of, (rows, before, options))
 
 
-def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argparse.Namespace) -> list[Found]:
+def seconds_of(rows: int, before: dict[str, tuple[int, float]], options: argparse.Namespace) -> list[TableRow]:
     """Processor seconds of every method, and of reading. ``before``: method → the last rows and seconds."""
     frame, schema = synthetic(NUMERIC, rows, options.seed)
     began = time.process_time()
@@ -195,7 +195,7 @@ def growth(first: tuple[int, float], second: tuple[int, float]) -> str:
     return f"{log(second[1] / first[1]) / log(second[0] / first[0]):.2f}"
 
 
-def draw_methods(rows: list[Found]) -> str:
+def draw_methods(rows: list[TableRow]) -> str:
     """Accuracy against ε, one chart per data set."""
     charts = []
     for (name,), of_data in grouped(rows, "data").items():
@@ -211,7 +211,7 @@ def draw_methods(rows: list[Found]) -> str:
     return panels(charts, 2)
 
 
-def draw_weights(rows: list[Found]) -> str:
+def draw_weights(rows: list[TableRow]) -> str:
     """Points lost by noise, against the weight, one chart per data set; the divisions by name as marks."""
     charts = []
     for (name,), of_data in grouped(rows, "data").items():
@@ -231,7 +231,7 @@ def draw_weights(rows: list[Found]) -> str:
     return panels(charts, 2)
 
 
-def draw_time(rows: list[Found]) -> str:
+def draw_time(rows: list[TableRow]) -> str:
     """Seconds against records."""
     lines = [line(method, chosen, "rows", "seconds", 1) for (method,), chosen in grouped(rows, "method").items()]
     title = "One fit: five categories, five numbers, two classes"

@@ -35,7 +35,7 @@ from aggregator.common.plots import Bars, bar_chart
 from aggregator.nodes.statistics import robust as robust_estimate
 from aggregator.nodes.statistics.robust import parse_rule
 from benchmarks.federated.data import NAMES, PERIOD, Data
-from benchmarks.shared.study import Found, Job, Study, arguments, grouped, panels, run, spread
+from benchmarks.shared.study import Job, Study, TableRow, arguments, grouped, panels, run, spread
 from protocol.documents.campaign import Campaign
 from protocol.nodes.terms import ranges, released_vectors
 from simulation.drawn import released, statistics_of
@@ -102,7 +102,7 @@ ATTACKS: dict[str, Callable[[Integers, Campaign, np.random.Generator], Integers]
 }
 
 
-def by_rule(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> list[Found]:
+def by_rule(data: Data, epsilon: str, attack: str, repeats: int, most: int) -> list[TableRow]:
     """Accuracies of every rule, on the same noisy sums."""
     rng = np.random.default_rng()
     found: dict[str, list[float]] = {rule: [] for rule in RULES}
@@ -134,12 +134,12 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
             yield Job(rows, by_rule, (data, epsilon, attack, options.repeats or 20, most))
 
 
-def accuracies(rows: list[Found]) -> dict[tuple[str, str], float]:
+def accuracies(rows: list[TableRow]) -> dict[tuple[str, str], float]:
     """(attack, rule) → accuracy."""
     return {(row["attack"], row["rule"]): float(row["accuracy"]) for row in rows}
 
 
-def reached(rows: list[Found], folder: Path) -> bool:
+def reached(rows: list[TableRow], folder: Path) -> bool:
     """Print by how many points each rule is below honest plain addition. Returns whether the target is reached."""
     del folder
     good = True
@@ -153,7 +153,7 @@ def reached(rows: list[Found], folder: Path) -> bool:
     return good
 
 
-def draw(rows: list[Found]) -> str:
+def draw(rows: list[TableRow]) -> str:
     """Bars of the accuracy by attack, one colour per rule, one chart per ε and allowed number of records."""
     charts = []
     for (epsilon, most), chosen in grouped(rows, "epsilon", "most").items():

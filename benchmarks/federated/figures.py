@@ -31,9 +31,9 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.common.plots import line_chart
 from benchmarks.federated.data import NAMES, PERIOD, Data, noisy_statistics
 from benchmarks.shared.study import (
-    Found,
     Job,
     Study,
+    TableRow,
     accuracies,
     arguments,
     grouped,
@@ -114,7 +114,7 @@ def accuracy_jobs(options: argparse.Namespace) -> Iterator[Job]:
                     )
 
 
-def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[Found]:
+def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[TableRow]:
     """Accuracies on the same splits: two models of private sums, and one with the paper's noise, not private."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     found: dict[str, list[float]] = {"floored": [], "printed": []} | ({NOT_PRIVATE: []} if data.schema.numeric else {})
@@ -129,7 +129,7 @@ def of_nodes(data: Data, epsilon: str, nodes: int, repeats: int) -> list[Found]:
     return [spread(own) for own in found.values()]
 
 
-def rival(data: Data, epsilon: str, repeats: int) -> Found:
+def rival(data: Data, epsilon: str, repeats: int) -> TableRow:
     """Accuracy of a curator's fits with the method ``sums``, at ε for adding or removing a record."""
     rng = np.random.default_rng()
     return spread([data.curator_accuracy(epsilon, data.split(rng), "posterior") for _ in range(repeats)])
@@ -148,7 +148,7 @@ def sensitivity_jobs(options: argparse.Namespace) -> Iterator[Job]:
             yield Job(names, mean_sensitivities, (largest,))
 
 
-def mean_sensitivities(largest: Floats) -> list[Found]:
+def mean_sensitivities(largest: Floats) -> list[TableRow]:
     """Means over nodes and classes of the local sensitivities of Σx and Σx², by feature."""
     each = [largest[:, place] for place in range(largest.shape[1])]
     return [{"sum": f"{one.mean():.4f}", "squares": f"{(one**2).mean():.4f}"} for one in each]
@@ -165,7 +165,7 @@ def means_jobs(options: argparse.Namespace) -> Iterator[Job]:
                     yield single(names, error_of_mean, data, epsilon, nodes, noise, options.repeats)
 
 
-def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int) -> Found:
+def error_of_mean(data: Data, epsilon: str, nodes: int, noise: str, repeats: int) -> TableRow:
     """Median, over repeats, of the mean |S/n − exact mean| over features and classes; means are clipped to [−1, 1]."""
     campaign, rng = data.campaign(epsilon), np.random.default_rng()
     errors = []
@@ -194,7 +194,7 @@ def class_means(values: Integers, campaign: Campaign) -> Floats:
     return np.array(found)
 
 
-def draw_accuracy(rows: list[Found]) -> str:
+def draw_accuracy(rows: list[TableRow]) -> str:
     """Accuracy of ``floored`` against ε, a line for each number of nodes and for the rival; a chart per data set."""
     words = {CENTRAL: "central", "1": "1 node"}
     charts = []
@@ -205,7 +205,7 @@ def draw_accuracy(rows: list[Found]) -> str:
     return panels(charts, 2)
 
 
-def draw_sensitivity(rows: list[Found]) -> str:
+def draw_sensitivity(rows: list[TableRow]) -> str:
     """Local sensitivity of Σx against the number of nodes, a line per feature, a chart per data set."""
     charts = []
     for (name,), own in grouped(rows, "data").items():
@@ -215,7 +215,7 @@ def draw_sensitivity(rows: list[Found]) -> str:
     return panels(charts, 2)
 
 
-def draw_means(rows: list[Found]) -> str:
+def draw_means(rows: list[TableRow]) -> str:
     """Error of the class means against the number of nodes, a line per ε and kind of noise, a chart per data set."""
     charts = []
     for (name,), own in grouped(rows, "data").items():

@@ -32,9 +32,9 @@ from benchmarks.federated.data import Data, Split, noisy_statistics, part
 from benchmarks.masked.data import FOLDS, folds, masked_campaign, masked_statistics
 from benchmarks.masked.reference_rows import COUNTS, DELTA, per_count
 from benchmarks.shared.study import (
-    Found,
     Job,
     Study,
+    TableRow,
     accuracies,
     arguments,
     grouped,
@@ -73,7 +73,7 @@ def car_jobs(options: argparse.Namespace) -> Iterator[Job]:
                 yield single(names, on_car, data, options, form, reading, epsilon)
 
 
-def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> Found:
+def on_car(data: Data, options: argparse.Namespace, form: str, reading: str, epsilon: str) -> TableRow:
     """Accuracy on car in one form, over all folds and repeats."""
     splits, rng = folds(data, np.random.default_rng(options.seed)), np.random.default_rng()
     micro = micro_epsilon(epsilon) if reading == "per count" else micro_epsilon(epsilon) // COUNTS
@@ -102,7 +102,7 @@ def vertical_accuracy(data: Data, share: int, split: Split, rng: np.random.Gener
     return float((found == data.labels[split.test]).mean())
 
 
-def exact_accuracy(data: Data, options: argparse.Namespace) -> Found:
+def exact_accuracy(data: Data, options: argparse.Namespace) -> TableRow:
     """Accuracy of Naive Bayes on the exact counts."""
     splits, found = folds(data, np.random.default_rng(options.seed)), []
     for _ in range(options.repeats * FOLDS):
@@ -129,7 +129,7 @@ def nodes_jobs(options: argparse.Namespace) -> Iterator[Job]:
                     yield single(names, of_nodes, data, epsilon, kind, nodes, repeats)
 
 
-def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> Found:
+def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> TableRow:
     """Accuracy of nodes in the clear or of a masked total."""
     rng, found = np.random.default_rng(), []
     for _ in range(repeats):
@@ -145,13 +145,13 @@ def of_nodes(data: Data, epsilon: str, kind: str, nodes: int, repeats: int) -> F
     return spread(found)
 
 
-def of_curator(data: Data, epsilon: str, repeats: int) -> Found:
+def of_curator(data: Data, epsilon: str, repeats: int) -> TableRow:
     """Accuracy of a curator's fits with the method ``sums`` and the same post-processing."""
     rng = np.random.default_rng()
     return spread([data.curator_accuracy(epsilon, data.split(rng), "floored") for _ in range(repeats)])
 
 
-def draw_car(rows: list[Found]) -> str:
+def draw_car(rows: list[TableRow]) -> str:
     """Accuracy against ε, a line for each form and reading; a chart for figure 1 a and one for 1 b."""
     exact = next(100 * float(row["accuracy"]) for row in rows if row["form"] == "no noise")
     charts = []
@@ -166,7 +166,7 @@ def draw_car(rows: list[Found]) -> str:
     return panels(charts, 2)
 
 
-def draw_nodes(rows: list[Found]) -> str:
+def draw_nodes(rows: list[TableRow]) -> str:
     """Accuracy against the number of nodes, a line for each kind; a chart per data set and ε."""
     charts = []
     for (name, epsilon), own in grouped(rows, "data", "epsilon").items():

@@ -51,9 +51,9 @@ from aggregator.publishing.mechanisms.choice import AUTO
 from benchmarks.federated.data import FLOOR_MICRO, Data, noisy_statistics, part
 from benchmarks.masked.data import masked_campaign, masked_statistics
 from benchmarks.shared.study import (
-    Found,
     Job,
     Study,
+    TableRow,
     accuracies,
     arguments,
     grouped,
@@ -195,7 +195,7 @@ def jobs(options: argparse.Namespace) -> Iterator[Job]:
                         break
 
 
-def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]) -> Found:
+def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tuple[str, int, int, str]) -> TableRow:
     """One point of a curve. Large fleets differ less, so they have fewer splits.
 
     Args:
@@ -213,14 +213,14 @@ def point(data: Data, options: argparse.Namespace, best: Sequence[float], of: tu
     return row_of(found, best)
 
 
-def row_of(found: Sequence[float], best: Sequence[float]) -> Found:
+def row_of(found: Sequence[float], best: Sequence[float]) -> TableRow:
     """Mean accuracy, and how much it lacks of ``best``, the accuracy without privacy on the same split."""
     lacking = spread([other - own for own, other in zip(found, best, strict=False)])
     accuracy = spread(list(found))
     return {**accuracy, "lacking": lacking["accuracy"], "lacking_error": lacking["error"]}
 
 
-def reached(points: Sequence[Found], below: float, shift: float) -> str:
+def reached(points: Sequence[TableRow], below: float, shift: float) -> str:
     """The N at which an accuracy lacks at most ``below``, with two digits; ``>N`` if no point's does.
 
     Args:
@@ -240,7 +240,7 @@ def reached(points: Sequence[Found], below: float, shift: float) -> str:
     return f"{float(f'{exp(log(values[place - 1]) * (1 - share) + log(values[place]) * share):.2g}'):.0f}"
 
 
-def needed(rows: Sequence[Found]) -> Iterator[Found]:
+def needed(rows: Sequence[TableRow]) -> Iterator[TableRow]:
     """For every curve and target: the number of records that it takes, and the range of two standard errors."""
     for points in curves(rows).values():
         names = {name: points[0][name] for name in ("data", "epsilon", "kind", "nodes")}
@@ -249,12 +249,12 @@ def needed(rows: Sequence[Found]) -> Iterator[Found]:
             yield {**names, "points_below": below, "records": middle, "low": fewest, "high": most}
 
 
-def curves(rows: Sequence[Found]) -> dict[tuple[str, ...], list[Found]]:
+def curves(rows: Sequence[TableRow]) -> dict[tuple[str, ...], list[TableRow]]:
     """The points of each curve, by data set, ε, kind and number of nodes."""
     return grouped((row for row in rows if row["records"] != ENDLESS), "data", "epsilon", "kind", "nodes")
 
 
-def draw(rows: Sequence[Found]) -> str:
+def draw(rows: Sequence[TableRow]) -> str:
     """Accuracy against the number of records, a line for each kind in :data:`DRAWN`; a chart per data set and ε."""
     charts, known = [], curves(rows)
     for name, epsilon in dict.fromkeys((data, epsilon) for data, epsilon, _, _ in known if epsilon):
@@ -267,7 +267,7 @@ def draw(rows: Sequence[Found]) -> str:
     return panels(charts, 2)
 
 
-def write_needed(rows: Sequence[Found], folder: Path) -> bool:
+def write_needed(rows: Sequence[TableRow], folder: Path) -> bool:
     """Interpolate, and write the second table."""
     write_rows(list(needed(rows)), folder / "choosing-needed.csv")
     return True

@@ -20,7 +20,7 @@ from aggregator.common.plots import HEIGHT, WIDTH, Line, line_chart
 from benchmarks.shared.harness import machine
 from benchmarks.shared.reference import NOT_HERE, available
 
-Found = dict[str, Any]
+TableRow = dict[str, Any]
 """One row of a table: column → value; text in rows that were read."""
 ROOT = Path(__file__).parents[2]
 RESULTS, PLOTS = ROOT / "benchmarks" / "results", ROOT / "docs" / "plots"
@@ -35,12 +35,12 @@ class Job(NamedTuple):
         arguments: of ``measure``.
     """
 
-    names: Sequence[Found]
-    measure: Callable[..., Sequence[Found]]
+    names: Sequence[TableRow]
+    measure: Callable[..., Sequence[TableRow]]
     arguments: tuple[Any, ...] = ()
 
 
-def single(names: Found, measure: Callable[..., Found], *arguments: Any) -> Job:
+def single(names: TableRow, measure: Callable[..., TableRow], *arguments: Any) -> Job:
     """A job of one row, whose function gives the other columns."""
     return Job([names], lambda *given: [measure(*given)], arguments)
 
@@ -56,10 +56,10 @@ class Study(NamedTuple):
 
     name: str
     jobs: Callable[[argparse.Namespace], Iterator[Job]]
-    draw: Callable[[list[Found]], str] | None = None
+    draw: Callable[[list[TableRow]], str] | None = None
 
 
-def spread(found: Sequence[float]) -> Found:
+def spread(found: Sequence[float]) -> TableRow:
     """Mean and standard error of accuracies, and their number."""
     error = stdev(found) / sqrt(len(found)) if len(found) > 1 else 0.0
     return {"accuracy": round(fmean(found), 5), "error": round(error, 5), "runs": len(found)}
@@ -87,7 +87,7 @@ def arguments(description: str, names: Sequence[str] = (), *, repeats: str = "")
 def run(
     study: Study,
     options: argparse.Namespace,
-    after: Callable[[list[Found], Path], bool] | None = None,
+    after: Callable[[list[TableRow], Path], bool] | None = None,
     *,
     needs_data: bool = True,
 ) -> int:
@@ -131,13 +131,13 @@ def measure(jobs: Iterable[Job], file: Path) -> None:
                 print("  ".join(f"{value}" for name, value in row.items() if name != "machine"), flush=True)
 
 
-def read_rows(file: Path) -> list[Found]:
+def read_rows(file: Path) -> list[TableRow]:
     """The rows of a table."""
     with file.open(newline="", encoding="utf-8") as source:
         return list(csv.DictReader(source))
 
 
-def write_rows(rows: Sequence[Found], file: Path) -> None:
+def write_rows(rows: Sequence[TableRow], file: Path) -> None:
     """Write at least one row as CSV."""
     with file.open("w", newline="", encoding="utf-8") as out:
         writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
@@ -145,15 +145,15 @@ def write_rows(rows: Sequence[Found], file: Path) -> None:
         writer.writerows(rows)
 
 
-def grouped(rows: Iterable[Found], *columns: str) -> dict[tuple[str, ...], list[Found]]:
+def grouped(rows: Iterable[TableRow], *columns: str) -> dict[tuple[str, ...], list[TableRow]]:
     """Rows by the values of some columns, in the order in which the values first appear."""
-    found: dict[tuple[str, ...], list[Found]] = {}
+    found: dict[tuple[str, ...], list[TableRow]] = {}
     for row in rows:
         found.setdefault(tuple(row[column] for column in columns), []).append(row)
     return found
 
 
-def line(name: str, rows: Sequence[Found], x: str, y: str = "accuracy", factor: float = 100.0) -> Line:
+def line(name: str, rows: Sequence[TableRow], x: str, y: str = "accuracy", factor: float = 100.0) -> Line:
     """A line of one column against another. ``factor``: of the heights; 100 for accuracies in per cent."""
     return Line(name, [float(row[x]) for row in rows], [factor * float(row[y]) for row in rows])
 

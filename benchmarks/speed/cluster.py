@@ -48,7 +48,7 @@ def write_inbox(folder: Path, reports: int) -> list[Path]:
     return files
 
 
-class Taken(NamedTuple):
+class Seconds(NamedTuple):
     """Seconds: of wall time for ingest and tally, and of processor time of the client and the busiest worker."""
 
     ingest: float
@@ -67,7 +67,7 @@ def processor_times(cluster: Cluster | None) -> dict[str, float]:
     return {"client": time.process_time(), **workers}
 
 
-def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Taken, bytes]:
+def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Seconds, bytes]:
     """Time of ingest and tally with a new store, and the tally's bytes."""
     store = create_store(home / "store", RAW)
     store.cluster = cluster
@@ -80,7 +80,7 @@ def measure(home: Path, files: list[Path], cluster: Cluster | None) -> tuple[Tak
     used = {name: seconds - before[name] for name, seconds in processor_times(cluster).items()}
     shutil.rmtree(store.path)
     client = used.pop("client")
-    return Taken(ingested - began, ended - ingested, client + max(used.values(), default=0.0)), tally.to_bytes()
+    return Seconds(ingested - began, ended - ingested, client + max(used.values(), default=0.0)), tally.to_bytes()
 
 
 def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
@@ -95,7 +95,7 @@ def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
         inbox.mkdir()
         files = write_inbox(inbox, reports)
         ways = {"one worker": one, "two workers": two, "one process, its threads": None}
-        taken: dict[str, list[Taken]] = {name: [] for name in ways}
+        taken: dict[str, list[Seconds]] = {name: [] for name in ways}
         tallies = set()
         for run in range(runs + 1):
             for name, cluster in ways.items():
@@ -106,7 +106,7 @@ def rows(reports: int, runs: int, folder: Path | None) -> list[Row]:
         assert len(tallies) == 1, "every way has the same bytes"
     found = []
     for name, times in taken.items():
-        middle = Taken(*map(statistics.median, zip(*times, strict=True)))
+        middle = Seconds(*map(statistics.median, zip(*times, strict=True)))
         both, processor = (statistics.median(getattr(one, what) for one in times) for what in ("both", "processor"))
         if not found:
             wall, busy = both, processor
