@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from aggregator.nodes.store import database
 from aggregator.nodes.store.opening import make_envelope_store
 from aggregator.nodes.store.summaries import NodeStore
 from aggregator.reports.storage.manifest import read_campaign
+from protocol import database
 from protocol.errors import HearsayError
 from support.faults.harness import Harness
 from support.faults.lives import Scenario
