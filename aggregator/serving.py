@@ -29,10 +29,10 @@ from urllib.parse import quote, unquote
 
 from aggregator.common.files import PRIVATE, failure_of, open_output
 from aggregator.publishing.tree import FOLDERS
-from protocol.digest import sha256
 from protocol.document import DAY_SECONDS
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.errors import InputError, StorageError
+from protocol.stream import sha256
 
 LEAST_COST = 4096
 """Least number of bytes that a file counts as, because many small files fill a disk too."""

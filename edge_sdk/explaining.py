@@ -13,28 +13,23 @@ import re
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.allowance import days_paid, paces
-from protocol.dates import date
+from protocol.document import quoted, sentence
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
-from protocol.epsilon import MICRO, format_micro, format_pico
+from protocol.epsilon import MICRO, days_paid, format_micro, format_pico, paces
 from protocol.errors import PolicyError
 from protocol.features import Grouped
-from protocol.projection import Component
-from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT, SQUARE
-from protocol.schema import refusing
-from protocol.shown import quoted, sentence
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
-from protocol.words import to_words
+from protocol.questions import ADD_REMOVE, CELL, CHANGE, CHANGE_FEATURES, CLASS, MOMENT, MOMENTS, PRESENT, SQUARE
+from protocol.schema import Component, refusing
+from protocol.words import date, to_words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from edge_sdk.policy import Policy, Spent
     from protocol.documents.campaign import Campaign
-    from protocol.documents.evaluation import Evaluated
     from protocol.documents.masked_terms import MaskedTerms
-    from protocol.documents.model import Model
+    from protocol.documents.model import Evaluated, Model
     from protocol.questions import Subject
     from protocol.schema import Schema
 

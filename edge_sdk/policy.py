@@ -40,21 +40,30 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from edge_sdk.storage.atomic_files import is_no_file, read_regular
 from edge_sdk.storage.marker import MARKER_FILE, note_in_marker, read_marker
 from edge_sdk.storage.spool import Limits
-from protocol.allowance import DAY_MICRO, LIFETIME_DELTA_PICO, LIFETIME_MICRO, PERIOD_DELTA_PICO, PERIOD_MICRO, Limit
-from protocol.document import DAY_SECONDS
-from protocol.epsilon import MICRO, format_micro, format_pico, micro_epsilon, pico_delta
+from protocol.document import DAY_SECONDS, quoted
+from protocol.epsilon import (
+    DAY_MICRO,
+    LIFETIME_DELTA_PICO,
+    LIFETIME_MICRO,
+    MICRO,
+    PERIOD_DELTA_PICO,
+    PERIOD_MICRO,
+    Limit,
+    format_micro,
+    format_pico,
+    micro_epsilon,
+    pico_delta,
+)
 from protocol.errors import InputError, PolicyError
+from protocol.questions import ADJACENCIES, CHANGE
 from protocol.schema import refusing
-from protocol.shown import quoted
-from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from edge_sdk.storage.ledger import Ledger
-    from protocol.documents.campaign import Campaign
-    from protocol.documents.evaluation import Evaluated
-    from protocol.documents.series import Series
+    from protocol.documents.campaign import Campaign, Series
+    from protocol.documents.model import Evaluated
     from protocol.schema import Schema
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS}

@@ -11,14 +11,12 @@ from edge_sdk.policy import Policy, Spent, series_refusal
 from edge_sdk.storage.marker import machine_file_of
 from edge_sdk.storage.secret import fleet_of
 from edge_sdk.timekeeping import SLACK_SECONDS
-from protocol.dates import expiry_warning
-from protocol.document import DAY_SECONDS
+from protocol.document import DAY_SECONDS, quoted
 from protocol.documents import campaign as campaigns
-from protocol.documents.evaluation import missing_models
-from protocol.documents.model import parse_model
+from protocol.documents.model import missing_models, parse_model
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
-from protocol.shown import quoted
+from protocol.words import expiry_warning
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

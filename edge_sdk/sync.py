@@ -23,10 +23,10 @@ from edge_sdk.arguments import path_of, system_entropy
 from edge_sdk.log import INFO, WARNING, note
 from edge_sdk.storage.outbox import NAME_BYTES, Fetched, FetchNote, Outbox
 from edge_sdk.transport.base import Guarded
-from protocol.digest import sha256
 from protocol.document import is_text, read_payload
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -335,7 +335,7 @@ class _Run:
     def _note_unchanged(self) -> None:
         """Count a document that the device has accepted before."""
         if self._root_expired_at:
-            from protocol.dates import date  # imported here, since most runs do not need it
+            from protocol.words import date  # imported here, since most runs do not need it
 
             raise DocumentError("expired", f"the trust root expired at {date(self._root_expired_at)}")
         self._unchanged += 1

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgpack
 
-from protocol.digest import sha256
 from protocol.errors import StorageError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,23 +40,32 @@ NO_MACHINE_ID = b"uninitialized"
 """What systemd writes into ``/etc/machine-id`` before the first start has chosen an id."""
 
 
+class Reasons(NamedTuple):
+    """Reasons of the errors of one kind of file. They are written out, so that a search finds them."""
+
+    busy: str
+    damaged: str
+    newer: str
+    older: str
+
+
 class Schema(NamedTuple):
     """One kind of SQLite file.
 
     Attributes:
         what: the file in words, for example "the dealer's journal".
-        reasons: NAME in the reasons of its errors ``NAME_busy``, ``NAME_damaged``, ``NAME_newer`` and ``NAME_older``.
+        reasons: of its errors.
         application_id: the number of SQLite's header that tells this kind of file.
         version: ``user_version`` of the header.
         tables: name → the statement that creates the table.
         damage: what a user reads of a damaged file.
         unchanged: what a user reads of a full disk, for example "nothing was released".
-        older: what a user reads of a file of an older version; empty: such a file counts as damaged.
+        older: what a user reads of a file of an older version; empty: the same as of a damaged one.
         busy_seconds: how long a statement waits for another process.
     """
 
     what: str
-    reasons: str
+    reasons: Reasons
     application_id: int
     version: int
     tables: Mapping[str, str]
@@ -65,9 +74,9 @@ class Schema(NamedTuple):
     older: str = ""
     busy_seconds: float = 30.0
 
-    def damaged(self, detail: str = "") -> StorageError:
+    def damaged(self) -> StorageError:
         """The error for contents that this software has not written."""
-        return StorageError(f"{self.reasons}_damaged", detail or self.damage)
+        return StorageError(self.reasons.damaged, self.damage)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -76,7 +85,7 @@ class Schema(NamedTuple):
         The text of the new error names the kind of error only. SQLite's own text is dropped: it may contain values.
 
         Raises:
-            StorageError: ``NAME_busy``, ``NAME_damaged``, ``disk_full``, ``io_failed``.
+            StorageError: ``busy`` and ``damaged`` of :class:`Reasons`, ``disk_full``, ``io_failed``.
         """
         problem: Exception
         try:
@@ -100,7 +109,7 @@ class Schema(NamedTuple):
         # Errors that Python itself raises, for text that is not UTF-8 for example, have no SQLite name.
         name = getattr(error, "sqlite_errorname", "") or type(error).__name__
         if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-            return StorageError(f"{self.reasons}_busy", f"another process holds {self.what}; try again")
+            return StorageError(self.reasons.busy, f"another process holds {self.what}; try again")
         if name.startswith("SQLITE_FULL"):
             return StorageError("disk_full", f"there is no space left for {self.what}; {self.unchanged}")
         if name.startswith(_DAMAGE):
@@ -111,18 +120,18 @@ class Schema(NamedTuple):
         """Refuse a file of another kind or version, and one with other tables.
 
         Raises:
-            StorageError: ``NAME_damaged``, ``NAME_newer``, ``NAME_older``.
+            StorageError: ``damaged``, ``newer`` and ``older`` of :class:`Reasons`.
         """
         ((application,),) = execute(connection, "PRAGMA application_id")
         ((version,),) = execute(connection, "PRAGMA user_version")
         if application != self.application_id or version < 1:
             raise self.damaged()
         if version > self.version:
-            raise StorageError(f"{self.reasons}_newer", f"newer software wrote {self.what}; update this software")
-        if version < self.version and self.older:
-            raise StorageError(f"{self.reasons}_older", self.older)
+            raise StorageError(self.reasons.newer, f"newer software wrote {self.what}; update this software")
+        if version < self.version:
+            raise StorageError(self.reasons.older, self.older or self.damage)
         found = execute(connection, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name")
-        if version < self.version or found != [(self.tables[name],) for name in sorted(self.tables)]:
+        if found != [(self.tables[name],) for name in sorted(self.tables)]:
             raise self.damaged()
 
     def make_tables(self, connection: sqlite3.Connection, rows: Iterable[tuple[str, Sequence[object]]] = ()) -> None:

@@ -15,7 +15,7 @@ from protocol.mechanisms import SINGLE, ValueMechanism
 from protocol.schema import may_be_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from protocol.mechanisms import Mechanism
     from protocol.schema import Observation, Schema
@@ -328,3 +328,23 @@ class Assignment:
         bounds = self._bounds[stratum]
         place = question - self._first[stratum]
         return (bounds[place - 1] if place else 0), bounds[place]
+
+
+ADD_REMOVE, CHANGE, CHANGE_FEATURES = "add-remove", "change", "change-features"
+ADJACENCIES = (ADD_REMOVE, CHANGE, CHANGE_FEATURES)
+"""Which data sets are neighbours, which differential privacy makes hard to tell apart.
+
+``add-remove``: one record more; the number of records is not public. ``change``: one record is replaced; the number of
+records is public. ``change-features``: the features of one record are replaced, its label stays; the sizes of the
+classes are public.
+"""
+
+_COUNTS = {ADD_REMOVE: 1, CHANGE: 2, CHANGE_FEATURES: 2}
+SENSITIVITIES: Mapping[tuple[str, int | None], Mapping[str, int]] = {
+    (CLASS, None): {ADD_REMOVE: 1, CHANGE: 2, CHANGE_FEATURES: 0},
+    (CELL, None): _COUNTS,
+    (PRESENT, None): _COUNTS,
+    (MOMENT, 1): {ADD_REMOVE: SCALE, CHANGE: 2 * SCALE, CHANGE_FEATURES: 2 * SCALE},
+    (MOMENT, SQUARE): {ADD_REMOVE: SCALE, CHANGE: 2 * SCALE, CHANGE_FEATURES: SCALE},
+}
+"""Kind and power of a subject → adjacency → L1 sensitivity of its sums over records, in counts or units of 1/S."""

@@ -6,6 +6,16 @@ scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id ha
 
 from __future__ import annotations
 
+import re
+from fractions import Fraction
+from typing import TYPE_CHECKING, Protocol
+
+from protocol.document import quoted
+from protocol.features import MAX_BOUND_CHARACTERS, Numeric, as_number, as_text, parse_bound
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
 _CONSONANTS = "bdfghjklmnprstvz"
 _VOWELS = "aiou"
 
@@ -27,3 +37,89 @@ def to_words(identifier: bytes, count: int = 5) -> str:
         + _CONSONANTS[piece & 15]
         for piece in pieces
     )
+
+
+_DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
+_MISSING_CODE = re.compile("-[0-9]+|9+")
+"""Integers that data files often use for a missing value, for example -1, -99, 99, 999: every negative integer, and
+every integer whose digits are all 9."""
+
+
+class Part(Protocol):
+    """A label or a feature of a schema."""
+
+    name: str
+
+    def knows(self, value: object) -> bool:
+        """Whether ``value`` is a class of this label, or a listed value or a number of this feature."""
+
+
+def hint(part: Part, value: object) -> str:
+    """A sentence on a probable mistake in ``value``, a record's value of ``part``; the empty text if there is none.
+
+    For a numeric feature: a decimal comma, or a number outside the bounds. For the label or a categorical feature: an
+    unlisted integer that may stand for a missing value (negative, or only nines). The sentence names the label or the
+    feature, not the value.
+    """
+    name = quoted(part.name)
+    if not isinstance(part, Numeric):
+        text = as_text(value)
+        if text is None or part.knows(value) or len(text) > MAX_BOUND_CHARACTERS or not _MISSING_CODE.fullmatch(text):
+            return ""
+        return f"{name}: this code is not listed; if it stands for a missing value, leave the value out"
+    if isinstance(value, str) and _has_decimal_comma(str.__str__(value)):
+        return f"{name}: a decimal comma is not read; write a point"
+    number = as_number(value)
+    if number is None or _is_between(number, part.low, part.high):
+        return ""
+    return f"{name}: outside its range, so it counts as the nearer end; if it stands for a missing value, leave it out"
+
+
+def _has_decimal_comma(text: str) -> bool:
+    return len(text) <= MAX_BOUND_CHARACTERS and _DECIMAL_COMMA.fullmatch(text) is not None
+
+
+def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool:
+    exact = number if isinstance(number, float) else Fraction(number)
+    return Fraction(parse_bound(low)) <= exact <= Fraction(parse_bound(high))
+
+
+_LAST = 253_402_300_799
+_DAY_SECONDS = 86_400
+WARNED_SECONDS = 7 * _DAY_SECONDS
+"""So long before a document expires its end is announced."""
+
+
+def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
+    """Format a time in UTC. A time after the year 9999 becomes the last second of that year.
+
+    Args:
+        seconds: since 1970, at least 0.
+        form: a format of ``strftime``; the default shows date, time and ``UTC``.
+
+    >>> date(2**32)
+    '2106-02-07 06:28:16 UTC'
+    """
+    from datetime import UTC, datetime, timedelta  # most uses of this module need no date
+
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=min(seconds, _LAST)):{form}}"
+
+
+def expiry_warning(what: str, expires: int, now: int, then: str) -> str:
+    """A sentence if a document has expired, or will within a week; else the empty text.
+
+    Args:
+        what: the document.
+        expires: when its time is over, in seconds since 1970.
+        now: the present time, likewise.
+        then: what that means, and who does what about it.
+
+    >>> expiry_warning("campaign 'pumps'", 2 * 86_400, 3_600, "devices stop answering")
+    "campaign 'pumps' expires at 1970-01-03 00:00:00 UTC, in less than 2 days: devices stop answering"
+    """
+    if expires > now + WARNED_SECONDS:
+        return ""
+    days = -((now - expires) // _DAY_SECONDS)
+    ahead = "a day" if days == 1 else f"{days} days"
+    said = f"expires at {date(expires)}, in less than {ahead}" if now < expires else f"expired at {date(expires)}"
+    return f"{what} {said}: {then}"

@@ -1,7 +1,7 @@
 """The vertical form: parties hold other features of the same records, and only the product of their numbers is opened.
 
 The group is that of the squares modulo the prime p of RFC 3526, group 14, 2048 bits; it has the prime order
-q = (p − 1)/2. With H'(t, j) = (:func:`protocol.masked.groups.expanded` with the tag ``hearsay/1/products`` mod p)² and
+q = (p − 1)/2. With H'(t, j) = (:func:`protocol.masked.cipher.expanded` with the tag ``hearsay/1/products`` mod p)² and
 the number n_i ≥ 0 of party i:
 
     C_i = (n_i + 1)² · H'^{sk_i} mod p,      Σ_i sk_i + sk_0 ≡ 0 mod q,      Π_i C_i · H'^{sk_0} = Π_i (n_i + 1)² mod p
@@ -18,7 +18,7 @@ from math import isqrt, prod
 from typing import NamedTuple
 
 from protocol.errors import DocumentError, InputError
-from protocol.masked.groups import PRODUCTS, below, expanded, power, wide
+from protocol.masked.cipher import PRODUCTS, below, expanded, power, wide
 
 PRIME = int(
     "FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DD"

@@ -31,10 +31,10 @@ from typing import NamedTuple
 from edge_sdk.node.sums import ExactSums
 from protocol.epsilon import MICRO
 from protocol.errors import DocumentError, InputError
+from protocol.noise.sums import Vector, with_noise
 from protocol.questions import CLASS, discrete_subjects
 from protocol.schema import Schema
 from protocol.stream import Stream
-from protocol.sums.vectors import Vector, with_noise
 from research.products import mask_number, opened_product
 
 _TAIL = 64

@@ -17,7 +17,7 @@ from aggregator.curator.terms import AUTO, FitTerms
 from aggregator.publishing.models import publish_model
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.sums.adjacency import CHANGE
+from protocol.questions import CHANGE
 from simulation.design import Design
 from simulation.settings import Settings
 from simulation.trust import Lab, Part, Trial, Trust, accuracies, accuracy_on_device, trial_of

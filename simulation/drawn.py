@@ -30,12 +30,11 @@ from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DIVIDED
-from protocol.masked.costs import delta_share, honest_parties, rates
-from protocol.masked.terms import masked_terms_of
+from protocol.masked.costs import delta_share, honest_parties, masked_terms_of, rates
 from protocol.nodes.summary import Summary
 from protocol.nodes.terms import ranges, released_vectors, sensitivity, shares
+from protocol.noise.sums import laplace_variance, rate
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE, Subject
-from protocol.sums.vectors import laplace_variance, rate
 
 
 def deal(records: int, nodes: int, rng: np.random.Generator) -> Integers:

@@ -32,8 +32,8 @@ from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
 from protocol.nodes.terms import GLOBAL, NodeTerms, cost_micro, released_vectors
+from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Schema
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from simulation.design import Design
 from simulation.drawn import deal, exact_sums, released, statistics_of
 from simulation.local import records_of

@@ -31,15 +31,13 @@ from aggregator.nodes.store.masked import MaskedStore
 from aggregator.nodes.store.opening import make_envelope_store
 from edge_sdk import Node, Policy
 from protocol.documents.campaign import Campaign
-from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, MaskedTerms, unfit_modulus
-from protocol.documents.node_terms import NodeTerms
+from protocol.documents.masked_terms import DIVIDED, MODULUS_BYTES, MaskedTerms, NodeTerms, unfit_modulus
 from protocol.epsilon import MICRO, PICO, micro_epsilon
 from protocol.errors import InputError
-from protocol.masked.costs import cost
-from protocol.masked.terms import ciphertexts_of, masked_terms_of
+from protocol.masked.costs import ciphertexts_of, cost, masked_terms_of
 from protocol.nodes.terms import released_vectors
+from protocol.questions import ADD_REMOVE, CHANGE
 from protocol.schema import Schema
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 from simulation.design import Design
 from simulation.drawn import deal, exact_sums, noise_of_total, numbers_of_setup, total_statistics, totals
 from simulation.fleet import seeded_entropy

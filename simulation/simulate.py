@@ -22,7 +22,7 @@ from aggregator.models.postprocess.methods import DEFAULT, POSTPROCESSES
 from aggregator.publishing.ask_table import ask_of
 from aggregator.publishing.schemas.schema_file import load_schema
 from protocol.documents.masked_terms import RECORD
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES
+from protocol.questions import ADD_REMOVE, ADJACENCIES
 from simulation.preparing import prepare
 from simulation.settings import (
     ALIEN,

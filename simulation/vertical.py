@@ -23,10 +23,9 @@ from aggregator.publishing.mechanisms.draws import discrete_laplace
 from protocol.documents.campaign import DISCRETE, Fit
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.questions import discrete_subjects
+from protocol.questions import ADD_REMOVE, discrete_subjects
 from protocol.schema import Schema, build_schema
 from protocol.stream import SEED_BYTES
-from protocol.sums.adjacency import ADD_REMOVE
 from research.products import product_keys
 from research.vertical import ProductOpener, VerticalParty, VerticalTerms, class_weights
 from simulation.design import Design

@@ -37,7 +37,7 @@ from edge_sdk import Device, DocumentError, Node, Policy, StorageError
 from edge_sdk.sync import sync
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries
 
 sys.path.insert(0, str(EXAMPLE))
 from device import Broker, divided

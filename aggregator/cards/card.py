@@ -20,13 +20,12 @@ from aggregator.models.published import MOST_FEATURES
 from aggregator.nodes.campaigns.sheet import IN_WORDS, cost_text, in_words, node_sheet, usual_cost
 from aggregator.publishing.models import model_card
 from protocol import canonical
+from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign
-from protocol.documents.limits import privacy_loss
 from protocol.epsilon import format_micro
 from protocol.features import Feature, Grouped, Numeric
-from protocol.projection import Component
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, PRESENT
-from protocol.schema import Schema
+from protocol.schema import Component, Schema
 
 MOST_BYTES = 57 << 10
 """Size of the largest card in its canonical form; with the expected accuracy and recall a card has at most 64 KiB."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from protocol.shown import sentence
+from protocol.document import sentence
 
 MOST_CHARACTERS = 400
 MOST_ITEMS = 64

@@ -33,19 +33,17 @@ from aggregator.nodes.campaigns.sheet import (
 )
 from aggregator.nodes.statistics.masked import largest_claim
 from aggregator.publishing.privacy import PrivacySheet, periods, privacy_sheet, rounded_up
-from protocol import allowance
-from protocol.document import DAY_SECONDS, read_payload
+from protocol import epsilon as allowance
+from protocol.document import DAY_SECONDS, quoted, read_payload
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import InputError
-from protocol.masked.costs import cost
-from protocol.masked.terms import least_parties, masked_terms_of
+from protocol.masked.costs import cost, least_parties, masked_terms_of
 from protocol.mechanisms import BITS, SINGLE
+from protocol.questions import ADD_REMOVE, CHANGE
 from protocol.schema import refusing
-from protocol.shown import quoted
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 
 MOST_DEVICES = 10**15
 DELTA = 1e-6
@@ -315,7 +313,7 @@ def _device_guarantee(
 
 
 def spending(found: Campaign, cost_micro: int | None = None) -> Spending:
-    """The most that one device or node spends on a campaign under the default limits (``protocol.allowance``).
+    """The most that one device or node spends on a campaign under the default limits (``protocol.epsilon``).
 
     In a series that is one answer, and it is the most that the device spends on the whole series, if all campaigns of
     the series have this ε. A campaign whose ε is above the default limit of one period is answered only by devices

@@ -60,8 +60,7 @@ from protocol.documents.campaign import Campaign
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, Mechanism
 from protocol.mechanisms.numeric import SingleNumberMechanism
-from protocol.nodes.smooth import noise_variance
-from protocol.nodes.terms import ranges, released_vectors, shares, terms_of
+from protocol.nodes.terms import noise_variance, ranges, released_vectors, shares, terms_of
 from protocol.questions import CELL, CLASS, OUTCOME, PRESENT, Question
 
 LIARS = (0.01, 0.05)

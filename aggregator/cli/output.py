@@ -17,10 +17,9 @@ import click
 
 from aggregator.common.facts import Fact, Facts
 from aggregator.common.files import check_outputs, write_output
-from protocol.dates import expiry_warning
+from protocol.document import quoted
 from protocol.documents.campaign import Campaign
-from protocol.shown import quoted
-from protocol.words import to_words
+from protocol.words import expiry_warning, to_words
 
 if TYPE_CHECKING:
     from aggregator.publishing.naming import SignedCampaign

@@ -42,7 +42,7 @@ _NAME = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}\\.mark")
 
 
 class Database:
-    """An open SQLite file. All methods may raise ``NAME_busy`` and ``NAME_damaged`` of its schema."""
+    """An open SQLite file. All methods may raise the errors of its schema."""
 
     def __init__(
         self, schema: Schema, path: Path, *, mode: str = "rw", make: Callable[[sqlite3.Connection], None] | None = None

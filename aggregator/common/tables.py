@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 
 from aggregator.common.extras import missing_extra
 from aggregator.common.files import read_regular, too_large
-from protocol.document import is_text
+from protocol.document import is_text, quoted
 from protocol.errors import InputError
-from protocol.features import Numeric
+from protocol.features import Numeric, as_number, is_missing
 from protocol.schema import Schema
-from protocol.shown import quoted
-from protocol.values import as_number, is_missing
 
 MISSING_TOKENS = ("", "?")
 """Cells that stand for a missing value unless the caller says otherwise."""
@@ -439,7 +437,7 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 
     A frame that pandas made of other values keeps these; NaN, NaT, pandas' NA and None are missing values there.
     Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
-    spells by the grammar of bounds (:func:`protocol.values.parse_bound`), and missing if it spells none.
+    spells by the grammar of bounds (:func:`protocol.features.parse_bound`), and missing if it spells none.
 
     Returns:
         The label and the features that the frame has, in the schema's order: object columns of str and None.

@@ -1,7 +1,7 @@
 """What a curator's queries cost: the division of ε in a fit, its sum, and whether one more query fits into a total.
 
-Vectors (:mod:`protocol.sums.vectors`) of one fit compose sequentially: their ε add up. Within a vector the classes are
-disjoint parts of the records, which the sensitivity Δ (:data:`protocol.sums.adjacency.SENSITIVITIES`) takes into
+Vectors (:mod:`protocol.noise.sums`) of one fit compose sequentially: their ε add up. Within a vector the classes are
+disjoint parts of the records, which the sensitivity Δ (:data:`protocol.questions.SENSITIVITIES`) takes into
 account: a changed label touches two classes.
 
 Two accounts are kept of the queries of a budget, and one more is allowed if one of them still holds afterwards:
@@ -31,9 +31,8 @@ from aggregator.curator.terms import EQUAL, TWO_TO_ONE
 from protocol import SCALE
 from protocol.epsilon import MICRO, ceiling
 from protocol.errors import InputError
-from protocol.questions import CLASS, MOMENT, Subject
-from protocol.sums.adjacency import SENSITIVITIES
-from protocol.values import as_number
+from protocol.features import as_number
+from protocol.questions import CLASS, MOMENT, SENSITIVITIES, Subject
 
 
 class Cost(NamedTuple):

@@ -44,9 +44,9 @@ from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.features import Feature, Numeric
 from protocol.noise.rational_bounds import exp_below
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Schema, build_schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE
 
 TAG = b"hearsay/1/central-bins"
 

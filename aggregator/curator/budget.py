@@ -39,13 +39,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from aggregator.common.databases import Ledger, Mark, as_mark, new_mark, path_of, remove_marks
 from aggregator.common.files import BUDGET_MARK, PRIVATE, check_output, storage_errors, write_output
 from aggregator.curator.accounting import Cost, Remainder, Spending, Total, checked, decimal_text, read_decimal, total
-from protocol.database import Schema, place_of, seal
+from protocol.database import Reasons, Schema, place_of, seal
 from protocol.document import is_text
-from protocol.documents.pilots import PilotCost
+from protocol.documents.campaign import PilotCost
 from protocol.epsilon import format_micro
 from protocol.errors import HearsayError, InputError, PolicyError, StorageError
-from protocol.sums.adjacency import ADJACENCIES, CHANGE
-from protocol.values import as_number, as_text, is_missing
+from protocol.features import as_number, as_text, is_missing
+from protocol.questions import ADJACENCIES, CHANGE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,7 +65,7 @@ _TABLES = {
 }
 SCHEMA = Schema(
     what="the budget file",
-    reasons="budget",
+    reasons=Reasons("budget_busy", "budget_damaged", "budget_newer", "budget_damaged"),
     application_id=BUDGET_MARK,
     version=2,
     tables={
@@ -162,7 +162,7 @@ class BudgetFile(Ledger):
         Args:
             path, name: of the new budget.
             epsilon_micro, delta: ε in millionths and δ of all queries together.
-            adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+            adjacency: one of :data:`protocol.questions.ADJACENCIES`.
             concentrated_delta: the part of ``delta`` that is reserved for concentrated accounting; None for half.
             random_bytes, clock: n random bytes, for the key of the digests; seconds since 1970.
 

@@ -49,16 +49,15 @@ from aggregator.publishing.models import SignedModel, publish_model
 from aggregator.publishing.signatures import seconds_of
 from aggregator.publishing.workspace import Workspace, open_workspace
 from protocol import SCALE
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.document import quoted
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
 from protocol.documents.model import parse_model
-from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Schema
-from protocol.shown import quoted
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE
 
 TAG = b"hearsay/1/central"
 """Tag of the stream of a fit's randomness."""

@@ -16,12 +16,21 @@ from math import ceil, cosh, exp, expm1, floor, inf, log, log1p, pi, sin, sinh, 
 
 from aggregator.curator.sampling import exponential, normal_magnitude
 from protocol.errors import InputError
-from protocol.noise.calibration import Calibration, calibrated, check_budget, proven
-from protocol.noise.law import Law, PureLaw, left_for_shift, needs_delta
-from protocol.noise.lazy import LazyReal, Signed
-from protocol.noise.power_tails import power_tail_magnitude
+from protocol.noise.law import (
+    Calibration,
+    Law,
+    LazyReal,
+    PureLaw,
+    Signed,
+    StudentT,
+    calibrated,
+    check_budget,
+    left_for_shift,
+    needs_delta,
+    power_tail_magnitude,
+    proven,
+)
 from protocol.noise.rational_bounds import exp_above, exp_below, log_above, root_above, round_up
-from protocol.noise.student import StudentT
 from protocol.stream import Stream
 
 LARGEST = 64

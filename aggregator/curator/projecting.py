@@ -63,15 +63,15 @@ from aggregator.models.reduction import (
 )
 from aggregator.publishing.schemas.projection_file import projection_text
 from protocol import SCALE
-from protocol.documents.pilots import PilotCost
+from protocol.documents.campaign import PilotCost
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.rational_bounds import log_above, root_above
+from protocol.noise.sums import laplace_variance
+from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
-from protocol.sums.vectors import laplace_variance
 
 TAG = b"hearsay/1/central-projection"
 MOMENTS, INPUTS = "moments", "inputs"

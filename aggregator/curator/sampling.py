@@ -15,7 +15,7 @@ from fractions import Fraction
 from math import isqrt
 
 from protocol.mechanisms.noise import discrete_laplace
-from protocol.noise.lazy import LazyReal, Shifted, Uniform, decide, is_below
+from protocol.noise.law import LazyReal, Shifted, Uniform, decide, is_below
 from protocol.stream import Stream
 
 

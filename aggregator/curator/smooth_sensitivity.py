@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 
 from aggregator.common.arrays import Floats, Integers
 from protocol.errors import InputError
-from protocol.noise.smooth_bound import FLOOR_BITS, SmoothSensitivity, inner_beta, smooth_bound
+from protocol.noise.rational_bounds import FLOOR_BITS, SmoothSensitivity, inner_beta, smooth_bound
 
 _LARGEST_SUM = 1 << 61
 

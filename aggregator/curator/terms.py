@@ -14,8 +14,8 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, Fit
 from protocol.documents.model import TRUNCATED_GAUSSIAN
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import InputError
+from protocol.questions import ADJACENCIES, CHANGE
 from protocol.schema import Schema
-from protocol.sums.adjacency import ADJACENCIES, CHANGE
 
 EQUAL, TWO_TO_ONE, WORTH = "equal", "2:1", "worth"
 DIVISIONS = (EQUAL, TWO_TO_ONE, WORTH)
@@ -38,7 +38,7 @@ class FitTerms(NamedTuple):
     Attributes:
         method: a key of :data:`aggregator.curator.methods.table.METHODS`.
         epsilon_micro, delta: of the whole fit, ε in millionths; δ is 0 for pure differential privacy.
-        adjacency, division: one of :data:`protocol.sums.adjacency.ADJACENCIES`, and of :data:`DIVISIONS`.
+        adjacency, division: one of :data:`protocol.questions.ADJACENCIES`, and of :data:`DIVISIONS`.
         noise: kind of noise of the methods with smooth sensitivity; None for the other methods.
         family, postprocess: of the model, and the name of the step from estimates to probabilities.
         variance_floor_micro: smallest variance of a number scaled to [−1, 1], in millionths; normal families only.

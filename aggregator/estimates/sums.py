@@ -30,9 +30,9 @@ from protocol import canonical
 from protocol.documents.campaign import Fit
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
+from protocol.noise.sums import summed_subjects
 from protocol.questions import CELL, CLASS, PRESENT, Subject
 from protocol.schema import Schema
-from protocol.sums.vectors import summed_subjects
 
 NOISY_ID = b"hearsay curator's noisy numbers v1"
 TABLES_ID = b"hearsay tables of another program v1"

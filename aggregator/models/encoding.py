@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from aggregator.common.arrays import Integers
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import TIE, Feature, Numeric
-from protocol.projection import Projection
-from protocol.schema import Label, Schema
-from protocol.values import as_number, is_missing, parse_bound
+from protocol.features import TIE, Feature, Numeric, as_number, is_missing, parse_bound
+from protocol.schema import Label, Projection, Schema
 
 MISSING = -1
 """Code of a missing value. Scoring leaves missing values out."""
@@ -139,7 +137,7 @@ def _project(schema: Schema, encoded: EncodedFrame, missing: int | None) -> Enco
 
 
 def projected_numbers(projection: Projection, inputs: Integers) -> Integers:
-    """Outputs of a projection, equal to :meth:`protocol.projection.Projection.apply` of each row.
+    """Outputs of a projection, equal to :meth:`protocol.schema.Projection.apply` of each row.
 
     ``projection``: n inputs, K components. ``inputs``: shape (rows, n) int64, scaled numbers of records that lack none
     of these. Returns shape (rows, K) int64.

@@ -20,9 +20,8 @@ from aggregator.models.scoring import Model
 from protocol import SCALE
 from protocol.documents.model import Model as ModelDocument
 from protocol.errors import InputError
-from protocol.features import Categorical, Numeric
-from protocol.projection import Projection
-from protocol.values import as_number, as_text
+from protocol.features import Categorical, Numeric, as_number, as_text
+from protocol.schema import Projection
 
 FORMAT = 1
 """Version of the object's layout."""
@@ -193,7 +192,7 @@ def _call(function: Any, **arguments: Any) -> Any:
 def _category(feature: Categorical) -> list[Any]:
     """Steps from cells to codes: the listed values, then one code for an empty cell, one for every other value.
 
-    The rule of :func:`protocol.values.as_text` in parts that need no code of this package. A dict finds texts and
+    The rule of :func:`protocol.features.as_text` in parts that need no code of this package. A dict finds texts and
     integral numbers of any type, since equal numbers have equal hashes. True and 1 are equal, too, so booleans are
     corrected afterwards. The code is a sum: that of the dict, −1 for an empty cell, and the corrections.
     """

@@ -14,9 +14,8 @@ from aggregator.common.tables import MISSING_TOKENS, is_absent, numbers_of, shor
 from aggregator.models.encoding import MISSING, NO_NUMBER, EncodedFrame, in_groups, label_codes, observe, recognise
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import Categorical, Numeric
+from protocol.features import Categorical, Numeric, as_number
 from protocol.schema import Schema
-from protocol.values import as_number
 
 
 class Outside(NamedTuple):

@@ -18,8 +18,7 @@ from aggregator.models.encoding import NO_NUMBER, label_codes, observe
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Numeric
-from protocol.projection import MAX_COMPONENTS, MAX_SHIFT, Component, Projection
-from protocol.schema import Schema, build_schema
+from protocol.schema import MAX_COMPONENTS, MAX_SHIFT, Component, Projection, Schema, build_schema
 
 METHODS = ("pca", "dca")
 DEFAULT_RIDGE = 1e-3

@@ -31,9 +31,9 @@ from aggregator.page.subject import AnyStore, Given, Measured, ModelSubject, Sto
 from aggregator.publishing.decisions import Decision, kept_of
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.workspace import Workspace
-from protocol.dates import date
+from protocol.document import quoted
 from protocol.errors import InputError
-from protocol.shown import quoted
+from protocol.words import date
 
 UNVERIFIED = Paragraph(
     "UNVERIFIED: no signature was checked. This page repeats what the files say, whoever wrote them.", "warning"

@@ -23,13 +23,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
+from protocol.document import quoted
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.errors import InputError
-from protocol.features import Categorical, Feature
-from protocol.projection import Component
-from protocol.schema import Schema
-from protocol.shown import quoted
-from protocol.values import as_text
+from protocol.features import Categorical, Feature, as_text
+from protocol.schema import Component, Schema
 
 MOST_SHARE = 10**6
 _KEYS = {"groups", "bins", "share"}

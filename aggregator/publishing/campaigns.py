@@ -26,15 +26,13 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
 from aggregator.publishing.series import SeriesShare, begin_of
 from aggregator.publishing.signatures import MAX_DAYS, header_for, seconds_of
 from aggregator.publishing.workspace import Workspace, latest_of_each
-from protocol.document import DAY_SECONDS, is_printable, is_text
+from protocol.document import DAY_SECONDS, is_printable, is_seen, is_text, quoted
 from protocol.documents import campaign, trust
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.asked import MAX_MODELS
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, PilotCost
 from protocol.documents.envelope import read_envelope
-from protocol.documents.masked_terms import MaskedTerms
+from protocol.documents.masked_terms import MAX_RECORDS, MaskedTerms, NodeTerms
 from protocol.documents.model import UNDERSTOOD, Model, parse_model
-from protocol.documents.named_models import MAX_MODELS
-from protocol.documents.node_terms import MAX_RECORDS, NodeTerms
-from protocol.documents.pilots import PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, micro_epsilon, millionths
 from protocol.errors import DocumentError, InputError, StorageError
 from protocol.features import Categorical, Feature
@@ -51,7 +49,6 @@ from protocol.questions import (
     right_subjects,
 )
 from protocol.schema import Schema, build_schema
-from protocol.shown import is_seen, quoted
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": DAY_SECONDS, "w": 7 * DAY_SECONDS}
 

@@ -15,12 +15,11 @@ from aggregator.publishing.roots import RootChange, change_root, pending_path
 from aggregator.publishing.signatures import header_for
 from aggregator.publishing.workspace import Workspace, latest_of_each
 from protocol import canonical
-from protocol.dates import WARNED_SECONDS, expiry_warning
-from protocol.document import DAY_SECONDS, Header, read_payload
+from protocol.document import DAY_SECONDS, Header, quoted, read_payload
 from protocol.documents import campaign
 from protocol.documents.envelope import SIGNERS, read_envelope
 from protocol.errors import InputError
-from protocol.shown import quoted
+from protocol.words import WARNED_SECONDS, expiry_warning
 
 _LEAST_LIFETIME_SECONDS = 2 * DAY_SECONDS
 """A document expires more than a day after it was issued."""

@@ -24,7 +24,7 @@ from protocol.documents.envelope import SIZE_LIMITS, read_envelope, role_of
 from protocol.documents.model import Model
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, StorageError
-from protocol.nodes.node_list import NodeList
+from protocol.nodes.summary import NodeList
 from protocol.words import to_words
 
 Document = bytes | str | Path

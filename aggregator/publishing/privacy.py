@@ -7,10 +7,11 @@ from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from protocol import allowance, mechanisms
+from protocol import epsilon as allowance
+from protocol import mechanisms
 from protocol.document import DAY_SECONDS
+from protocol.documents.asked import privacy_loss
 from protocol.documents.campaign import Campaign
-from protocol.documents.limits import privacy_loss
 from protocol.epsilon import MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import Question, Subject

@@ -11,12 +11,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from aggregator.publishing.workspace import latest_of_each
-from protocol.document import is_text
-from protocol.documents.campaign import Campaign, parse_campaign
+from protocol.document import is_seen, is_text, quoted
+from protocol.documents.campaign import WHOLE, Campaign, Series, parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.documents.series import WHOLE, Series
 from protocol.errors import InputError
-from protocol.shown import is_seen, quoted
 
 if TYPE_CHECKING:
     from aggregator.publishing.workspace import Workspace

@@ -32,7 +32,7 @@ from protocol.documents.envelope import (
 )
 from protocol.documents.trust import Role, Root
 from protocol.errors import DocumentError, InputError
-from protocol.nodes import node_list
+from protocol.nodes import summary as node_list
 
 MAX_DAYS = 36_500
 """Longest lifetime, in days, of a campaign that is not an evaluation. No command takes a longer one."""
@@ -357,7 +357,7 @@ def verify_signed(state: trust.TrustState, raw: bytes, role: str, now: int) -> V
     Raises:
         DocumentError: devices would refuse it (:func:`protocol.documents.trust.verify`), or a value is wrong
             (:func:`protocol.documents.campaign.parse_campaign`, :func:`protocol.documents.model.parse_model`,
-            :func:`protocol.nodes.node_list.parse_node_list`); of a root also ``rollback``: the trusted root has
+            :func:`protocol.nodes.summary.parse_node_list`); of a root also ``rollback``: the trusted root has
             replaced it.
     """
     envelope = read_envelope(raw, role)

@@ -42,7 +42,6 @@ from aggregator.publishing.signatures import (
     to_bytes,
 )
 from protocol import canonical
-from protocol.dates import date
 from protocol.document import DAY_SECONDS, is_text, read_payload
 from protocol.documents import campaign, trust
 from protocol.documents.envelope import (
@@ -56,7 +55,8 @@ from protocol.documents.envelope import (
     seal,
 )
 from protocol.errors import DocumentError, InputError, StorageError
-from protocol.nodes import node_list
+from protocol.nodes import summary as node_list
+from protocol.words import date
 
 HISTORY_FORMAT = 1
 MAX_HISTORY_BYTES = 64 << 20
@@ -283,7 +283,7 @@ class Workspace(NamedTuple):
         Raises:
             DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;
                 for a campaign also :func:`protocol.documents.campaign.parse_campaign`; for a node list also
-                :func:`protocol.nodes.node_list.parse_node_list`).
+                :func:`protocol.nodes.summary.parse_node_list`).
             InputError: ``mechanism_incomplete``: the answers of a campaign can not be estimated.
         """
         if role == "campaign":

@@ -34,7 +34,7 @@ from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, central_cases, mixed_data
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import micro_epsilon
-from protocol.sums.adjacency import CHANGE_FEATURES
+from protocol.questions import CHANGE_FEATURES
 
 METHODS = {
     "sums": "sums",

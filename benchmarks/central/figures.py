@@ -53,10 +53,9 @@ from benchmarks.shared.study import (
 )
 from protocol.epsilon import MICRO, micro_epsilon
 from protocol.errors import InputError
-from protocol.questions import MOMENT, PRESENT, Subject
+from protocol.noise.sums import summed_subjects
+from protocol.questions import CHANGE, CHANGE_FEATURES, MOMENT, PRESENT, SENSITIVITIES, Subject
 from protocol.schema import Schema
-from protocol.sums.adjacency import CHANGE, CHANGE_FEATURES, SENSITIVITIES
-from protocol.sums.vectors import summed_subjects
 
 DATA = ("adult", "mushroom", "skin", "seeds", "glass")
 MIXED = ("adult", "synthetic, categories tell", "synthetic, numbers tell")

@@ -36,7 +36,7 @@ from aggregator.curator.smooth_sensitivity import (
     trimmed_mean,
     variance,
 )
-from protocol.noise.rounding import rounded
+from protocol.noise.law import rounded
 from protocol.stream import Stream
 
 BETA = Fraction(1, 60)

@@ -22,8 +22,8 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN, Campaign, Fit, build
 from protocol.documents.masked_terms import MaskedTerms
 from protocol.epsilon import micro_epsilon
 from protocol.nodes.terms import GLOBAL, MAX_RECORDS, NodeTerms, released_vectors
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Schema, build_schema
-from protocol.sums.adjacency import ADD_REMOVE
 from simulation.drawn import deal, exact_sums, released, statistics_of
 
 NAMES = ("adult", "accelerometer", "skin", "mushroom", "votes", "spect")

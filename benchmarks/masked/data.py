@@ -11,7 +11,7 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.nodes.campaigns.campaigns import Masking, masked_terms
 from benchmarks.federated.data import PERIOD, Data, Split
 from protocol.documents.campaign import Campaign
-from protocol.documents.node_terms import NodeTerms
+from protocol.documents.masked_terms import NodeTerms
 from protocol.epsilon import micro_epsilon
 from simulation.drawn import numbers_of_setup, total_statistics, totals
 from simulation.parties import made_up_dealer

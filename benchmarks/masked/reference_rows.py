@@ -35,7 +35,7 @@ from benchmarks.shared.harness import arguments, machine
 from benchmarks.shared.reference import NOT_HERE, Case, Comparison, available, distributed_cases
 from protocol.documents.masked_terms import DILUTED, DIVIDED
 from protocol.masked.costs import moved
-from protocol.sums.adjacency import ADD_REMOVE
+from protocol.questions import ADD_REMOVE
 from simulation.drawn import noise_of_total, numbers_of_setup
 
 COUNTS = 7

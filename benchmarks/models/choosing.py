@@ -66,7 +66,7 @@ from benchmarks.shared.study import (
 )
 from protocol.documents.campaign import DISCRETE, Campaign
 from protocol.epsilon import format_micro, micro_epsilon
-from protocol.sums.adjacency import CHANGE
+from protocol.questions import CHANGE
 
 DATA, BUDGETS = ("mushroom", "car", "chess"), ("1", "0.1", "4")
 LOCAL, CENTRAL, PLAIN = "local", "central", "no privacy"

@@ -20,8 +20,7 @@ from protocol import SCALE
 from protocol.document import Header
 from protocol.documents.model import DiscreteModel, GaussianModel, Normal
 from protocol.features import Numeric
-from protocol.projection import Component, Projection
-from protocol.schema import Label, Schema, build_schema
+from protocol.schema import Component, Label, Projection, Schema, build_schema
 
 INPUTS, COMPONENTS = 784, 10
 FEATURES, CLASSES = 30, 3

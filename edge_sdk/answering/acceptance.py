@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from edge_sdk.arguments import check_bytes
 from edge_sdk.storage.documents import DEVICE, NODE
+from protocol.document import quoted
 from protocol.documents import campaign as campaigns
 from protocol.documents import trust
 from protocol.documents.envelope import role_of
 from protocol.errors import DocumentError, InputError, StorageError
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.model import Model
     from protocol.documents.trust import TrustState, Verdict
-    from protocol.nodes.node_list import NodeList
+    from protocol.nodes.summary import NodeList
 
 
 class Acceptance:
@@ -120,11 +120,11 @@ class Acceptance:
             DocumentError: the reasons of :func:`protocol.documents.trust.verify`; ``other_name``; ``invalid_nodes``.
             InputError: ``argument_invalid``: ``raw`` is not bytes.
         """
-        from protocol.nodes.node_list import ROLE, UNDERSTOOD, parse_node_list
+        from protocol.nodes.summary import LIST_ROLE, UNDERSTOOD, parse_node_list
 
         check_bytes(raw, "a list of nodes")
-        with self._keeping_evidence(ROLE, raw), self._state.transaction():
-            verdict = trust.verify(self._trust(), raw, ROLE, self._time.wall(), UNDERSTOOD)
+        with self._keeping_evidence(LIST_ROLE, raw), self._state.transaction():
+            verdict = trust.verify(self._trust(), raw, LIST_ROLE, self._time.wall(), UNDERSTOOD)
             _check_name(verdict, name)
             nodes = parse_node_list(verdict.payload)
             self._store(verdict, raw)
@@ -139,9 +139,9 @@ class Acceptance:
 
     def nodes(self, name: str) -> NodeList:
         """The stored list of nodes called ``name``, or else the InputError ``nodes_unknown``."""
-        from protocol.nodes.node_list import ROLE, parse_node_list
+        from protocol.nodes.summary import LIST_ROLE, parse_node_list
 
-        for called, _, payload in self._documents.all(ROLE):
+        for called, _, payload in self._documents.all(LIST_ROLE):
             if called == name:
                 return parse_node_list(payload)
         raise InputError("nodes_unknown", f"no list of nodes called {quoted(name)} was accepted yet; give its file")

@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.batches.report import encode_answer, encode_report, report_id
-from protocol.documents.evaluation import evaluated_models, named_once, payloads_given, schema_read
+from protocol.documents.model import evaluated_models, named_once, payloads_given, schema_read
 from protocol.errors import InputError
 from protocol.stream import SEED_BYTES
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from edge_sdk.policy import Policy
     from edge_sdk.storage.documents import Documents
     from protocol.documents.campaign import Campaign
-    from protocol.documents.evaluation import Evaluated
+    from protocol.documents.model import Evaluated
     from protocol.schema import Check, Observation
 
 
@@ -39,8 +39,8 @@ class Models:
         """The models that ``campaign`` evaluates; empty if the campaign evaluates none, or has ended.
 
         A model is taken from ``given``, verified payloads of models, or else from the installed models. The errors are
-        those of :func:`protocol.documents.evaluation.payloads_given` and
-        :func:`protocol.documents.evaluation.evaluated_models`.
+        those of :func:`protocol.documents.model.payloads_given` and
+        :func:`protocol.documents.model.evaluated_models`.
         """
         if not campaign.evaluated:
             return ()

@@ -304,7 +304,7 @@ def _refuse_deleted(outside: PolicyError | None) -> bytes:
 def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
     """Refuse a period that began before ``paid_until``: before the end of the last paid period of this name."""
     if period * campaign.time_precision < paid_until:
-        from protocol.dates import date
+        from protocol.words import date
 
         raise PolicyError(
             "period_answered",
@@ -317,10 +317,10 @@ def _check_unpaid(campaign: Campaign, period: int, paid_until: int) -> None:
 def _check_open(campaign: Campaign, now: int, time: int, period: int) -> None:
     header = campaign.header
     if max(now, time) >= header.expires or period > MAX_PERIOD:
-        from protocol.dates import date
+        from protocol.words import date
 
         raise DocumentError("expired", f"the campaign expired at {date(header.expires)}")
     if time < header.not_before:
-        from protocol.dates import date
+        from protocol.words import date
 
         raise DocumentError("not_yet_valid", f"the campaign is not valid before {date(header.not_before)}")

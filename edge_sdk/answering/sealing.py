@@ -18,9 +18,9 @@ from edge_sdk.storage.documents import NODE
 from edge_sdk.storage.outbox import MESSAGES, REPORTS, SUMMARIES
 from edge_sdk.storage.rows import damaged
 from protocol.batches.report import layout_kind
-from protocol.digest import sha256
 from protocol.documents.envelope import role_of
 from protocol.errors import StorageError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,8 +111,7 @@ def batches(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
 
 def summaries(reports: Mapping[bytes, Sequence[bytes]]) -> bytes:
     """The bytes of a file of a node's signed summaries (docs/formats.md, section 6)."""
-    from protocol.nodes.summary import read_summary
-    from protocol.nodes.summary_files import SummarySet
+    from protocol.nodes.summary import SummarySet, read_summary
 
     found = SummarySet()
     for each in chain.from_iterable(reports.values()):

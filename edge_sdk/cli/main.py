@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocol.document import quoted, shown
 from protocol.errors import HearsayError, StorageError
-from protocol.shown import quoted, shown
 
 if TYPE_CHECKING:
     from collections.abc import Container, Sequence
@@ -227,7 +227,7 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _date(seconds: int) -> str:
-    from protocol.dates import date
+    from protocol.words import date
 
     return date(seconds, "%Y-%m-%d %H:%M:%S UTC")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edge_sdk.cli.files import print_note, read_document, write_file, writing
+from protocol.document import quoted
 from protocol.documents.masked_terms import PARTY, RECORD
 from protocol.epsilon import format_micro, format_pico
 from protocol.errors import InputError
 from protocol.schema import FROM_RECORD
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import argparse
@@ -89,7 +89,7 @@ def encrypt(options: argparse.Namespace) -> dict[str, Any]:
     the next period begins. In a period that was encrypted before, the stored message is kept, and no record is read.
     With ``options.check`` the records are read, and nothing is spent.
     """
-    from protocol.masked.terms import masked_terms_of
+    from protocol.masked.costs import masked_terms_of
 
     with open_node(options) as node:
         campaign = node.campaign(options.campaign)

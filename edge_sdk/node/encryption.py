@@ -18,11 +18,11 @@ from edge_sdk.storage.rows import PARTY_KEYS, Rows
 from protocol.documents.envelope import keyid
 from protocol.errors import DocumentError, InputError
 from protocol.masked.cipher import masked_with, pads
+from protocol.masked.costs import ciphertexts_of, masked_terms_of, ranges_of
+from protocol.masked.fields import Slots
 from protocol.masked.keys import check_successor, open_key, own_key
 from protocol.masked.message import build_message
 from protocol.masked.noise import noise_of
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of, masked_terms_of, ranges_of
 from protocol.nodes.terms import released_vectors
 from protocol.stream import SEED_BYTES, Stream
 

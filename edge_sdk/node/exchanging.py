@@ -19,18 +19,16 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, os_errors, private, read_regular, replace
-from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
-from protocol.nodes.summary import judge_summary, read_summary
-from protocol.nodes.summary_files import SummarySet
+from protocol.nodes.summary import SummarySet, judge_summary, read_summary
 from protocol.nodes.terms import released_vectors
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from protocol.documents.campaign import Campaign
-    from protocol.nodes.node_list import NodeList
-    from protocol.nodes.summary import Summary
+    from protocol.nodes.summary import NodeList, Summary
     from protocol.questions import Subject
 
 SUFFIX = ".hsn"

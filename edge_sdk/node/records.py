@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from edge_sdk.arguments import path_of
 from protocol.database import address_of
+from protocol.document import quoted
 from protocol.errors import InputError
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import os

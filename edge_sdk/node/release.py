@@ -8,14 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from edge_sdk.node.smooth import smooth_sums
-from protocol.digest import hmac_sha256
 from protocol.documents.envelope import SigningKey
 from protocol.epsilon import format_micro
 from protocol.errors import InputError, PolicyError
 from protocol.nodes.summary import build_summary
 from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares, terms_of
-from protocol.stream import SEED_BYTES, Stream
-from protocol.sums.vectors import Vector, with_noise
+from protocol.noise.sums import Vector, with_noise
+from protocol.stream import SEED_BYTES, Stream, hmac_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

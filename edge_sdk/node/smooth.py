@@ -1,4 +1,4 @@
-"""A node's noisy sums for campaigns with the sensitivity ``smooth`` (``protocol.nodes.smooth`` has the formulas).
+"""A node's noisy sums for campaigns with the sensitivity ``smooth`` (``protocol.nodes.terms`` has the formulas).
 
 Classes are disjoint parts of the records, and a change of features touches one, so ε' of a vector serves all classes.
 Mean and sum of squares follow from the noisy sum and the noisy variance, which is post-processing. A missing number
@@ -20,13 +20,21 @@ from typing import TYPE_CHECKING
 
 from protocol import SCALE
 from protocol.mechanisms.noise import discrete_laplace
-from protocol.nodes.smooth import calibration, least_records, variance_of_sums
-from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares
-from protocol.noise.rounding import rounded
-from protocol.noise.smooth_bound import SmoothSensitivity, inner_beta, smooth_bound
+from protocol.nodes.terms import (
+    SMOOTH,
+    calibration,
+    least_records,
+    ranges,
+    released_vectors,
+    sensitivity,
+    shares,
+    variance_of_sums,
+)
+from protocol.noise.law import rounded
+from protocol.noise.rational_bounds import SmoothSensitivity, inner_beta, smooth_bound
+from protocol.noise.sums import Vector, rate, with_noise
 from protocol.questions import MOMENT, SQUARE
 from protocol.stream import Stream
-from protocol.sums.vectors import Vector, rate, with_noise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from edge_sdk.node.smooth import CELLS, cell_of
 from protocol import SCALE
 from protocol.errors import InputError
-from protocol.features import Numeric
-from protocol.hints import hint
+from protocol.features import Numeric, is_missing
 from protocol.questions import CELL, CLASS, PRESENT, SQUARE
 from protocol.schema import FROM_RECORD, check_record
-from protocol.values import is_missing
+from protocol.words import hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, DELTAS, LEDGER, SERIES, Rows, damaged, number_in, seal
-from protocol.sums.adjacency import ADJACENCIES
+from protocol.questions import ADJACENCIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.atomic_files import is_no_file, os_errors, read_regular, replace
 from protocol.database import NO_MACHINE_ID, machine_ids
-from protocol.digest import sha256
 from protocol.errors import InputError, StorageError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

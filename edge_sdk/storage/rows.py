@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import database
-from protocol.database import Schema
-from protocol.digest import sha256
+from protocol.database import Reasons, Schema
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -82,7 +82,7 @@ TABLES = (COUNTS, *COUNTED, LEDGER, SPOOL)
 
 SCHEMA = Schema(
     what="the state",
-    reasons="state",
+    reasons=Reasons("state_busy", "state_damaged", "state_newer", "state_older"),
     application_id=0x48737931,  # Hsy1
     version=6,
     tables={table.name: table.create() for table in TABLES},

@@ -14,8 +14,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from edge_sdk.storage.rows import CAMPAIGNS, SEALED, SPOOL, Rows, damaged, number_in
-from protocol.digest import sha256
 from protocol.errors import InputError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

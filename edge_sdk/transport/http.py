@@ -23,8 +23,8 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from edge_sdk.arguments import system_entropy
 from edge_sdk.transport.base import Found, Transport, parts_of
+from protocol.document import quoted
 from protocol.errors import DocumentError, HearsayError, InputError, StorageError
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     import ssl

@@ -27,7 +27,7 @@ from edge_sdk.sync import sync
 from edge_sdk.transport import Found, Transport, parts_of
 from protocol.batches.batch import Batch, read_batches
 from protocol.batches.framing import write_batch
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

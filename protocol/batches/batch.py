@@ -18,19 +18,19 @@ from protocol.batches.framing import (
     MAX_RECORDS,
     TRAILER_BYTES,
     Header,
+    Scan,
+    count_adjacent,
     is_cut_header,
     read_header,
     trailer,
     write_batch,
 )
 from protocol.batches.report import FIXED_BYTES, Layout
-from protocol.batches.scan import Scan, count_adjacent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.batches.framing import Source
-    from protocol.batches.scan import Adjacent, Digest
+    from protocol.batches.framing import Adjacent, Digest, Source
 
 __all__ = (
     "END",
@@ -109,9 +109,9 @@ def read_batches(
             one wrong bit. The layout also decides between the two widths of bit answers with L = 18 (one
             byte of bits after ``c7 0f 02``, two after ``d8 02``); for unknown campaigns the first record of
             each batch decides.
-        adjacent: a faster replacement of :func:`protocol.batches.scan.count_adjacent`.
+        adjacent: a faster replacement of :func:`protocol.batches.framing.count_adjacent`.
         verify: False skips the digests: no batch is proven, but a batch with a fitting trailer is read as complete.
-        digest: a replacement of :func:`protocol.batches.scan.digest_of`, for mapped files larger than the memory.
+        digest: a replacement of :func:`protocol.batches.framing.digest_of`, for mapped files larger than the memory.
     """
     known = [Header(campaign, layout.kind, layout.record_length) for campaign, layout in layouts.items()]
     scan = Scan(data, known, adjacent, verify=verify, digest=digest)

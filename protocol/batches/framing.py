@@ -5,12 +5,19 @@ Source: docs/formats.md, section 4. The device writes them; the aggregator's rea
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from protocol.digest import sha256
 from protocol.errors import InputError
+from protocol.stream import bulk_sha256, sha256
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from mmap import mmap
+    from typing import Any, TypeAlias
+
+    Adjacent: TypeAlias = Callable[[Any, int, int, bytes], int]  # data, position, length, prefix → records
+    Digest: TypeAlias = Callable[[Any, int, int], bytes]  # data, start, end → SHA-256
     from collections.abc import Iterable
 
 MARK = b"\x96\xa4hsyb"
@@ -132,3 +139,215 @@ def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
         raise InputError("batch_invalid", "the records of a batch are too many or of different lengths")
     body = header.to_bytes() + b"".join(records)
     return body + trailer(len(records), sha256(body).digest())
+
+
+MAX_WASTED = 4
+"""Limit on hashing for wrong digests, as a multiple of the bytes that were read so far."""
+_MAX_RUNS = 1 << 17
+_HALF = 22
+"""A header is searched in two parts, its first 22 bytes and the rest. One wrong bit leaves one part unchanged."""
+_FEW, _MANY = 16, 1 << 14
+
+
+class Scan:
+    """Positions of headers, trailers and runs of records in one file.
+
+    Each method whose name begins with ``next`` finds positions at or after the given one, and expects calls with rising
+    positions; so does :meth:`run_end`.
+
+    Args:
+        data: the whole file.
+        known: the headers of known campaigns; they are found even with one wrong bit.
+        adjacent: :func:`count_adjacent`, or a function with the same result.
+        verify: False computes no digests and accepts every trailer with the right number of records.
+        digest: :func:`digest_of`, or a function with the same result; None for :func:`digest_of`.
+    """
+
+    __slots__ = (
+        "_adjacent",
+        "_damaged",
+        "_digest",
+        "_ends",
+        "_header",
+        "_known",
+        "_marks",
+        "_readable",
+        "_runs",
+        "_wasted",
+        "data",
+        "size",
+        "verify",
+    )
+
+    def __init__(
+        self,
+        data: Source,
+        known: Sequence[Header],
+        adjacent: Adjacent,
+        *,
+        verify: bool = True,
+        digest: Digest | None = None,
+    ) -> None:
+        self._digest: Digest = digest or digest_of
+        self.data = data
+        self.verify = verify
+        self.size = len(data)
+        self._known = [(header, header.to_bytes()) for header in known]
+        self._adjacent = adjacent
+        self._marks = self._ends = self._readable = (
+            self._header
+        ) = -1  # positions found last, one of each kind; -1: none found yet
+        # Half of a known header → position of the damaged header that was found by it; the file's size if none is left.
+        self._damaged: dict[bytes, int] = {}
+        # (prefix, position mod record length) → end of the run of records that was found last.
+        self._runs: dict[tuple[bytes, int], int] = {}
+        self._wasted = 0  # bytes hashed for digests that were wrong
+
+    def fork(self) -> Scan:
+        """An independent copy, for a reader that looks ahead: positions must rise only within each copy."""
+        other = copy(self)
+        for name in ("_damaged", "_runs"):
+            setattr(other, name, dict(getattr(self, name)))
+        return other
+
+    def matches(self, expected: bytes, position: int) -> bool:
+        """Whether the bytes at ``position`` equal ``expected``."""
+        return self.data[position : position + len(expected)] == expected
+
+    def is_sign(self, position: int, prefix: bytes) -> bool:
+        """Whether the bytes at ``position`` are the first bytes of a record, header or trailer.
+
+        ``prefix`` is the first bytes of a record; if it is empty, records are not looked for.
+        """
+        found = self.data[position : position + len(MARK)]
+        return found.startswith((prefix, MARK, END)) if prefix else found.startswith((MARK, END))
+
+    def next_mark(self, position: int) -> int:
+        """Position of the first :data:`MARK` (begins a header) from ``position`` on; the file's end if none is left."""
+        if self._marks < position:
+            self._marks = self._find(MARK, position)
+        return self._marks
+
+    def next_end(self, position: int) -> int:
+        """Position of the first :data:`END` (begins a trailer) from ``position`` on; the file's end if none is left."""
+        if self._ends < position:
+            self._ends = self._find(END, position)
+        return self._ends
+
+    def next_header(self, position: int) -> int:
+        """Position of the first header from ``position`` on, also with one wrong bit; the file's end if there is none.
+
+        A header with a wrong bit is only found if it is one of the ``known`` headers.
+        """
+        if self._header < position:
+            damaged = (self._next_damaged(encoded, position) for _, encoded in self._known)
+            self._header = min([self._next_readable(position), *damaged])
+        return self._header
+
+    def _next_readable(self, position: int) -> int:
+        """Position of the next undamaged header. ``_header`` can not remember it: that may be a damaged header."""
+        if self._readable < position:
+            at = self.next_mark(position)
+            while at < self.size and read_header(self.data, at) is None:
+                at = self._find(MARK, at + 1)
+            self._readable = at
+        return self._readable
+
+    def damaged_header(self, position: int) -> tuple[Header, int] | None:
+        """The known header that differs in one bit from the bytes at ``position``, and its end; None if none does."""
+        for header, encoded in self._known:
+            if one_bit_apart(self.data[position : position + len(encoded)], encoded):
+                return header, position + len(encoded)
+        return None
+
+    def _next_damaged(self, encoded: bytes, position: int) -> int:
+        """Position of the next bytes that differ in one bit from this known header."""
+        nearest = self.size
+        for offset, half in ((0, encoded[:_HALF]), (_HALF, encoded[_HALF:])):
+            at = self._damaged.get(half, -1)
+            if at < position:
+                place = self._find(half, position + offset)
+                while place < self.size and not one_bit_apart(
+                    self.data[place - offset : place - offset + len(encoded)], encoded
+                ):
+                    place = self._find(half, place + 1)
+                at = place - offset if place < self.size else self.size
+                self._damaged[half] = at
+            nearest = min(nearest, at)
+        return nearest
+
+    def run_end(self, position: int, length: int, prefix: bytes) -> int:
+        """End of the run of adjacent complete records that begins at ``position``.
+
+        The records have ``length`` bytes each and begin with ``prefix``.
+
+        The result is ``position`` if no such record begins there.
+        """
+        # The key needs no record length: the prefix determines it.
+        key = prefix, position % length
+        known = self._runs.get(key, -1)
+        if known >= position:
+            return known
+        end = position + length * self._adjacent(self.data, position, length, prefix) if prefix else position
+        if end > position:
+            if len(self._runs) >= _MAX_RUNS:  # keep only the runs that end at or after this position
+                self._runs = {each: stop for each, stop in self._runs.items() if stop >= position}
+            self._runs[key] = end
+        return end
+
+    def trailer_digest(self, start: int, end: int, count: int) -> bytes | None:
+        """The digest in the trailer at ``end``, if it is that of data[start:end] and the trailer states ``count``.
+
+        The result is None if the trailer is missing or wrong. If ``verify`` is False, the digest is not compared. The
+        digest is computed last. It is not computed, and the result is None, if wrong digests have already cost more
+        than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same
+        bytes thousands of times.
+        """
+        if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
+            return None
+        head = END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
+        if not self.matches(head, end) or self._wasted + end - start > MAX_WASTED * end:
+            return None
+        if not self.verify:
+            return self.data[end + len(head) : end + TRAILER_BYTES]
+        digest = self._digest(self.data, start, end)
+        if self.matches(digest, end + len(head)):
+            return digest
+        self._wasted += end - start
+        return None
+
+    def _find(self, wanted: bytes, position: int) -> int:
+        """Position of the next ``wanted`` bytes; the end of the file if there are none."""
+        place = self.data.find(wanted, position)
+        return self.size if place < 0 else place
+
+
+def digest_of(data: bytes | mmap, start: int, end: int) -> bytes:
+    """SHA-256 of data[start:end]."""
+    with memoryview(data) as view, view[start:end] as batch:
+        return bulk_sha256(batch).digest()
+
+
+def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
+    """Number of complete adjacent records of ``data`` from ``position`` on; 0 if none begins there.
+
+    Each record has ``length`` bytes and begins with ``prefix``. This compares columns of bytes: the first byte of the
+    prefix in some thousands of records at once, then the second byte, and so on. The aggregator has a faster function
+    that uses numpy.
+    """
+    most = (len(data) - position) // length
+    count, step = 0, _FEW
+    while count < most:
+        start = position + count * length
+        rows = min(step, most - count)
+        good = rows
+        for place, byte in enumerate(prefix):
+            column = data[start + place : start + place + (good - 1) * length + 1 : length]
+            good = len(column) - len(column.lstrip(bytes((byte,))))
+            if not good:
+                break
+        count += good
+        if good < rows:
+            break
+        step = min(2 * step, _MANY)
+    return count

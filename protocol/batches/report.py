@@ -8,9 +8,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.digest import hmac_sha256
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, INTEGERS, SINGLE
+from protocol.stream import hmac_sha256
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

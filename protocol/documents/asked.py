@@ -8,24 +8,28 @@ Source: docs/formats.md, section 5 (groups; features that are asked about).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.document import read_field, read_integer
-from protocol.errors import DocumentError
-from protocol.projection import Projection
-from protocol.questions import CELL, MOMENTS
-from protocol.schema import Schema
+from protocol import mechanisms
+from protocol.document import is_text, read_field, read_integer, read_text
+from protocol.epsilon import MAX_ANSWER_MICRO, MIN_ANSWER_MICRO, PrivacyLoss, composed
+from protocol.errors import DocumentError, InputError
+from protocol.questions import CELL, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Question, Subject, unfit
+from protocol.schema import Projection, Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from protocol.document import Header
     from protocol.features import Feature, Grouped
-    from protocol.projection import Component
-    from protocol.questions import Question, Subject
+    from protocol.schema import Component
 
 GROUPS = "groups"
 """Key of a campaign's payload, and the entry of ``crit`` that belongs to it."""
+
+
+_REASON = "invalid_campaign"
 
 
 def restricted(schema: Schema, places: Collection[int]) -> Schema:
@@ -159,3 +163,265 @@ def canonical_groups(groups: Sequence[int]) -> tuple[int, ...]:
     """The same groups, numbered 0, 1, 2, … in the order of their first codes. ``groups``: any number per code."""
     numbers: dict[int, int] = {}
     return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
+
+
+MAX_MODELS = 16
+"""Most models that one campaign may compare."""
+
+_DIGEST_BYTES = 32
+
+
+class NamedModels(NamedTuple):
+    """The models that a campaign names. No model is read.
+
+    Attributes:
+        model: digest of the model whose confusion matrix is asked for; None if there is none.
+        models: digests of the models that are compared, in the order of their indices; empty if there are none.
+        names: names of the compared models, in the same order.
+    """
+
+    model: bytes | None = None
+    models: tuple[bytes, ...] = ()
+    names: tuple[str, ...] = ()
+
+
+def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
+    """The fields of a payload that name the evaluated models; empty if no model is evaluated.
+
+    Args:
+        model: digest of the model whose confusion matrix is asked for; None if there is none.
+        models: name of each compared model → its digest, in the order of the questions; empty if there are none.
+    """
+    fields: dict[str, Any] = {} if model is None else {"model": model}
+    return fields | ({"models": list(models.values()), "model_names": list(models)} if models else {})
+
+
+def read_named(body: dict[str, Any], crit: Sequence[str], *, evaluates: bool) -> NamedModels:
+    """Read the fields of a campaign's payload ``body`` that name the evaluated models.
+
+    Args:
+        body: the payload.
+        crit: the keys that a reader must understand.
+        evaluates: whether the campaign's family is ``outcome``. Other campaigns name no model.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: the family, ``crit`` and the fields do not fit together, or a digest or
+            name is wrong or repeated.
+    """
+    several = "models" in body
+    if several != ("models" in crit) or several != ("model_names" in body) or (several and "model" in body):
+        raise DocumentError(_REASON, "'models', 'model_names' and the entry 'models' of 'crit' come together, or none")
+    if not evaluates:
+        if several or "model" in body:
+            raise DocumentError(_REASON, "it names a model but does not evaluate one")
+        return NamedModels()
+    if not several:
+        digest = read_field(body, "model", bytes, _REASON)
+        _check_digest(digest)
+        return NamedModels(digest)
+    digests, names = (read_field(body, key, list, _REASON) for key in ("models", "model_names"))
+    for digest in digests:
+        _check_digest(digest)
+    if not 2 <= len(set(digests)) == len(digests) <= MAX_MODELS:
+        raise DocumentError(_REASON, f"it does not compare 2 to {MAX_MODELS} distinct models")
+    if not all(map(is_text, names)) or not len(set(names)) == len(names) == len(digests):
+        raise DocumentError(_REASON, "the models' names are no texts, not distinct, or not one for each model")
+    return NamedModels(None, tuple(digests), tuple(names))
+
+
+def _check_digest(digest: object) -> None:
+    if not isinstance(digest, bytes) or len(digest) != _DIGEST_BYTES:
+        raise DocumentError(_REASON, "an evaluated model is not named by a SHA-256 digest")
+
+
+def check_compared(questions: Sequence[Question], models: int, answers: int) -> None:
+    """Check the questions of a campaign that compares models, unless the campaign has ended.
+
+    Args:
+        questions: all questions of the campaign.
+        models: number of compared models; 0 if the campaign compares none.
+        answers: answers of a device in one period.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: a question about the wrong number of models, a model without a question or
+            with two, or more than one answer.
+    """
+    asked = [question.subject.model for question in questions]
+    kinds = {question.kind == RIGHT for question in questions}
+    if kinds - {models > 0}:
+        raise DocumentError(_REASON, "a question compares models, or asks for one model's errors, where it may not")
+    if models and questions and (answers != 1 or sorted(place or 0 for place in asked) != list(range(models))):
+        raise DocumentError(_REASON, "it does not ask one question about each model, of which a device answers one")
+
+
+_WORD = 1 << 32
+
+
+def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
+    """Exact worst privacy loss of all answers of a device in one period, in nats, for a campaign's ``questions``.
+
+    A device answers one question of each stratum, so the result adds the largest loss of each stratum.
+    """
+    worst: dict[int, PrivacyLoss] = {}
+    for question in questions:
+        loss = _loss(question.mechanism)
+        if question.stratum not in worst or loss.above(worst[question.stratum]):
+            worst[question.stratum] = loss
+    return composed(worst.values())
+
+
+@lru_cache(maxsize=4096)
+def _loss(mechanism: mechanisms.Mechanism) -> PrivacyLoss:
+    return mechanism.privacy_loss()
+
+
+def check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
+    """Check a campaign without questions, answers or ε: one that has ended has none of the three.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: it has some of them.
+    """
+    if questions or answers or epsilon_micro:
+        raise DocumentError(
+            _REASON, "a campaign that has ended has no questions, 0 answers and an ε of 0; any other has all three"
+        )
+
+
+def check_strata(questions: tuple[Question, ...], answers: int) -> None:
+    """Check strata and bounds: strata 0 … r − 1 in order; in each, bounds that increase strictly and end at 2^32.
+
+    Args:
+        questions: all questions of the campaign, in their order.
+        answers: r, the stated number of answers of a device in one period.
+
+    Raises:
+        DocumentError: ``invalid_campaign``.
+    """
+    previous_stratum, previous_bound = -1, _WORD
+    for question in questions:
+        if question.stratum == previous_stratum + 1 and previous_bound == _WORD:
+            previous_bound = 0
+        elif question.stratum != previous_stratum:
+            raise DocumentError(_REASON, "its strata are not in order, or one does not end at 2^32")
+        if question.bound <= previous_bound:
+            raise DocumentError(_REASON, "a question would never be asked: its interval is empty")
+        previous_stratum, previous_bound = question.stratum, question.bound
+    if previous_bound != _WORD or previous_stratum + 1 != answers:
+        raise DocumentError(
+            _REASON, "its number of answers is not its number of strata, or the last does not end at 2^32"
+        )
+
+
+def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
+    """Compare each mechanism with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋.
+
+    If all agree, r strata can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
+
+    Args:
+        questions: all questions of the campaign.
+        epsilon_micro: ε, the declared total per device and period, in millionths.
+        answers: r, the number of strata, at least 1.
+
+    Raises:
+        DocumentError: ``epsilon_understated``: the loss is above ε; ``invalid_campaign``: ε per answer is not allowed,
+            or a mechanism does not follow from it.
+    """
+    per_answer = epsilon_micro // answers
+    problem = ""
+    if not MIN_ANSWER_MICRO <= per_answer <= MAX_ANSWER_MICRO:
+        problem = "its ε per answer is not between 0.001 and 16"
+    elif not all(_follows(stated, per_answer) for stated in {question.mechanism for question in questions}):
+        problem = "a mechanism's integers are not those that follow from its ε"
+    if not problem:
+        return
+    if privacy_loss(questions).exceeds(epsilon_micro):
+        raise DocumentError("epsilon_understated", "its questions reveal more than the ε it declares")
+    raise DocumentError(_REASON, problem)
+
+
+def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
+    """Whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
+    try:
+        derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
+    except InputError:
+        return False
+    return derived == stated and not _loss(stated).exceeds(per_answer)
+
+
+def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]) -> tuple[Question, ...]:
+    """Read the questions of a campaign's payload; empty if the payload states none.
+
+    Args:
+        body: the payload's fields.
+        schema: all features that the payload states, with their groups.
+        kinds: the kinds of question that the campaign's family may ask.
+
+    Raises:
+        DocumentError: ``epsilon_understated``: a mechanism's loss is infinite; ``invalid_campaign``: a question is not
+            as docs/formats.md states.
+    """
+    entries = read_field(body, "questions", list, _REASON)
+    if len(entries) > 65535 or not all(isinstance(entry, dict) for entry in entries):
+        raise DocumentError(_REASON, "it has too many questions, or one that is not a map")
+    parts = _Parts(len(schema.label.classes), schema.observed, frozenset(schema.numeric))
+    return tuple(_parse_question(entry, parts, kinds) for entry in entries)
+
+
+class _Parts(NamedTuple):
+    """Number of classes, the observed features and the indices of the numbers: computed once for all questions."""
+
+    classes: int
+    observed: tuple[Feature | Component | Grouped, ...]
+    numeric: frozenset[int]
+
+
+def _parse_question(entry: dict[str, Any], schema: _Parts, kinds: Collection[str]) -> Question:
+    subject = _parse_subject(entry, schema, kinds)
+    stratum = read_integer(entry, "stratum", 0, 65534, _REASON)
+    bound = read_integer(entry, "bound", 1, _WORD, _REASON)
+    reason, problem = _REASON, ""
+    try:
+        mechanism = mechanisms.from_dict(entry.get("mechanism"))
+        problem = unfit(subject, mechanism, len(schema.numeric))
+        if not problem:
+            return Question(subject, stratum, bound, mechanism)
+    except InputError as error:
+        reason = "epsilon_understated" if error.reason == "loss_unbounded" else _REASON
+        problem = error.detail
+    raise DocumentError(reason, problem)
+
+
+def _parse_subject(entry: dict[str, Any], schema: _Parts, kinds: Collection[str]) -> Subject:
+    kind = read_text(entry, "kind", _REASON)
+    if kind not in kinds:
+        raise DocumentError(_REASON, "a question is of a kind that its family does not ask")
+    classes = schema.classes
+    if kind in (OUTCOME, RIGHT):
+        return _parse_evaluating(entry, kind, classes)
+    feature = power = of_class = None
+    size = classes
+    if kind in (CELL, PRESENT, MOMENT):
+        feature = read_integer(entry, "feature", 0, len(schema.observed) - 1, _REASON)
+        number = feature in schema.numeric
+        if (kind != CELL and not number) or (kind == CELL and MOMENT in kinds and number):
+            raise DocumentError(_REASON, "a question is about a feature of another kind")
+    if kind in (MOMENT, MOMENTS):
+        power = read_integer(entry, "power", 1, 2, _REASON)
+    if kind == CELL and feature is not None:
+        size = classes * schema.observed[feature].size
+    elif kind == PRESENT:
+        size = 2 * classes
+    elif kind == MOMENTS:
+        size = classes * len(schema.numeric)
+    elif kind == MOMENT and "class" in entry:
+        of_class = read_integer(entry, "class", 0, classes - 1, _REASON)
+        size = 1
+    return Subject(kind, feature, read_integer(entry, "size", size, size, _REASON), power, of_class)
+
+
+def _parse_evaluating(entry: dict[str, Any], kind: str, classes: int) -> Subject:
+    """Subject of an evaluation's question: true and predicted class, or whether one of several models is right."""
+    size, model = classes**2, None
+    if kind == RIGHT:
+        size, model = 2, read_integer(entry, "model", 0, MAX_MODELS - 1, _REASON)
+    return Subject(kind, None, read_integer(entry, "size", size, size, _REASON), model=model)

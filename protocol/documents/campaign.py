@@ -12,25 +12,191 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol import canonical
 from protocol.batches.report import Layout, layout_for
-from protocol.digest import sha256
-from protocol.document import HEADER_KEYS, Header, read_field, read_integer, read_payload, read_text
-from protocol.documents.asked import GROUPS, asked_of, check_groups_asked, groups_to_list, parse_groups
-from protocol.documents.campaign_questions import parse_questions
-from protocol.documents.limits import check_ended, check_epsilon, check_strata, privacy_loss
-from protocol.documents.masked_terms import MaskedTerms, masked_fields, parse_masked
-from protocol.documents.named_models import check_compared, named_fields, read_named
-from protocol.documents.node_terms import NodeTerms, node_fields, node_loss, parse_nodes
-from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
-from protocol.documents.series import Series, parse_series
-from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss
+from protocol.document import HEADER_KEYS, MAX_TIME, Header, quoted, read_field, read_integer, read_payload, read_text
+from protocol.documents.asked import (
+    GROUPS,
+    asked_of,
+    check_compared,
+    check_ended,
+    check_epsilon,
+    check_groups_asked,
+    check_strata,
+    groups_to_list,
+    named_fields,
+    parse_groups,
+    parse_questions,
+    privacy_loss,
+    read_named,
+)
+from protocol.documents.masked_terms import (
+    MaskedTerms,
+    NodeTerms,
+    masked_fields,
+    node_fields,
+    node_loss,
+    parse_masked,
+    parse_nodes,
+)
+from protocol.epsilon import MAX_ANSWER_MICRO, MICRO, PrivacyLoss, format_micro
 from protocol.errors import DocumentError, InputError
 from protocol.questions import CELL, CLASS, MOMENT, MOMENTS, OUTCOME, PRESENT, RIGHT, Assignment, Question
 from protocol.schema import FROM_RECORD, Schema, parse_schema
+from protocol.stream import hmac_sha256, sha256
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from protocol.document import Header
     from protocol.schema import Check
+
+PILOTS_KEY = "pilots"
+MOST = 64
+
+
+class PilotCost(NamedTuple):
+    """One private result of a pilot that is part of a campaign.
+
+    Attributes:
+        what: the result, in words.
+        epsilon_micro: ε of the people in the records, in millionths.
+        delta: δ, as decimal text.
+        adjacency: name of what is hidden (:data:`protocol.questions.ADJACENCIES`).
+        budget: name of the budget that paid.
+    """
+
+    what: str
+    epsilon_micro: int
+    delta: str
+    adjacency: str
+    budget: str
+
+    @property
+    def shown(self) -> str:
+        """The cost in words: ``projection: dca, 1 component, at ε = 1, δ = 0 (change), paid from 'ward 7'``."""
+        cost = f"ε = {format_micro(self.epsilon_micro)}, δ = {self.delta}"
+        return f"{self.what}, at {cost} ({self.adjacency}), paid from {quoted(self.budget)}"
+
+
+def pilot_fields(pilots: Sequence[PilotCost]) -> dict[str, Any]:
+    """The field of a campaign's payload; none if the campaign used no private pilot."""
+    return {PILOTS_KEY: [one._asdict() for one in pilots]} if pilots else {}
+
+
+def parse_pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
+    """Read the field of a campaign's payload; empty if there is none.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: no list of 1 to :data:`MOST` maps; a map has other keys, a text that does
+            not print, or an ε that is not from 1 to below 10¹² millionths.
+    """
+    if PILOTS_KEY not in body:
+        return ()
+    entries = read_field(body, PILOTS_KEY, list, _REASON)
+    if not 1 <= len(entries) <= MOST:
+        raise DocumentError(_REASON, f"'{PILOTS_KEY}' has not 1 to {MOST} entries")
+    return tuple(map(_parsed, entries))
+
+
+def _parsed(entry: object) -> PilotCost:
+    if not isinstance(entry, dict) or set(entry) != set(PilotCost._fields):
+        raise DocumentError(_REASON, f"an entry of '{PILOTS_KEY}' has other keys than {', '.join(PilotCost._fields)}")
+    return PilotCost(
+        what=read_text(entry, "what", _REASON),
+        epsilon_micro=read_integer(entry, "epsilon_micro", 1, MICRO * MICRO - 1, _REASON),
+        delta=read_text(entry, "delta", _REASON),
+        adjacency=read_text(entry, "adjacency", _REASON),
+        budget=read_text(entry, "budget", _REASON),
+    )
+
+
+SERIES_KEY = "series"
+"""Key of the series in a campaign's payload. It must be in ``crit`` too: an older reader then refuses the campaign."""
+WHOLE = 1 << 32
+"""Upper end of the share of all devices."""
+_PREFIX = b"hearsay/1/series"
+
+
+class Series(NamedTuple):
+    """The series of a campaign, and the share of the devices that this campaign asks.
+
+    A device answers at most once under one name: in one period of one version of one campaign of the series.
+
+    Attributes:
+        name: of the series. Two series with the same name are the same.
+        begins: seconds since 1970. No campaign of the series is valid earlier. A device that was reset at this time or
+            later does not answer: it may have answered before the reset.
+        low, high: the share. A device takes part if low ≤ u < high, where u is its :func:`place`;
+            0 ≤ low < high ≤ 2^32.
+    """
+
+    name: str
+    begins: int
+    low: int = 0
+    high: int = WHOLE
+
+    def to_dict(self) -> dict[str, Any]:
+        """The attributes as the map that a campaign's payload contains."""
+        return {"name": self.name, "begins": self.begins, "from": self.low, "to": self.high}
+
+    def has(self, secret: bytes) -> bool:
+        """Whether the device with the 32-byte ``secret`` takes part in this campaign. Its record is not considered."""
+        return self.low <= place(secret, self.name) < self.high
+
+    @property
+    def part(self) -> float:
+        """The expected part of all devices that takes part: (high − low)/2^32."""
+        return (self.high - self.low) / WHOLE
+
+
+def place(secret: bytes, name: str) -> int:
+    """The place u of a device in a series: HMAC-SHA256(secret, `hearsay/1/series` ‖ SHA-256(name))[:4], big-endian.
+
+    It is the same for all campaigns of the series, and independent of the ids that assign questions.
+
+    Args:
+        secret: the device's secret, 32 bytes.
+        name: of the series; its UTF-8 bytes are hashed.
+
+    Returns:
+        an integer of 0 … 2^32 − 1.
+    """
+    return int.from_bytes(hmac_sha256(secret, _PREFIX + sha256(name.encode()).digest())[:4], "big")
+
+
+def parse_series(body: dict[str, Any], header: Header, answers: int) -> Series | None:
+    """Read the series of a campaign from its payload; None if it belongs to none.
+
+    Args:
+        body: the payload's fields.
+        header: the payload's header.
+        answers: number of answers of a device in one period; 0 if the campaign has ended.
+
+    Raises:
+        DocumentError: ``invalid_campaign``: the map is wrong; it is not in ``crit``, or only there; the campaign begins
+            before its series, or has not one answer per period.
+    """
+    if (SERIES_KEY in body) != (SERIES_KEY in header.crit):
+        raise DocumentError(_REASON, "'series' is a key that 'crit' does not name, or the other way round")
+    if SERIES_KEY not in body:
+        return None
+    entry = read_field(body, SERIES_KEY, dict, _REASON)
+    if set(entry) != {"name", "begins", "from", "to"}:
+        raise DocumentError(_REASON, "'series' has other keys than name, begins, from and to")
+    if answers != 1:
+        raise DocumentError(
+            _REASON, "a campaign of a series gives one answer per period; the end of a campaign is of no series"
+        )
+    begins = read_integer(entry, "begins", 0, MAX_TIME, _REASON)
+    if begins > header.not_before:
+        raise DocumentError(_REASON, "it is valid before its series begins")
+    low = read_integer(entry, "from", 0, WHOLE - 1, _REASON)
+    return Series(
+        name=read_text(entry, "name", _REASON),
+        begins=begins,
+        low=low,
+        high=read_integer(entry, "to", low + 1, WHOLE, _REASON),
+    )
+
 
 _REASON = "invalid_campaign"
 DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from nacl import bindings, exceptions
 
 from protocol import canonical
-from protocol.digest import sha256
 from protocol.errors import DocumentError, InputError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from protocol import canonical
-from protocol.digest import sha256
 from protocol.document import is_text
 from protocol.errors import DocumentError
+from protocol.stream import sha256
 
 MAGIC = "hsyp"
 FILE_VERSION = 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.digest import sha256
 from protocol.document import HEADER_KEYS, Header, check_understood, read_field, read_integer, read_payload
 from protocol.documents.envelope import KEY_BYTES, MAX_SIGNATURES, SIGNERS, Envelope, keyid, read_envelope, verified_by
 from protocol.errors import DocumentError
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -392,7 +392,7 @@ def _check_floor(state: TrustState, role: str, header: Header, digest: bytes) ->
 def _check_dates(header: Header, now: int, what: str) -> None:
     if header.not_before <= now < header.expires:
         return
-    from protocol.dates import date  # imported here, since most documents do not need it
+    from protocol.words import date  # imported here, since most documents do not need it
 
     if now < header.not_before:
         raise DocumentError("not_yet_valid", f"the {what} is not valid before {date(header.not_before)}")

@@ -10,21 +10,89 @@ Source: docs/math.md, section 6.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.documents.masked_terms import PARTY
+from protocol.documents.masked_terms import PARTY, MaskedTerms, ciphertexts_needed, reaches, sensitivity
 from protocol.epsilon import MICRO, PICO
 from protocol.errors import InputError
-from protocol.masked.terms import delta_of, masked_terms_of
 from protocol.nodes.terms import cost_micro, released_vectors, shares, terms_of
-from protocol.questions import CLASS, MOMENT
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
-from protocol.sums.vectors import rate
+from protocol.noise.sums import rate
+from protocol.questions import ADD_REMOVE, CHANGE_FEATURES, CLASS, MOMENT
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.masked_terms import MaskedTerms
     from protocol.questions import Subject
+
+
+class Range(NamedTuple):
+    """Public limits of the numbers of one released vector.
+
+    Attributes:
+        low, high: smallest and largest exact number of one party; parties clamp to them before noise.
+        reach: ⌈64·Δ/ε_q⌉, which the noise of one party exceeds with probability below e^{−60}. Noise is not clamped.
+    """
+
+    low: int
+    high: int
+    reach: int
+
+    def total(self, parties: int) -> tuple[int, int]:
+        """Smallest and largest total of so many parties that a reader takes as correctly decrypted."""
+        return parties * (self.low - self.reach), parties * (self.high + self.reach)
+
+
+def masked_terms_of(campaign: Campaign) -> MaskedTerms:
+    """The campaign's terms for masked sums.
+
+    Raises:
+        InputError: ``campaign_not_masked``: the campaign asks devices, or nodes for sums in the clear.
+    """
+    if campaign.masked is None:
+        raise InputError("campaign_not_masked", "this campaign does not ask nodes for encrypted sums")
+    return campaign.masked
+
+
+def delta_of(campaign: Campaign, subject: Subject) -> int:
+    """Δ of the noise of a released vector, for adding or removing one unit of the campaign: a record or a party.
+
+    Raises:
+        InputError: ``campaign_not_masked``.
+    """
+    return sensitivity(subject, masked_terms_of(campaign).unit, terms_of(campaign).max_records)
+
+
+def ranges_of(campaign: Campaign) -> tuple[Range, ...]:
+    """The range of every released vector, in their order.
+
+    Raises:
+        InputError: ``campaign_not_masked``.
+    """
+    unit, most = masked_terms_of(campaign).unit, terms_of(campaign).max_records
+    pairs = zip(released_vectors(campaign), shares(campaign), strict=True)
+    return tuple(Range(*reaches(subject, unit, most, share)) for subject, share in pairs)
+
+
+def ciphertexts_of(campaign: Campaign) -> int:
+    """J: the number of ciphertexts of every message of the campaign, and of elements of a release.
+
+    Raises:
+        InputError: ``campaign_not_masked``.
+    """
+    bits = masked_terms_of(campaign).slot_bits
+    return ciphertexts_needed(sum(subject.size for subject in released_vectors(campaign)), bits)
+
+
+def least_parties(terms: MaskedTerms, parties: int) -> int:
+    """Smallest size of a set whose sum the dealer releases: ⌈γ·n⌉ + ⌊κ·n⌋.
+
+    Such a set holds ⌈γ·n⌉ honest parties even if ⌊κ·n⌋ of its members collude with the aggregator.
+
+    Args:
+        terms: γ and κ.
+        parties: n, the number of parties in the key book.
+    """
+    return -(-terms.honest_micro * parties // MICRO) + terms.colluding_micro * parties // MICRO
 
 
 def rates(campaign: Campaign) -> tuple[Fraction, ...]:
@@ -48,7 +116,7 @@ def moved(campaign: Campaign, adjacency: str) -> int:
 
     Args:
         campaign: a masked campaign.
-        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+        adjacency: one of :data:`protocol.questions.ADJACENCIES`.
 
     Raises:
         InputError: ``campaign_not_masked``, ``campaign_for_devices``.
@@ -85,7 +153,7 @@ def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
 
     Args:
         campaign: a masked campaign.
-        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+        adjacency: one of :data:`protocol.questions.ADJACENCIES`.
 
     Raises:
         InputError: ``campaign_not_masked``.
@@ -98,7 +166,7 @@ def honest_parties(terms: MaskedTerms, u: int) -> int:
     """The number h = ⌈γu⌉ ≥ 1 of honest parties for which a party with the number u calibrates its noise.
 
     Since u ≤ n, h is at most ⌈γn⌉. Every released total contains that many honest parties, by the least size of its set
-    (:func:`protocol.masked.terms.least_parties`).
+    (:func:`protocol.masked.costs.least_parties`).
 
     Args:
         terms: of the campaign; γ is ``honest_micro`` millionths.

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nacl import bindings, exceptions
 
 from protocol import SPEC, canonical
-from protocol.digest import sha256
 from protocol.document import read_field, read_integer
 from protocol.documents.envelope import KEYID_BYTES, PAYLOAD_TYPES, keyid, seal
 from protocol.documents.masked_terms import MAX_PARTIES
 from protocol.errors import DocumentError, InputError
 from protocol.masked.cipher import SECRET_BITS, SECRET_BYTES
+from protocol.masked.costs import masked_terms_of
 from protocol.masked.fields import DIGEST_BYTES, WORD, read_bytes, read_map, read_of_dealer
-from protocol.masked.terms import masked_terms_of
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol import SPEC, canonical
-from protocol.digest import sha256
 from protocol.document import read_integer
 from protocol.documents.envelope import KEYID_BYTES, PAYLOAD_TYPES, keyid, read_envelope, seal, verified_by
 from protocol.errors import DocumentError
+from protocol.masked.costs import ciphertexts_of, masked_terms_of
 from protocol.masked.fields import DIGEST_BYTES, WORD, are_in_group, read_bytes, read_map, read_numbers, write_numbers
-from protocol.masked.terms import ciphertexts_of, masked_terms_of
-from protocol.nodes.summary_files import SummarySet
+from protocol.nodes.summary import SummarySet
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
     from protocol.documents.envelope import Envelope, SigningKey
     from protocol.masked.keys import KeyBook
-    from protocol.nodes.node_list import NodeList
+    from protocol.nodes.summary import NodeList
 
 ROLE = "masked"
 MESSAGE_PAYLOAD_TYPE = PAYLOAD_TYPES[ROLE]

@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.documents.masked_terms import DILUTED
 from protocol.errors import InputError
-from protocol.masked.costs import delta_share, honest_parties, rates
-from protocol.masked.groups import below
-from protocol.masked.terms import masked_terms_of
+from protocol.masked.cipher import below
+from protocol.masked.costs import delta_share, honest_parties, masked_terms_of, rates
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.noise.rational_bounds import log_above
-from protocol.sums.vectors import laplace_variance
+from protocol.noise.sums import laplace_variance
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign

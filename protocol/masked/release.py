@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol import SPEC, canonical
-from protocol.digest import sha256
 from protocol.document import read_field, read_integer
 from protocol.documents.envelope import PAYLOAD_TYPES, seal
 from protocol.documents.masked_terms import MAX_PARTIES
 from protocol.errors import DocumentError, InputError
+from protocol.masked.costs import ciphertexts_of, masked_terms_of
 from protocol.masked.fields import (
     DIGEST_BYTES,
     WORD,
@@ -24,7 +24,7 @@ from protocol.masked.fields import (
     read_parties,
     write_numbers,
 )
-from protocol.masked.terms import ciphertexts_of, masked_terms_of
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

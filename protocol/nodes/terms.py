@@ -8,17 +8,21 @@ Source: docs/math.md, section 5; decision 72.
 
 from __future__ import annotations
 
+from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from protocol import SCALE
-from protocol.documents.node_terms import GLOBAL, MAX_NUMBERS, MAX_RECORDS, SENSITIVITY_KINDS, SMOOTH, NodeTerms
+from protocol.documents.masked_terms import GLOBAL, MAX_NUMBERS, MAX_RECORDS, SENSITIVITY_KINDS, SMOOTH, NodeTerms
+from protocol.epsilon import MICRO
 from protocol.errors import InputError, PolicyError
-from protocol.questions import MOMENT, SQUARE
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES, SENSITIVITIES
-from protocol.sums.vectors import rate, summed_subjects
+from protocol.noise.law import StudentT, calibrated
+from protocol.noise.sums import laplace_variance, rate, summed_subjects
+from protocol.questions import ADD_REMOVE, CHANGE_FEATURES, MOMENT, SENSITIVITIES, SQUARE
 
 if TYPE_CHECKING:
     from protocol.documents.campaign import Campaign
+    from protocol.noise.law import Calibration
     from protocol.questions import Subject
 
 __all__ = [
@@ -135,7 +139,7 @@ def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = N
 
     Args:
         campaign: a campaign for nodes.
-        adjacency: one of :data:`protocol.sums.adjacency.ADJACENCIES`.
+        adjacency: one of :data:`protocol.questions.ADJACENCIES`.
         epsilon_micro: ε of the summary in millionths; None for the campaign's ε.
 
     Raises:
@@ -151,3 +155,52 @@ def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = N
             "adjacency_uncovered", f"noise for smooth sensitivity covers {CHANGE_FEATURES} and not '{adjacency}'"
         )
     return epsilon_micro
+
+
+_LEAST_RECORDS = 3
+
+
+@lru_cache(maxsize=256)
+def calibration(share: int) -> Calibration:
+    """K and β of the noise of variances for ε' = ``share`` millionths.
+
+    Raises:
+        InputError: ``epsilon_invalid``, ``noise_unfit``, ``beta_invalid``: no constants are proven for this ε'.
+    """
+    return calibrated(StudentT(), Fraction(share, MICRO), Fraction(0))
+
+
+def least_records(share: int) -> int:
+    """n₀: the smallest class whose variance is released. In smaller ones the noise of T̃² would outweigh the rest."""
+    return max(2, -(-_LEAST_RECORDS * MICRO // share))
+
+
+def variance_of_sums(share: int) -> float:
+    """V: the variance of the noise of one sum of u."""
+    return laplace_variance(rate(share, 2 * SCALE))
+
+
+def variance_of_squares(share: int) -> float:
+    """An upper bound of the variance of the noise of one sum of squares, for all records; the true one is private.
+
+    With k·S* ≤ k·GS, n·GS ≤ 4S², |mean| ≤ S, n ≥ n₀, and at most 5V² + V for the variance of the square of the noise:
+
+        48·k²·S² + 4V + (5V² + V)/(n₀·S)²
+    """
+    k, spread = float(calibration(share).multiplier), variance_of_sums(share)
+    bound = 48 * k**2 * SCALE**2 + 4 * spread + (5 * spread**2 + spread) / (least_records(share) * SCALE) ** 2
+    return max(bound, laplace_variance(rate(share, SCALE)))
+
+
+def noise_variance(campaign: Campaign, subject: Subject, share: int) -> float:
+    """The variance of the noise of one number of a released vector; of sums of squares by ``smooth`` an upper bound.
+
+    Args:
+        campaign: a campaign for nodes, of either sensitivity.
+        subject: of the vector.
+        share: ε' of the vector in millionths.
+    """
+    kind = terms_of(campaign).sensitivity
+    if kind == SMOOTH and (subject.kind, subject.power) == (MOMENT, SQUARE):
+        return variance_of_squares(share)
+    return laplace_variance(rate(share, sensitivity(subject, kind)))

@@ -8,15 +8,104 @@ which one is stretched by at most e^β and shifted by at most 1/k. docs/smooth.m
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from fractions import Fraction
+from math import floor, isqrt
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import InputError
+from protocol.noise.rational_bounds import integer_root, root_above, round_up
 
 if TYPE_CHECKING:
-    from fractions import Fraction
+    from collections.abc import Callable
 
-    from protocol.noise.lazy import LazyReal
     from protocol.stream import Stream
+
+WORD = 64
+"""Bits that a lazy uniform number draws at a time."""
+
+
+class LazyReal(ABC):
+    """A random real number, known as precisely as it was asked for."""
+
+    @abstractmethod
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """Integers (low, high) with low ≤ value·2^bits ≤ high.
+
+        The interval shrinks to the value as ``bits`` grows: high − low is a small number for large ``bits``, but not
+        bounded by 1. A call may draw from the stream. Repeated calls are about the same value.
+        """
+
+
+class Uniform(LazyReal):
+    """A uniform number between 0 and 1. Draws words of 64 bits from the stream as they are needed."""
+
+    __slots__ = ("_count", "_digits", "_stream")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._digits = 0
+        self._count = 0
+
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """The first ``bits`` binary digits as an integer d, and d + 1."""
+        while self._count < bits:
+            self._digits = self._digits << WORD | self._stream.u64()
+            self._count += WORD
+        digits = self._digits >> (self._count - bits)
+        return digits, digits + 1
+
+
+class Signed(LazyReal):
+    """A lazy real of given magnitude, negative with probability ½. Draws the sign when it is made."""
+
+    __slots__ = ("_magnitude", "_negative")
+
+    def __init__(self, stream: Stream, magnitude: LazyReal) -> None:
+        self._negative = stream.below(2) == 1
+        self._magnitude = magnitude
+
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """The bounds of the magnitude, or their negatives in reverse order."""
+        low, high = self._magnitude.bounds(bits)
+        return (-high, -low) if self._negative else (low, high)
+
+
+class Shifted(LazyReal):
+    """The sum of a non-negative integer and a lazy real."""
+
+    __slots__ = ("_integer", "_real")
+
+    def __init__(self, integer: int, real: LazyReal) -> None:
+        self._integer = integer
+        self._real = real
+
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """The bounds of the lazy real plus the integer·2^bits."""
+        low, high = self._real.bounds(bits)
+        return (self._integer << bits) + low, (self._integer << bits) + high
+
+
+def decide(certain: Callable[[int], bool | None]) -> bool:
+    """The answer of a question about lazy reals.
+
+    Args:
+        certain: for a number of bits True or False if the bounds of that precision decide the question, else None.
+    """
+    bits = WORD
+    while (answer := certain(bits)) is None:
+        bits *= 2
+    return answer
+
+
+def is_below(left: LazyReal, right: LazyReal) -> bool:
+    """Whether ``left`` < ``right``, for two different lazy reals."""
+
+    def certain(bits: int) -> bool | None:
+        left_low, left_high = left.bounds(bits)
+        right_low, right_high = right.bounds(bits)
+        return True if left_high <= right_low else False if left_low >= right_high else None
+
+    return decide(certain)
 
 
 class Law(ABC):
@@ -67,8 +156,6 @@ class PureLaw(Law):
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction | None:
         """ε²/2 (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 3.3)."""
-        from fractions import Fraction
-
         return self.epsilon_above(multiplier, beta, Fraction(0)) ** 2 / 2
 
 
@@ -86,3 +173,180 @@ def left_for_shift(epsilon: float, spent: float) -> float:
 def needs_delta(name: str) -> InputError:
     """The error for a law that is not offered with δ = 0."""
     return InputError("noise_unfit", f"{name} noise is not private with δ = 0: state δ, or take cauchy or student-t")
+
+
+def power_tail_magnitude(stream: Stream, gamma: Fraction, m: int = 1) -> LazyReal:
+    """Draw a number with density ∝ 1/(1 + z^γ)^m, z > 0, for a fraction γ with γm > 1 and a positive integer m."""
+    p, q = gamma.numerator, gamma.denominator
+    tail = p * m - q  # w = s^(q/tail)
+    while True:
+        is_inner = stream.below(p * m) < tail
+        s = Uniform(stream)
+        root = q if is_inner else tail  # z^γ or w^γ is s^(p/root).
+        if all(_keeps(Uniform(stream), s, p, root) for _ in range(m)):
+            return s if is_inner else InversePower(s, q, tail)
+
+
+def _keeps(u: Uniform, s: Uniform, p: int, root: int) -> bool:
+    """Whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root."""
+
+    def certain(bits: int) -> bool | None:
+        u_low, u_high = u.bounds(bits)
+        s_low, s_high = s.bounds(bits)
+        one = 1 << bits
+        if u_high**root * s_high**p <= (one - u_high) ** root << bits * p:
+            return True
+        if u_low**root * s_low**p >= (one - u_low) ** root << bits * p:
+            return False
+        return None
+
+    return decide(certain)
+
+
+class InversePower(LazyReal):
+    """s^(−power/root) for a lazy uniform number s."""
+
+    __slots__ = ("_power", "_root", "_uniform")
+
+    def __init__(self, uniform: Uniform, power: int, root: int) -> None:
+        self._uniform = uniform
+        self._power = power
+        self._root = root
+
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """Roots of quotients of integers, rounded outwards. The number s is read until it is known to be above 0."""
+        digits = bits
+        while (s := self._uniform.bounds(digits))[0] == 0:
+            digits *= 2
+        shift = digits * self._power + bits * self._root
+        low = integer_root((1 << shift) // s[1] ** self._power, self._root)
+        high = integer_root((1 << shift) // s[0] ** self._power, self._root) + 1
+        return low, high
+
+
+DEGREES = 3
+
+
+class StudentT(PureLaw):
+    """Density ∝ 1/(1 + z²/3)². A shift by Δ costs at most 2Δ/√3, a stretch by e^λ at most 3|λ|."""
+
+    name = "student-t"
+    variance = 3.0
+
+    def draw(self, stream: Stream) -> LazyReal:
+        """Draw Z exactly: √3 times a number with density ∝ 1/(1 + y²)²."""
+        return Signed(stream, TimesRoot(power_tail_magnitude(stream, Fraction(2), 2), DEGREES))
+
+    def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
+        """2/(√3·k) + 3β; ``delta`` is not needed."""
+        del delta
+        return root_above(Fraction(4, 3)) / multiplier + DEGREES * beta
+
+    def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
+        """Half of ε for β, unless β is given."""
+        del delta
+        beta = epsilon / (2 * DEGREES) if beta is None else beta
+        return self, (4 / 3) ** 0.5 / left_for_shift(epsilon, DEGREES * beta), beta
+
+
+class TimesRoot(LazyReal):
+    """√square · y for a lazy real y ≥ 0 and a positive integer ``square``."""
+
+    __slots__ = ("_square", "_y")
+
+    def __init__(self, y: LazyReal, square: int) -> None:
+        self._y = y
+        self._square = square
+
+    def bounds(self, bits: int) -> tuple[int, int]:
+        """Integer roots, rounded outwards."""
+        low, high = self._y.bounds(bits)
+        return isqrt(self._square * low * low), isqrt(self._square * high * high) + 1
+
+
+def rounded(center: Fraction, scale: Fraction, noise: LazyReal) -> int:
+    """The integer nearest to ``center`` + ``scale``·noise; ``scale`` > 0. Reads noise until the integer is certain."""
+    bits = WORD
+    while True:
+        low, high = (floor(center + scale * Fraction(end, 1 << bits) + Fraction(1, 2)) for end in noise.bounds(bits))
+        if low == high:
+            return low
+        bits *= 2
+
+
+LEAST_EPSILON, LARGEST_EPSILON = Fraction(1, 10**6), Fraction(64)
+LEAST_DELTA = Fraction(1, 10**100)
+
+
+class Calibration(NamedTuple):
+    """A noise and its constants: the statistic f is released as f + k·S·Z.
+
+    Attributes:
+        law: the distribution of Z.
+        multiplier: k.
+        beta: β; S must be smooth for this β or a smaller one.
+        epsilon, delta: a release is (ε, δ)-differentially private; δ = 0 is pure.
+        rho: a release is ρ-zero-concentrated differentially private; None if the law has no such bound.
+    """
+
+    law: Law
+    multiplier: Fraction
+    beta: Fraction
+    epsilon: Fraction
+    delta: Fraction
+    rho: Fraction | None
+
+    def variance(self, sensitivity: Fraction) -> float:
+        """Variance of k·S·Z for S = ``sensitivity``; infinite for heavy tails.
+
+        Public only if ``sensitivity`` is: with the global sensitivity it is an upper bound that may be published.
+        """
+        return self.law.variance * float(self.multiplier * sensitivity) ** 2
+
+
+def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
+    """The constants of a law whose release is (``epsilon``, ``delta``)-differentially private.
+
+    Args:
+        law: the law. A pure law does not use δ and costs none.
+        epsilon, delta: the budget of this one release.
+        beta: the smoothing β. None leaves about half of ε to β.
+
+    Raises:
+        InputError: ``noise_unfit``: the law needs δ > 0; ``beta_invalid``: β alone costs all of ε;
+            ``epsilon_invalid``: ε or δ is outside its range.
+    """
+    check_budget(epsilon, delta)
+    fitted, multiplier, smoothing = law.fitted(float(epsilon), float(delta), None if beta is None else float(beta))
+    if isinstance(fitted, PureLaw):
+        delta = Fraction(0)
+    beta = Fraction(smoothing) if beta is None else beta
+    return proven(fitted, _raised(fitted, multiplier, beta, epsilon, delta), beta, epsilon, delta)
+
+
+def proven(law: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Calibration:
+    """The calibration with these constants, after a proof that its cost is at most (ε, δ).
+
+    Raises:
+        InputError: ``noise_unfit``: the cost is larger.
+    """
+    if law.epsilon_above(multiplier, beta, delta) > epsilon:
+        raise InputError("noise_unfit", f"these constants of {law.name} noise cost more than ε: take a smaller ε")
+    return Calibration(law, multiplier, beta, epsilon, delta, law.rho_above(multiplier, beta))
+
+
+def check_budget(epsilon: Fraction, delta: Fraction) -> None:
+    """Refuse an ε (or ρ) or a δ outside its range (``epsilon_invalid``)."""
+    if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise InputError("epsilon_invalid", "ε (or ρ) of one release is between 0.000001 and 64")
+    if delta and not LEAST_DELTA <= delta < 1:
+        raise InputError("epsilon_invalid", "δ is 0, or between 10^-100 and 1")
+
+
+def _raised(law: Law, guess: float, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … for which the cost is at most ε."""
+    for bits in range(40, 0, -2):
+        multiplier = round_up(Fraction(guess) * (1 + Fraction(1, 1 << bits)))
+        if law.epsilon_above(multiplier, beta, delta) <= epsilon:
+            return multiplier
+    raise InputError("beta_invalid", "the smoothing β alone costs nearly the whole ε: take a smaller β")

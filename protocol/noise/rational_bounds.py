@@ -11,6 +11,9 @@ from __future__ import annotations
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 from math import isqrt
+from typing import NamedTuple
+
+from protocol.errors import InputError
 
 BITS = 64
 """Significant bits of a rounded number."""
@@ -93,3 +96,50 @@ def _exp(x: Fraction, digits: int) -> Fraction:
 def _unit(digits: int) -> Fraction:
     """More than all rounding errors of one function: 10^(3 − digits)."""
     return Fraction(1, 10 ** (digits - 3))
+
+
+FLOOR_BITS = 256
+"""S is never below 2^−256 of the global sensitivity. The maximum of S* and a constant is as smooth as S*."""
+SLACK = Fraction(1, 1 << 36)
+"""η: relative error of the search in floating point, with a wide margin (docs/smooth.md, "Rounding")."""
+SMALLEST_BETA = Fraction(1, 1 << 30)
+LARGEST_BETA = Fraction(64)
+
+
+class SmoothSensitivity(NamedTuple):
+    """An upper bound S ≥ S* that changes by at most the factor e^β between neighbours. It is a private number.
+
+    Attributes:
+        value: S, a dyadic fraction, in units of the statistic. S exceeds S* by at most the factor (1 + 2η)·e^(3ηt), η =
+            2⁻³⁶, t = ``distance``: by less than one part in 10⁸ for t ≤ 200.
+        beta: β.
+        distance: the t with the largest e^(−βt)·A(t).
+    """
+
+    value: Fraction
+    beta: Fraction
+    distance: int
+
+
+def smooth_bound(change: Fraction, distance: int, beta: Fraction, global_sensitivity: Fraction) -> SmoothSensitivity:
+    """S from A(t) = ``change`` at t = ``distance``, found up to a factor 1 − η with the smoothing β − 3η.
+
+    S is between S* and (1 + 2η)·S* for this smaller smoothing, so S changes by at most e^(β − 3η)·(1 + 2η) < e^β.
+
+    Raises:
+        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    """
+    least = global_sensitivity / (1 << FLOOR_BITS)
+    found = max(change * exp_above(-inner_beta(beta) * distance), least) * (1 + SLACK + SLACK**2 * 2)
+    return SmoothSensitivity(round_up(found), beta, distance)
+
+
+def inner_beta(beta: Fraction) -> Fraction:
+    """β − 3η: what rounding adds to the smoothness of the search is taken off β.
+
+    Raises:
+        InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.
+    """
+    if not SMALLEST_BETA <= beta <= LARGEST_BETA:
+        raise InputError("beta_invalid", "the smoothing β is between 2^-30 and 64: take another ε or another noise")
+    return Fraction(beta) - 3 * SLACK

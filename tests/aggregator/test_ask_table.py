@@ -13,8 +13,7 @@ from aggregator.publishing.schemas.schema_file import parse_schema_text
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 LABEL = Label("label", ["e", "p"])
 SCHEMA = build_schema(

@@ -16,7 +16,6 @@ MOST_CHILDREN = 16
 """Files and folders of a folder beside ``__init__.py``. A larger number is a reason to think, and never to split."""
 LARGER = {
     "protocol/mechanisms",
-    "protocol",
     "benchmarks/speed",
 }
 """One file per mechanism, and one per command: these folders grow with every mechanism or command."""

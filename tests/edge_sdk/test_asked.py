@@ -12,9 +12,8 @@ from edge_sdk import Device, Policy
 from protocol import canonical, mechanisms
 from protocol.documents.asked import groups_to_list
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
 from protocol.questions import build_questions, discrete_subjects
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 LABEL = Label("label", ["e", "p"])
 FEATURES = [

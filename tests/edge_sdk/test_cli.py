@@ -19,8 +19,8 @@ from support.publisher import DAY, Publisher
 from edge_sdk import Device, DocumentError
 from edge_sdk.cli.main import main
 from protocol.batches.framing import Header, write_batch
+from protocol.documents.campaign import Series
 from protocol.documents.provisioning import Provisioning, build_provisioning
-from protocol.documents.series import Series
 
 FOREVER = 1 << 33
 

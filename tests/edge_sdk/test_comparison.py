@@ -16,9 +16,8 @@ from edge_sdk import Device, Policy
 from edge_sdk.answering.answer import answer
 from protocol import canonical
 from protocol.batches.report import decode_answer, decode_report
-from protocol.documents import evaluation
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.series import Series
+from protocol.documents import model as evaluation
+from protocol.documents.campaign import Series, parse_campaign
 from protocol.epsilon import exp_below
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema

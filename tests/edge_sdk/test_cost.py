@@ -17,7 +17,7 @@ from edge_sdk import Device, Policy
 from edge_sdk.storage.database import State
 from edge_sdk.storage.rows import DOCUMENTS, Rows
 from edge_sdk.storage.spool import Limits, Spool, SpoolRow
-from protocol.documents.series import Series
+from protocol.documents.campaign import Series
 from protocol.errors import StorageError
 
 RECORD = {"odor": "n", "width": 2}

@@ -13,9 +13,8 @@ from edge_sdk.explaining import _odds, _percent
 from protocol import SCALE, canonical, mechanisms
 from protocol.documents import campaign as campaigns
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
 from protocol.questions import Question, Subject, build_questions, discrete_subjects
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 FEATURES = [f"f{number}" for number in range(30)]
 

@@ -28,8 +28,8 @@ from protocol.document import Header
 from protocol.documents.envelope import PAYLOAD_TYPES, SIZE_LIMITS, keyid, read_envelope, seal
 from protocol.documents.trust import Role, Root
 from protocol.features import Categorical
+from protocol.questions import CHANGE_FEATURES
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import CHANGE_FEATURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

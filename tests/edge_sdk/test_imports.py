@@ -73,7 +73,7 @@ campaign = device.enrol(publisher.campaign())
 device.report(campaign.id, {"odor": "n", "width": 2.0}, label="e")
 device.drain(sys.argv[1] + "/out.hsr")
 device.status()
-rooms = "protocol.nodes", "protocol.sums.vectors", "edge_sdk.node"
+rooms = "protocol.nodes", "protocol.noise.sums", "edge_sdk.node"
 of_nodes = lambda: [name for name in sys.modules if name.startswith(rooms)]
 print(of_nodes())
 from edge_sdk import Node

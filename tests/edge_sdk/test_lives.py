@@ -66,14 +66,12 @@ from edge_sdk.storage.ledger import Ledger, Lines
 from edge_sdk.sync import sync
 from edge_sdk.timekeeping import Timekeeper
 from protocol.batches import batch
-from protocol.documents.campaign import DISCRETE
+from protocol.documents.campaign import DISCRETE, Series
 from protocol.documents.masked_terms import DILUTED
 from protocol.documents.provisioning import Provisioning, build_provisioning
-from protocol.documents.series import Series
 from protocol.errors import HearsayError, PolicyError
 from protocol.masked.message import read_message
-from protocol.nodes.summary import read_summary
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries, read_summary
 
 # The sums of the ledger --------------------------------------------------------------------------------
 

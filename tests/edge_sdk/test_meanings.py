@@ -20,9 +20,8 @@ from support.publisher import DAY, NOW, Publisher
 from edge_sdk import Device
 from edge_sdk.answering.answer import MOST_CAMPAIGNS, Meanings
 from edge_sdk.cli.main import main
-from protocol.features import Categorical, Numeric
+from protocol.features import Categorical, Numeric, as_number, as_text
 from protocol.schema import FROM_RECORD, Check, Label, build_schema
-from protocol.values import as_number, as_text
 
 SCHEMA = build_schema(
     Label("label", ["e", "p"]),

@@ -16,10 +16,10 @@ from edge_sdk import Device, Policy
 from edge_sdk.cli.main import main
 from edge_sdk.explaining import Names
 from protocol import VERSION
+from protocol.document import is_seen, quoted, shown
 from protocol.features import Categorical, Numeric
 from protocol.questions import MOMENT, Subject
 from protocol.schema import Label, build_schema
-from protocol.shown import is_seen, quoted, shown
 
 FORGED = "odor' together with nothing"
 UNSEEN = "odor\u3164"

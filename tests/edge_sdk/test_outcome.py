@@ -17,8 +17,7 @@ from protocol.batches.report import decode_answer, decode_report
 from protocol.documents.envelope import read_envelope
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
-from protocol.projection import Component, Projection
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 
 def outcome_payload(publisher, model_bytes, micro=16_000_000, **changes):

@@ -14,7 +14,7 @@ from support.publisher import Publisher
 from edge_sdk.cli.commands import MAX_RECORD_BYTES
 from edge_sdk.cli.files import read_record
 from edge_sdk.cli.main import main
-from protocol.values import as_text
+from protocol.features import as_text
 
 PLAIN = {"odor": "n", "width": 3.5, "label": "e"}
 BODY = json.dumps(PLAIN)[1:-1].encode()

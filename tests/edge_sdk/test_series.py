@@ -15,7 +15,7 @@ from support.publisher import DAY, NOW, Publisher
 from edge_sdk import Device, Policy
 from edge_sdk.sync import sync
 from protocol.batches.report import report_id
-from protocol.documents.series import WHOLE, Series
+from protocol.documents.campaign import WHOLE, Series
 from protocol.errors import DocumentError, PolicyError
 
 RECORD = {"odor": "n", "width": 2, "label": "e"}

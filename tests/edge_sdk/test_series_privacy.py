@@ -15,7 +15,7 @@ from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Device, Policy
 from protocol.batches.report import decode_report
-from protocol.documents.series import WHOLE, Series, place
+from protocol.documents.campaign import WHOLE, Series, place
 from protocol.epsilon import PrivacyLoss
 from protocol.errors import PolicyError
 from protocol.features import Categorical, Numeric

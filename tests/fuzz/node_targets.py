@@ -11,10 +11,8 @@ from support.nodes import node_campaign, summary_of
 from protocol import canonical
 from protocol.document import SPEC
 from protocol.documents.envelope import keyid, read_envelope
-from protocol.nodes.node_list import build_node_list, parse_node_list
-from protocol.nodes.summary import parse_summary
-from protocol.nodes.summary_files import SummarySet, read_summaries
-from protocol.projection import integer_array
+from protocol.nodes.summary import SummarySet, build_node_list, parse_node_list, parse_summary, read_summaries
+from protocol.schema import integer_array
 
 LIST_REASONS = {"malformed", "invalid_nodes"}
 SUMMARY_REASONS = {"malformed", "unsupported_version"}

@@ -39,7 +39,7 @@ from protocol.documents.model import build_payload as build_model
 from protocol.documents.model import parse_model
 from protocol.documents.provisioning import build_provisioning, parse_provisioning
 from protocol.documents.trust import parse_root
-from protocol.masked.terms import ciphertexts_of, ranges_of
+from protocol.masked.costs import ciphertexts_of, ranges_of
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, from_micro
 from protocol.nodes.terms import MAX_NUMBERS, ranges, released_vectors, shares
 

@@ -15,9 +15,8 @@ from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.documents.campaign import parse_campaign
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
 from protocol.questions import build_questions, discrete_subjects
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 LABEL = Label("label", ["e", "p"])
 ODOR = Categorical("odor", ["a", "n", "f"], unlisted="other")

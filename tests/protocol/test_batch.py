@@ -25,8 +25,8 @@ from protocol.batches.batch import (
     read_header,
     write_batch,
 )
+from protocol.batches.framing import count_adjacent
 from protocol.batches.report import Layout
-from protocol.batches.scan import count_adjacent
 
 CAMPAIGN, OTHER = sha256(b"campaign").digest(), sha256(b"other").digest()
 DIRECT = Header(CAMPAIGN, 1, 18)

@@ -10,10 +10,11 @@ from hashlib import sha256
 import pytest
 from support.watched import Watched
 
-from protocol.batches import batch, scan
+from protocol.batches import batch
+from protocol.batches import framing as scan
 from protocol.batches.batch import END, MARK, Batch, Damage, Header, read_batches, trailer, write_batch
+from protocol.batches.framing import MAX_WASTED
 from protocol.batches.report import FIXED_BYTES, Layout
-from protocol.batches.scan import MAX_WASTED
 
 CAMPAIGN = sha256(b"campaign").digest()
 SIZE = 200_000

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.dates import date
+from protocol.words import date
 
 PACKAGES = [Path(__file__).parents[2] / name for name in ("edge_sdk", "protocol")]
 OF_THE_SYSTEM = {"fromtimestamp", "utcfromtimestamp", "gmtime", "localtime", "mktime", "ctime", "strptime"}

@@ -10,7 +10,7 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.digest import bulk_sha256, hmac_sha256, sha256
+from protocol.stream import bulk_sha256, hmac_sha256, sha256
 
 
 @given(st.binary(max_size=300))
@@ -39,4 +39,4 @@ def test_signed_documents_are_read_without_openssl():
     assert not loads_openssl(
         "import protocol.documents.campaign, protocol.documents.model, protocol.batches.batch, protocol.documents.trust"
     )
-    assert loads_openssl("from protocol.digest import bulk_sha256\nbulk_sha256(b'')")
+    assert loads_openssl("from protocol.stream import bulk_sha256\nbulk_sha256(b'')")

@@ -19,9 +19,8 @@ from support.failures import everything_said, failure
 
 from protocol import SCALE, canonical, mechanisms
 from protocol.errors import DocumentError, InputError
-from protocol.features import Categorical, Numeric, parse_feature
+from protocol.features import Categorical, Numeric, as_number, as_text, is_missing, parse_bound, parse_feature
 from protocol.schema import Label, build_schema, parse_schema
-from protocol.values import as_number, as_text, is_missing, parse_bound
 
 MARK = "Xk7-secret-Qz"
 NUMBER_MARK = 918273645546372819

@@ -20,7 +20,7 @@ MAY_USE = {
     "simulation": {"simulation", "research", "aggregator", "edge_sdk", "protocol"},
 }
 FOREIGN_OF_A_DEVICE = {"msgpack", "nacl"}
-OPTIONAL = {"gmpy2": [Path("protocol/masked/groups.py")]}
+OPTIONAL = {"gmpy2": [Path("protocol/masked/cipher.py")]}
 """Modules that a device uses if they are installed, and the only files that may import them."""
 STANDARD = sys.stdlib_module_names | {"_sha256", "_sha2"}
 """The interpreter's SHA-256 has one name in Python 3.11 and another from 3.12 on."""

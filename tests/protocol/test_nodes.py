@@ -14,12 +14,19 @@ from protocol.documents import trust
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, UNDERSTOOD, parse_campaign
 from protocol.documents.envelope import keyid, read_envelope, seal
 from protocol.errors import DocumentError, InputError, PolicyError
-from protocol.nodes.node_list import UNDERSTOOD as LIST_KEYS
-from protocol.nodes.node_list import build_node_list, parse_node_list
-from protocol.nodes.summary import SUMMARY_PAYLOAD_TYPE, build_summary, judge_summary, read_summary
-from protocol.nodes.summary_files import SummarySet, read_summaries
+from protocol.nodes.summary import (
+    SUMMARY_PAYLOAD_TYPE,
+    SummarySet,
+    build_node_list,
+    build_summary,
+    judge_summary,
+    parse_node_list,
+    read_summaries,
+    read_summary,
+)
+from protocol.nodes.summary import UNDERSTOOD as LIST_KEYS
 from protocol.nodes.terms import cost_micro, ranges, released_vectors, shares
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
+from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 PUBLISHER = Publisher()
 CAMPAIGN = node_campaign()

@@ -16,8 +16,7 @@ from aggregator.nodes.statistics.totals import Totals
 from protocol.document import Header
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope, seal
-from protocol.nodes.node_list import build_node_list
-from protocol.nodes.summary import read_summary
+from protocol.nodes.summary import build_node_list, read_summary
 
 CASES = {name: case for name, case in runner.load_all() if name.startswith(("nodes/", "summaries/"))}
 KINDS = {"classes": "class", "cells": "cell", "presence": "present", "sums": "moment", "squares": "moment"}

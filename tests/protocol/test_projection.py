@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 from protocol import SCALE, canonical
 from protocol.errors import DocumentError, InputError
 from protocol.features import Categorical, Numeric
-from protocol.projection import MAX_SHIFT, Component, Projection, integer_array, parse_projection, read_integer_array
-from protocol.schema import Label, build_schema
+from protocol.schema import (
+    MAX_SHIFT,
+    Component,
+    Label,
+    Projection,
+    build_schema,
+    integer_array,
+    parse_projection,
+    read_integer_array,
+)
 
 LARGEST = (1 << 31) - 1
 LABEL = Label("y", ["n", "p"])

@@ -46,6 +46,8 @@ def texts(node):
         return set()  # what it is bound to is collected where that happens
     if isinstance(node, ast.Attribute) and node.attr == "reason":
         return set()  # that of another error, collected where it was made
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "self.reasons":
+        return set()  # of a schema of files, collected where that is made
     if isinstance(node, ast.Starred) and isinstance(node.value, ast.Name):
         return set()  # a pair of reason and sentence, likewise
     return None
@@ -66,6 +68,8 @@ def reasons(source):
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             if name in CARRIERS and node.args:
                 take(node.args[0])
+            for each in node.args if name == "Reasons" else ():
+                take(each)
         elif isinstance(node, ast.Assign | ast.Return) and is_pair(node.value):
             take(node.value.elts[0])
         elif isinstance(node, ast.Assign) and any(

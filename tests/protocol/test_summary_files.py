@@ -16,9 +16,17 @@ from protocol import canonical
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import SIZE_LIMITS, Envelope, keyid, write_envelope
 from protocol.errors import DocumentError
-from protocol.nodes import summary_files
-from protocol.nodes.summary import SUMMARY_PAYLOAD_TYPE, parse_summary, read_summary
-from protocol.nodes.summary_files import MARK, Entry, SummarySet, kept, read_summaries
+from protocol.nodes import summary as summary_files
+from protocol.nodes.summary import (
+    MARK,
+    SUMMARY_PAYLOAD_TYPE,
+    Entry,
+    SummarySet,
+    kept,
+    parse_summary,
+    read_summaries,
+    read_summary,
+)
 
 CAMPAIGNS = [node_campaign(), node_campaign(DISCRETE)]
 POOL = [

@@ -19,11 +19,10 @@ from vectors import (
     runner,
 )
 
-from protocol.documents.series import Series
+from protocol.documents.campaign import Series
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component
 from protocol.questions import Question
-from protocol.schema import Schema
+from protocol.schema import Component, Schema
 
 CASES = dict(runner.load_all())
 assert all(

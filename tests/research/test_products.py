@@ -13,7 +13,7 @@ from support.examples import examples
 from support.masked_reference import hashed, raised
 
 from protocol.errors import DocumentError, InputError
-from protocol.masked import groups
+from protocol.masked import cipher as groups
 from research.products import (
     ORDER,
     PRIME,

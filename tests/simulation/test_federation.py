@@ -25,8 +25,8 @@ from protocol.documents.envelope import SigningKey
 from protocol.features import Categorical, Numeric
 from protocol.nodes.summary import build_summary, read_summary
 from protocol.nodes.terms import GLOBAL, NodeTerms, ranges, released_vectors
+from protocol.noise.sums import laplace_variance
 from protocol.schema import FROM_RECORD, Label, build_schema
-from protocol.sums.vectors import laplace_variance
 from simulation import drawn as vector
 from simulation import simulate_campaign
 from simulation.local import records_of

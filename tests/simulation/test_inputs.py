@@ -15,9 +15,8 @@ from protocol import SCALE
 from protocol.documents.asked import canonical_groups, restricted, ungroupable
 from protocol.features import Categorical, Numeric
 from protocol.mechanisms import from_micro
-from protocol.projection import Component, Projection
 from protocol.questions import build_questions, discrete_subjects, gaussian_subjects, outcome_subjects, right_subjects
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 LABEL = Label("label", ["e", "p", "q"], substitute=1)
 FEATURES = [

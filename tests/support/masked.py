@@ -12,9 +12,9 @@ from protocol.documents.campaign import GAUSSIAN, parse_campaign
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import DIVIDED, RECORD, MaskedTerms
 from protocol.masked.cipher import SECRET_BITS
+from protocol.masked.costs import ciphertexts_of
 from protocol.masked.keys import PartyKey, build_key_book, read_key_book, seal_key
 from protocol.masked.message import build_message
-from protocol.masked.terms import ciphertexts_of
 from protocol.nodes.terms import NodeTerms
 from support.nodes import NODE_KEYS, PERIOD, node_payload
 from support.publisher import Publisher, key

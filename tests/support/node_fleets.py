@@ -10,8 +10,7 @@ from aggregator.curator.methods.sums import exact_sums
 from aggregator.curator.records import read_records
 from aggregator.nodes.statistics.federation import noise_variances
 from protocol import SCALE
-from protocol.nodes.node_list import build_node_list
-from protocol.nodes.summary import build_summary
+from protocol.nodes.summary import build_node_list, build_summary
 from protocol.nodes.terms import ranges, released_vectors
 from protocol.questions import CELL, CLASS, MOMENT
 from support.nodes import PERIOD

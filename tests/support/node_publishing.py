@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from aggregator.publishing.workspace import create_workspace
 from protocol.documents.campaign import GAUSSIAN, Campaign, parse_campaign
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
-from protocol.nodes.node_list import build_node_list
+from protocol.nodes.summary import build_node_list
 from support.node_fleets import keys, summaries_of
 from support.nodes import node_payload
 from support.publisher import NOW, Publisher

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocol import SCALE
 from protocol.documents.campaign import GAUSSIAN, Fit, build_payload, parse_campaign
-from protocol.nodes.node_list import build_node_list
-from protocol.nodes.summary import build_summary
+from protocol.nodes.summary import build_node_list, build_summary
 from protocol.nodes.terms import NodeTerms, released_vectors
 from support.publisher import DAY, NOW, Publisher, key
 

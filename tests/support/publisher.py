@@ -11,7 +11,7 @@ from protocol import canonical, mechanisms
 from protocol.document import Header
 from protocol.documents import campaign, model
 from protocol.documents.envelope import PAYLOAD_TYPES, SigningKey, read_envelope, seal
-from protocol.documents.node_terms import NodeTerms
+from protocol.documents.masked_terms import NodeTerms
 from protocol.documents.trust import Role, Root
 from protocol.errors import StorageError
 from protocol.features import Categorical, Numeric
@@ -21,7 +21,7 @@ from protocol.schema import Label, Schema, build_schema
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.documents.series import Series
+    from protocol.documents.campaign import Series
 
 DAY = 86_400
 NOW = 1_800_000_000

@@ -14,7 +14,7 @@ from protocol.documents import trust
 from protocol.documents.envelope import SigningKey, keyid, pae, seal
 from protocol.documents.provisioning import Provisioning, build_provisioning, parse_provisioning
 from protocol.errors import HearsayError
-from protocol.nodes import node_list
+from protocol.nodes import summary as node_list
 from vectors.runner import UnfitVectorError, kind
 
 

@@ -10,13 +10,12 @@ from support.masked import fixed_entropy
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import SigningKey, read_envelope
 from protocol.masked.cipher import Unmasking, mask_all
+from protocol.masked.costs import ciphertexts_of, least_parties, masked_terms_of, ranges_of
+from protocol.masked.fields import Slots
 from protocol.masked.keys import check_successor, own_key, read_key_book, seal_key
 from protocol.masked.message import MessageSet, judge_message, read_message
 from protocol.masked.release import check_answers, parse_request, read_release
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of, ranges_of
-from protocol.nodes.node_list import parse_node_list
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import parse_node_list, read_summaries
 from protocol.nodes.terms import released_vectors
 from vectors.runner import kind
 

@@ -7,9 +7,7 @@ from typing import Any
 
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.nodes.node_list import parse_node_list
-from protocol.nodes.summary import judge_summary
-from protocol.nodes.summary_files import SummarySet, read_summaries
+from protocol.nodes.summary import SummarySet, judge_summary, parse_node_list, read_summaries
 from protocol.nodes.terms import ranges, released_vectors, shares
 from vectors.runner import kind
 

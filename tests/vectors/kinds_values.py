@@ -16,14 +16,13 @@ from protocol.batches.report import (
     layout_for,
     report_id,
 )
-from protocol.documents.series import Series, place
+from protocol.documents.campaign import Series, place
 from protocol.epsilon import micro_epsilon
-from protocol.features import Categorical, Numeric
+from protocol.features import Categorical, Numeric, as_text
 from protocol.mechanisms import SINGLE
 from protocol.questions import Assignment, Question, build_questions, discrete_subjects, interval_bounds
 from protocol.schema import Label, build_schema
 from protocol.stream import Stream
-from protocol.values import as_text
 from protocol.words import to_words
 from vectors.runner import kind
 

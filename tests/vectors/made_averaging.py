@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from protocol import canonical
-from protocol.digest import sha256
+from protocol.stream import sha256
 
 if TYPE_CHECKING:
     from vectors.makers import Collection

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from support.publisher import DAY, NOW, Publisher
 
 from protocol import canonical, mechanisms
-from protocol.documents.series import Series
+from protocol.documents.campaign import Series
 from protocol.features import Categorical
 from protocol.schema import Label, build_schema
 from vectors.made_devices import Step, add_device

@@ -23,7 +23,7 @@ from support.publisher import DAY, NOW, key
 from protocol import canonical
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, read_envelope, write_envelope
-from protocol.masked.groups import power
+from protocol.masked.cipher import power
 from protocol.masked.message import read_message
 from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
 

@@ -9,12 +9,11 @@ from support.publisher import DAY, MODEL_KEY, NOW, Publisher
 
 from protocol import canonical
 from protocol.document import MAX_TIME
-from protocol.documents.campaign import DISCRETE, GAUSSIAN
+from protocol.documents.campaign import DISCRETE, GAUSSIAN, Series
 from protocol.documents.envelope import keyid
-from protocol.documents.node_terms import MAX_RECORDS
-from protocol.documents.series import Series
+from protocol.documents.masked_terms import MAX_RECORDS
 from protocol.features import Categorical, Numeric
-from protocol.nodes.node_list import build_node_list
+from protocol.nodes.summary import build_node_list
 from protocol.schema import Label, build_schema
 from vectors.makers import PUBLISHER, Collection
 

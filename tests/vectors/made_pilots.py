@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol import canonical
-from protocol.documents.pilots import MOST
+from protocol.documents.campaign import MOST
 from vectors.makers import PUBLISHER, Collection
 
 INVALID = "invalid_campaign"

@@ -15,10 +15,9 @@ from aggregator.publishing.campaigns import CampaignParameters, build_campaign
 from protocol import SCALE, canonical, mechanisms
 from protocol.document import Header
 from protocol.documents import model
-from protocol.documents.series import WHOLE, Series
+from protocol.documents.campaign import WHOLE, Series
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
-from protocol.schema import Label, Schema, build_schema
+from protocol.schema import Component, Label, Projection, Schema, build_schema
 from vectors import records_from_text
 
 if TYPE_CHECKING:

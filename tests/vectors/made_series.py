@@ -10,7 +10,7 @@ from support.publisher import DAY, NOW
 
 from protocol import canonical
 from protocol.document import MAX_TIME
-from protocol.documents.series import WHOLE, Series
+from protocol.documents.campaign import WHOLE, Series
 from vectors.made_devices import Step, add_device
 from vectors.makers import PUBLISHER, Collection
 

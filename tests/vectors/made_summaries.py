@@ -12,7 +12,7 @@ from protocol import canonical
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import PAYLOAD_TYPES, Envelope, keyid, pae, write_envelope
 from protocol.nodes.summary import read_summary
-from protocol.projection import integer_array
+from protocol.schema import integer_array
 from vectors.makers import PUBLISHER, Collection, flipped, signed_by, wild
 
 CAMPAIGN = node_campaign()

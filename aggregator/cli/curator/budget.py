@@ -16,7 +16,7 @@ from aggregator.common.facts import Fact
 from aggregator.curator.accounting import parse_delta
 from aggregator.curator.budget import BudgetState, Query
 from protocol.epsilon import format_micro, micro_epsilon
-from protocol.sums.adjacency import ADJACENCIES, CHANGE
+from protocol.questions import ADJACENCIES, CHANGE
 
 
 @click.group()

@@ -20,15 +20,20 @@ from protocol.documents.envelope import SIZE_LIMITS, keyid, read_envelope
 from protocol.documents.masked_terms import RECORD
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import DocumentError, InputError
-from protocol.masked.costs import cost
+from protocol.masked.costs import ciphertexts_of, cost, least_parties
 from protocol.masked.keys import KeyBook, parse_key_book, read_key_book
 from protocol.masked.message import Message, read_message
 from protocol.masked.release import MAX_REQUEST_BYTES, Release, Request, parse_release, parse_request, read_release
-from protocol.masked.terms import ciphertexts_of, least_parties
-from protocol.nodes.node_list import UNDERSTOOD, NodeList, parse_node_list
-from protocol.nodes.summary import Summary, judge_summary, read_summary
-from protocol.nodes.summary_files import read_summaries
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE
+from protocol.nodes.summary import (
+    UNDERSTOOD,
+    NodeList,
+    Summary,
+    judge_summary,
+    parse_node_list,
+    read_summaries,
+    read_summary,
+)
+from protocol.questions import ADD_REMOVE, CHANGE
 
 MOST_ROWS = 1000
 """Most summaries, messages, damaged byte ranges and parties that are listed for one file. All of them are counted."""

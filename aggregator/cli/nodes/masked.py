@@ -32,8 +32,8 @@ from aggregator.common.files import read_file
 from aggregator.common.periods import parse_start, shown
 from protocol.documents.envelope import SIZE_LIMITS
 from protocol.errors import HearsayError, InputError
+from protocol.masked.costs import least_parties, masked_terms_of
 from protocol.masked.release import MAX_REQUEST_BYTES, parse_request
-from protocol.masked.terms import least_parties, masked_terms_of
 
 if TYPE_CHECKING:
     from aggregator.nodes.dealer.dealer import Dealer, ServedCampaign

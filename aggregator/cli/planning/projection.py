@@ -16,7 +16,7 @@ from aggregator.cli.output import as_json, check_files, note, print_facts, print
 from aggregator.common.plots import Bars, bar_chart
 from aggregator.publishing.schemas.projection_file import projection_text, reduction_facts
 from aggregator.publishing.schemas.schema_file import load_schema
-from protocol.documents.pilots import PilotCost
+from protocol.documents.campaign import PilotCost
 from protocol.schema import Schema
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from aggregator.planning.feature_selection.schema_text import schema_text
 from aggregator.publishing.ask_table import listed
 from aggregator.publishing.decisions import decision_text
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema, toml_array, toml_text
-from protocol.documents.pilots import PilotCost
+from protocol.documents.campaign import PilotCost
 from protocol.schema import Schema
 
 if TYPE_CHECKING:

@@ -25,10 +25,10 @@ from aggregator.cli.output import (
     warn_of_signed,
 )
 from aggregator.publishing.series import series_facts
+from protocol.document import quoted
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import InputError
-from protocol.shown import quoted
 
 if TYPE_CHECKING:
     from aggregator.models.measured_accuracy import Ranking

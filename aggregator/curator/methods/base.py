@@ -14,10 +14,10 @@ from aggregator.estimates.source import Origin
 from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import Curator, NoisySum, of_sums
 from protocol.errors import InputError
+from protocol.noise.sums import summed_subjects
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE
-from protocol.sums.vectors import summed_subjects
 
 PURPOSE = "a model from a curator's records"
 

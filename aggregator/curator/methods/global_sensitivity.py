@@ -24,9 +24,9 @@ from aggregator.curator.accounting import Share
 from aggregator.curator.methods.per_class import Moments, PerClass
 from aggregator.curator.terms import FitTerms
 from protocol import SCALE
+from protocol.noise.sums import Vector, with_noise
 from protocol.questions import MOMENT, SQUARE, Subject
 from protocol.stream import Stream
-from protocol.sums.vectors import Vector, with_noise
 
 GRID = 1 << 20
 """G: number of grid steps of the sensitivity of a variance or standard deviation."""

@@ -28,11 +28,10 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum
 from protocol.documents.campaign import DISCRETE
 from protocol.errors import InputError
-from protocol.questions import CELL, CLASS, MOMENT, PRESENT, SQUARE, Subject
+from protocol.noise.sums import Vector, summed_subjects, with_noise
+from protocol.questions import CELL, CHANGE_FEATURES, CLASS, MOMENT, PRESENT, SQUARE, Subject
 from protocol.schema import Schema, may_be_missing
 from protocol.stream import Stream
-from protocol.sums.adjacency import CHANGE_FEATURES
-from protocol.sums.vectors import Vector, summed_subjects, with_noise
 
 LEAST = 2
 """Smallest class of which a mean and a variance are released."""

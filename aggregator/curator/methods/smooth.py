@@ -42,9 +42,8 @@ from aggregator.curator.terms import FitTerms
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
-from protocol.noise.calibration import Calibration
-from protocol.noise.rounding import rounded
-from protocol.noise.smooth_bound import SmoothSensitivity
+from protocol.noise.law import Calibration, rounded
+from protocol.noise.rational_bounds import SmoothSensitivity
 from protocol.questions import MOMENT
 from protocol.schema import Schema
 from protocol.stream import Stream

@@ -1,6 +1,6 @@
 """The method ``sums``: discrete Laplace noise on counts, sums and sums of squares.
 
-Every vector of integers gets noise for its own sensitivity (:data:`protocol.sums.adjacency.SENSITIVITIES`), so
+Every vector of integers gets noise for its own sensitivity (:data:`protocol.questions.SENSITIVITIES`), so
 the method covers all adjacencies, with a public or an unknown number of records. The privacy is exact: integers are
 released, and no float touches an exact number.
 
@@ -21,11 +21,10 @@ from aggregator.estimates.statistics import Statistics
 from aggregator.estimates.sums import NoisySum
 from aggregator.models.encoding import NO_NUMBER
 from protocol import SCALE
-from protocol.questions import CELL, CLASS, MOMENT, PRESENT, Subject
+from protocol.noise.sums import Noisy, Vector, summed_subjects, with_noise
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CELL, CLASS, MOMENT, PRESENT, SENSITIVITIES, Subject
 from protocol.schema import Schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, SENSITIVITIES
-from protocol.sums.vectors import Noisy, Vector, summed_subjects, with_noise
 
 
 class Sums(Method):
@@ -48,7 +47,7 @@ class Sums(Method):
 
 
 def vector_epsilons(schema: Schema, terms: FitTerms) -> list[int]:
-    """ε of every vector in millionths, in the order of :func:`protocol.sums.vectors.summed_subjects`."""
+    """ε of every vector in millionths, in the order of :func:`protocol.noise.sums.summed_subjects`."""
     subjects = summed_subjects(schema, terms.family)
     return divide(terms.epsilon_micro, subjects, len(schema.label.classes), terms.adjacency, terms.division)
 

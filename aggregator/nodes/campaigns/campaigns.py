@@ -24,11 +24,12 @@ from aggregator.publishing.privacy import refusal_warning
 from aggregator.publishing.schemas.schema_doubts import alike_in
 from aggregator.publishing.schemas.schema_file import SchemaFile
 from aggregator.publishing.workspace import Workspace
-from protocol.document import DAY_SECONDS
+from protocol.document import DAY_SECONDS, quoted
 from protocol.documents.campaign import DISCRETE, GAUSSIAN, parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import (
     DIVIDED,
+    GLOBAL,
     MAX_DELTA_PICO,
     MAX_PARTIES,
     MOST_SLOT_BITS,
@@ -36,14 +37,13 @@ from protocol.documents.masked_terms import (
     RECORD,
     UNITS,
     MaskedTerms,
+    NodeTerms,
     least_slot_bits,
 )
-from protocol.documents.node_terms import GLOBAL, NodeTerms
 from protocol.epsilon import MICRO, micro_epsilon, pico_delta
 from protocol.errors import InputError
+from protocol.noise.sums import summed_subjects
 from protocol.schema import Schema
-from protocol.shown import quoted
-from protocol.sums.vectors import summed_subjects
 
 POSTPROCESS = "floored"
 """Post-processing of a campaign that names no other: it takes the known size of the noise into account."""

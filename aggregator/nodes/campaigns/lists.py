@@ -19,11 +19,11 @@ from aggregator.publishing.keys import MAX_KEY_BYTES, PUBLIC_WORD, parse_public
 from aggregator.publishing.naming import SignedDocument, opened
 from aggregator.publishing.signatures import header_for, seconds_of
 from aggregator.publishing.workspace import Workspace
+from protocol.document import quoted
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.errors import InputError
-from protocol.nodes.node_list import MAX_NODES, NodeList, build_node_list, parse_node_list
-from protocol.shown import quoted
+from protocol.nodes.summary import MAX_NODES, NodeList, build_node_list, parse_node_list
 
 ROLE = "nodes"
 """Role of node lists in envelopes and in the history of a workspace."""

@@ -24,17 +24,16 @@ from aggregator.publishing.privacy import (
     refusal_warning,
     subject_text,
 )
-from protocol import SCALE, allowance
+from protocol import SCALE
+from protocol import epsilon as allowance
 from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DILUTED, PARTY, MaskedTerms
 from protocol.epsilon import MICRO, format_micro
 from protocol.errors import PolicyError
+from protocol.masked.costs import delta_of, least_parties
 from protocol.masked.noise import noise_of
-from protocol.masked.terms import delta_of, least_parties
-from protocol.nodes.smooth import noise_variance
-from protocol.nodes.terms import cost_micro, released_vectors, sensitivity, shares, terms_of
-from protocol.questions import MOMENT, Subject
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES, SENSITIVITIES
+from protocol.nodes.terms import cost_micro, noise_variance, released_vectors, sensitivity, shares, terms_of
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES, MOMENT, SENSITIVITIES, Subject
 
 _MOST_NOISES = 1000
 """Most parties whose noise is computed for a sheet."""

@@ -20,12 +20,11 @@ from protocol import canonical
 from protocol.documents.campaign import Campaign, parse_campaign
 from protocol.documents.envelope import KEYID_BYTES, SigningKey, read_envelope
 from protocol.errors import DocumentError, InputError, PolicyError
-from protocol.masked.cipher import SECRET_BYTES, release_elements
-from protocol.masked.groups import MODULUS_BITS
+from protocol.masked.cipher import MODULUS_BITS, SECRET_BYTES, release_elements
+from protocol.masked.costs import ciphertexts_of, least_parties, masked_terms_of
 from protocol.masked.keys import ROLE, PartyKey, build_key_book, seal_key
 from protocol.masked.release import Request, build_release
-from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
-from protocol.nodes.node_list import NodeList
+from protocol.nodes.summary import NodeList
 
 _TAG = "hearsay dealer key 1"
 _EXPONENT = 65_537

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from aggregator.common.databases import Ledger, Mark, as_mark, no_mark
 from aggregator.common.files import DEALER_MARK, PRIVATE, write_output
-from protocol.database import Schema, seal
+from protocol.database import Reasons, Schema, seal
 from protocol.errors import StorageError
 
 
@@ -108,7 +108,7 @@ _KEYS = {
 }
 SCHEMA = Schema(
     what="the dealer's journal",
-    reasons="dealer",
+    reasons=Reasons("dealer_busy", "dealer_damaged", "dealer_newer", "dealer_damaged"),
     application_id=DEALER_MARK,
     version=3,
     tables={

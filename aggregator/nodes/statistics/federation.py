@@ -28,10 +28,8 @@ from protocol import SCALE
 from protocol.documents.campaign import Campaign
 from protocol.epsilon import format_micro
 from protocol.errors import PolicyError
-from protocol.nodes.smooth import noise_variance
-from protocol.nodes.terms import SMOOTH, ranges, released_vectors, shares, terms_of
-from protocol.questions import MOMENT, Subject
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES
+from protocol.nodes.terms import SMOOTH, noise_variance, ranges, released_vectors, shares, terms_of
+from protocol.questions import ADD_REMOVE, CHANGE_FEATURES, MOMENT, Subject
 
 ESTIMATOR = "sums of the nodes' noisy sums, each with the weight one"
 INTERVALS = (

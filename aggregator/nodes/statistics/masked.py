@@ -21,9 +21,9 @@ from protocol.documents.campaign import Campaign
 from protocol.documents.masked_terms import DILUTED, RECORD
 from protocol.epsilon import MICRO, PICO, format_micro
 from protocol.errors import PolicyError
+from protocol.masked.costs import least_parties, masked_terms_of, ranges_of
 from protocol.masked.keys import KeyBook
 from protocol.masked.noise import noise_of
-from protocol.masked.terms import least_parties, masked_terms_of, ranges_of
 from protocol.nodes.terms import released_vectors
 from protocol.questions import MOMENT
 

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from aggregator.common import databases
 from aggregator.reports.storage.manifest import SUMMARIES_FILE, damaged
-from protocol.database import Schema, execute, row_digest
+from protocol.database import Reasons, Schema, execute, row_digest
 from protocol.errors import StorageError
-from protocol.nodes.summary_files import Entry, kept
+from protocol.nodes.summary import Entry, kept
 
 ACCEPTED = "accepted"
 REPLAYED_REASON = "summary_replayed"
@@ -54,7 +54,7 @@ _TABLES = (
 )
 SCHEMA = Schema(
     what="the store of summaries",
-    reasons="store",
+    reasons=Reasons("store_busy", "store_damaged", "store_newer", "store_older"),
     application_id=0x4873796E,  # Hsyn
     version=2,
     tables={statement.split()[2]: statement for statement in _TABLES},
@@ -185,7 +185,7 @@ class Database(databases.Database):
         """Join an envelope to the kept ones. Called inside a transaction.
 
         Of each period and node the two smallest identities are kept, and of each identity the smallest envelope, so
-        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary_files.kept`). Returns
+        the kept rows do not depend on the order of arrival (:func:`protocol.nodes.summary.kept`). Returns
         :data:`ACCEPTED`; :data:`REPLAYED_REASON`: the payload was kept already; :data:`CONFLICT_REASON`: another one
         of that place was.
         """

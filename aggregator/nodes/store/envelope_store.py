@@ -30,8 +30,7 @@ from aggregator.reports.intake.sources import Unreadable, expand, read_source
 from aggregator.reports.tally.scope import EVERYTHING, Scope
 from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError
-from protocol.nodes.node_list import NodeList
-from protocol.nodes.summary_files import Piece, Placed, read_summaries
+from protocol.nodes.summary import NodeList, Piece, Placed, read_summaries
 
 MAX_FILE_BYTES = 1 << 30
 """Largest content of a file, after decompression. A larger file can be cut anywhere between two envelopes."""

@@ -30,11 +30,11 @@ from protocol import canonical
 from protocol.documents.campaign import Campaign
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.masked.cipher import Unmasking
+from protocol.masked.costs import ciphertexts_of, least_parties, masked_terms_of
+from protocol.masked.fields import Slots
 from protocol.masked.keys import KeyBook, read_key_book
 from protocol.masked.message import ROLE, Message, judge_message, read_message
 from protocol.masked.release import Release, build_request, parse_request, read_release
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of, least_parties, masked_terms_of
 from protocol.nodes.terms import released_vectors
 
 _KEYS, _REQUEST, _RELEASE, _TOTAL = "keys", "request", "release", "total"

@@ -15,7 +15,7 @@ from protocol.document import check_understood
 from protocol.documents.campaign import Campaign
 from protocol.documents.envelope import SIZE_LIMITS, read_envelope
 from protocol.errors import DocumentError, InputError
-from protocol.nodes.node_list import UNDERSTOOD, NodeList, parse_node_list
+from protocol.nodes.summary import UNDERSTOOD, NodeList, parse_node_list
 
 
 def read_list(raw: bytes, campaign: Campaign) -> NodeList:

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from aggregator.cards.card_words import REST
 from aggregator.page.blocks import Block, Section, facts, paragraph
 from aggregator.page.entries import rows_of, text_of
-from protocol.dates import date
-from protocol.document import Header
+from protocol.document import Header, quoted
 from protocol.documents.campaign import Campaign
 from protocol.schema import Schema
-from protocol.shown import quoted
-from protocol.words import to_words
+from protocol.words import date, to_words
 
 if TYPE_CHECKING:
     from aggregator.page.subject import ModelSubject, StoreSubject

@@ -22,9 +22,8 @@ from aggregator.page.charts import Bar, whiskers
 from aggregator.page.entries import interval, mapping
 from protocol.documents.model import DiscreteModel, Normal
 from protocol.features import Feature, Grouped, Numeric
-from protocol.projection import Component
 from protocol.questions import MOMENT, MOMENTS, SQUARE, Subject
-from protocol.schema import Schema
+from protocol.schema import Component, Schema
 
 if TYPE_CHECKING:
     from aggregator.page.subject import ModelSubject

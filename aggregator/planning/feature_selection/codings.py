@@ -20,8 +20,7 @@ from aggregator.common.arrays import Floats, Integers
 from aggregator.models.encoding import MISSING, NO_NUMBER
 from protocol import SCALE
 from protocol.features import Feature, Numeric
-from protocol.projection import Component
-from protocol.schema import Schema, may_be_missing
+from protocol.schema import Component, Schema, may_be_missing
 
 MOST_GROUPS = 3
 BINS = (2, 3, 4, 8)

@@ -60,15 +60,14 @@ from aggregator.planning.feature_selection.from_pilot import (
     with_features,
 )
 from aggregator.publishing.schemas.schema_file import SchemaFile
-from protocol.documents.campaign import DISCRETE
-from protocol.documents.pilots import PilotCost
+from protocol.documents.campaign import DISCRETE, PilotCost
 from protocol.epsilon import MICRO, check_answer_micro, format_micro
 from protocol.errors import InputError
 from protocol.features import Numeric
 from protocol.mechanisms.noise import discrete_laplace
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Schema, build_schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE
 
 Flags = NDArray[np.bool_]
 Fitted = tuple[Floats, Sequence[Floats]]

@@ -43,12 +43,12 @@ from aggregator.publishing.ask_table import resolve
 from aggregator.publishing.mechanisms.choice import AUTO
 from aggregator.publishing.schemas.projection_file import load_projection
 from aggregator.publishing.schemas.schema_file import SchemaFile, load_schema
-from protocol import allowance
+from protocol import epsilon as allowance
+from protocol.document import quoted
 from protocol.documents.campaign import DISCRETE
 from protocol.epsilon import MICRO, format_micro, micro_epsilon
 from protocol.errors import InputError
 from protocol.schema import Schema
-from protocol.shown import quoted
 
 COLUMNS = ("design", "questions", "accuracy", "95 % interval", "behind", "without privacy", "standard error")
 

@@ -12,11 +12,11 @@ from typing import Any
 from aggregator.estimates.debias import debias, marginal, noise_law, pairs_of
 from aggregator.estimates.intervals import count_interval
 from aggregator.publishing.mechanisms.draws import draw
+from protocol.document import is_seen
 from protocol.errors import InputError
 from protocol.mechanisms import BITS, Mechanism, ValueMechanism
 from protocol.mechanisms.by_family import ByFamily
 from protocol.questions import Question
-from protocol.shown import is_seen
 
 PARTS: Mapping[str, ByFamily[Any]] = {
     "estimator": debias,

@@ -22,11 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from aggregator.common.files import read_file
 from protocol.document import is_text
-from protocol.documents.pilots import PilotCost, parse_pilots, pilot_fields
+from protocol.documents.campaign import PilotCost, parse_pilots, pilot_fields
 from protocol.errors import DocumentError, InputError
 from protocol.features import Numeric
-from protocol.projection import Component, Projection
-from protocol.schema import Schema, build_schema, may_be_missing
+from protocol.schema import Component, Projection, Schema, build_schema, may_be_missing
 
 if TYPE_CHECKING:
     from aggregator.models.reduction import Reduction

@@ -21,9 +21,8 @@ import pandas as pd
 
 from aggregator.common.tables import COMMA_OF_THOUSANDS, MISSING_TOKENS, advice_on_commas, have_outer_spaces
 from protocol.errors import InputError
-from protocol.features import Categorical
+from protocol.features import Categorical, as_text, parse_bound
 from protocol.schema import Schema
-from protocol.values import as_text, parse_bound
 
 FAR = 1000
 """Distance of a number from the middle half of the others, in widths of that half, that is told."""

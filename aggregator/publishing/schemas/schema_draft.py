@@ -19,9 +19,8 @@ from aggregator.publishing.schemas.schema_doubts import doubt, number_in, units_
 from aggregator.publishing.schemas.schema_file import MISSING_HAS_CODE, parse_schema_text, toml_array, toml_text
 from protocol.document import is_text
 from protocol.errors import InputError
-from protocol.features import MAX_VALUES, Numeric
+from protocol.features import MAX_BOUND_CHARACTERS, MAX_VALUES, Numeric
 from protocol.schema import MAX_CLASSES
-from protocol.values import MAX_BOUND_CHARACTERS
 
 DEFAULT_BINS = 4
 DEFAULT_MAX_VALUES = 12

@@ -49,11 +49,10 @@ from aggregator.common.notebooks import facts, table
 from aggregator.publishing.ask_table import Ask, parse_ask
 from aggregator.publishing.decisions import Decision, parse_decision
 from protocol.document import is_text
-from protocol.documents.pilots import PilotCost, parse_pilots
+from protocol.documents.campaign import PilotCost, parse_pilots
 from protocol.errors import DocumentError, InputError
-from protocol.features import MAX_VALUES, Categorical, Feature, Numeric
+from protocol.features import MAX_VALUES, Categorical, Feature, Numeric, as_text, parse_bound
 from protocol.schema import Label, Schema, build_schema
-from protocol.values import as_text, parse_bound
 
 MISSING_HAS_CODE = "code"
 MAX_FILE_BYTES = 4 << 20

@@ -13,8 +13,8 @@ from aggregator.models.scoring import model_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
+from protocol.questions import ADD_REMOVE
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import ADD_REMOVE
 
 
 def schema(classes, numbers):

@@ -23,12 +23,12 @@ from aggregator.publishing import keys
 from aggregator.publishing.workspace import create_workspace, open_workspace
 from edge_sdk import Device
 from protocol import canonical
+from protocol.documents.campaign import PilotCost
 from protocol.documents.envelope import read_envelope
-from protocol.documents.pilots import PilotCost
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
+from protocol.questions import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE, CHANGE_FEATURES
 
 NOW = 1_900_000_000
 SCHEMA = build_schema(

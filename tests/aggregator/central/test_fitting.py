@@ -18,10 +18,9 @@ from aggregator.estimates.source import campaign_of
 from protocol import SCALE, canonical
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
-from protocol.questions import Question
+from protocol.noise.sums import summed_subjects
+from protocol.questions import ADJACENCIES, Question
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import ADJACENCIES
-from protocol.sums.vectors import summed_subjects
 
 SEED = bytes(range(32))
 SCHEMA = build_schema(

@@ -20,7 +20,7 @@ from aggregator.estimates.spread import moments
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
-from protocol.noise.lazy import LazyReal
+from protocol.noise.law import LazyReal
 from protocol.schema import Label, build_schema
 
 SEED = bytes(range(32))

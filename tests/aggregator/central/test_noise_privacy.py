@@ -27,7 +27,7 @@ from protocol.noise.law import PureLaw
 from protocol.stream import Stream
 
 if TYPE_CHECKING:
-    from protocol.noise.calibration import Calibration
+    from protocol.noise.law import Calibration
 
 EPSILONS = (Fraction(1, 10), Fraction(1), Fraction(4))
 DELTA = Fraction(1, 1000)

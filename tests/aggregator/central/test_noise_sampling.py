@@ -17,10 +17,16 @@ from support.noise import distribution
 from aggregator.curator import sampling as exponentials
 from aggregator.curator.noise import LaplaceLogNormal, TimesExponential, law
 from aggregator.curator.sampling import normal_magnitude
-from protocol.noise.lazy import LazyReal, Shifted, Signed, Uniform
-from protocol.noise.power_tails import InversePower, power_tail_magnitude
-from protocol.noise.rounding import rounded
-from protocol.noise.student import TimesRoot
+from protocol.noise.law import (
+    InversePower,
+    LazyReal,
+    Shifted,
+    Signed,
+    TimesRoot,
+    Uniform,
+    power_tail_magnitude,
+    rounded,
+)
 from protocol.stream import Stream
 
 NAMES = [

@@ -23,11 +23,10 @@ from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
-from protocol.questions import CLASS, Subject
+from protocol.noise.sums import Vector, with_noise
+from protocol.questions import ADJACENCIES, CLASS, SENSITIVITIES, Subject
 from protocol.schema import Label, build_schema
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADJACENCIES, SENSITIVITIES
-from protocol.sums.vectors import Vector, with_noise
 
 SCHEMA = build_schema(
     Label("label", ["a", "b"]),

@@ -15,8 +15,8 @@ from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.features import Numeric
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE
 
 SEED = bytes(range(32))
 SCHEMA = build_schema(Label("label", ["a", "b"]), [Numeric(f"x{i}", "-1", "1", [0], substitute=None) for i in range(6)])

@@ -14,8 +14,8 @@ from aggregator.curator.binning import Draw, edge_law, levels, private_edges
 from protocol import SCALE
 from protocol.epsilon import MICRO
 from protocol.noise.rational_bounds import exp_above
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE
 
 BOUNDS = (-2, 2)
 DATA = [data for size in range(4) for data in combinations_with_replacement(range(-2, 3), size)]

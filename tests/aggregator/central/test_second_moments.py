@@ -19,8 +19,8 @@ from aggregator.curator.sampling import below, coin_of_exponential, discrete_gau
 from aggregator.models.reduction import directions_of, moments_of
 from protocol import SCALE
 from protocol.epsilon import MICRO
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 
 SEED = bytes(range(32))
 

@@ -29,8 +29,8 @@ from aggregator.planning.feature_selection.from_private_pilot import (
 )
 from aggregator.publishing.schemas.schema_file import load_schema, parse_schema_text
 from protocol.epsilon import MICRO
+from protocol.questions import ADD_REMOVE, CHANGE
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE
 
 FILE = parse_schema_text(SCHEMA)
 PEOPLE = 617

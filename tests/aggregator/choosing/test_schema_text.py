@@ -13,8 +13,7 @@ from aggregator.publishing.schemas.schema_file import SchemaFile, parse_schema_t
 from protocol import SCALE
 from protocol.errors import InputError
 from protocol.features import Categorical, Numeric
-from protocol.projection import Projection
-from protocol.schema import Label, build_schema
+from protocol.schema import Label, Projection, build_schema
 
 TEXTS = st.lists(st.sampled_from(["a", 'quote"', "back\\slash", "ä", "1", "code ", "x y"]), min_size=2, unique=True)
 EDGES = st.lists(st.integers(-SCALE + 1, SCALE), min_size=1, max_size=4, unique=True).map(sorted)

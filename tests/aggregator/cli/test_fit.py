@@ -187,7 +187,7 @@ def test_the_commands_and_the_program_of_the_page_work(hospital):
 
 def test_the_page_names_every_method_adjacency_and_reason_that_exists():
     from aggregator.curator.methods.table import METHODS
-    from protocol.sums.adjacency import ADJACENCIES
+    from protocol.questions import ADJACENCIES
 
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     named = {name for row in rows for name in re.findall(r"`([a-z-]+)`", row.split("|")[1])}

@@ -14,9 +14,9 @@ from support.publisher import key
 
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
+from protocol.masked.costs import ciphertexts_of
 from protocol.masked.message import build_message
 from protocol.masked.release import build_request
-from protocol.masked.terms import ciphertexts_of
 
 NODES = [key(number) for number in (51, 52, 53, 54)]
 

@@ -294,8 +294,7 @@ def test_show_names_projected_features_and_components(tmp_path):
 
     from protocol import SCALE
     from protocol.features import Categorical, Numeric
-    from protocol.projection import Component, Projection
-    from protocol.schema import Label, build_schema
+    from protocol.schema import Component, Label, Projection, build_schema
 
     features = [Numeric("width", "0", "10", [0]), Categorical("odor", ["a", "n"]), Numeric("mass", "1", "2", [0])]
     parts = [Component("pca1", -SCALE, SCALE, [0])]

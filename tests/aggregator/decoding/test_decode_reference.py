@@ -23,7 +23,7 @@ from aggregator.reports.decoding.decode import Decoder
 from aggregator.reports.tally.tally import TallyBuilder
 from benchmarks.speed.raw_counts import count_batches
 from protocol import mechanisms
-from protocol.batches import scan
+from protocol.batches import framing as scan
 from protocol.batches.batch import Batch, read_batches
 from protocol.batches.report import decode_answer, decode_report
 from protocol.mechanisms import INTEGERS, SINGLE

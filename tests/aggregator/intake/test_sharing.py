@@ -30,7 +30,7 @@ from aggregator.reports.storage.manifest import Part, read_manifest
 from aggregator.reports.storage.parts import Stored, by_bucket, read_part
 from aggregator.reports.tally.counting import Counted, count_partition, load, partitions, settle_partition
 from aggregator.reports.tally.scope import Scope
-from protocol.batches.scan import digest_of
+from protocol.batches.framing import digest_of
 
 RAW = Publisher().campaign()
 CAMPAIGN = opened(RAW)

@@ -20,9 +20,9 @@ from protocol.documents.envelope import keyid, read_envelope
 from protocol.documents.masked_terms import unfit_modulus
 from protocol.errors import DocumentError, InputError, PolicyError, StorageError
 from protocol.masked.cipher import Unmasking, mask_all
+from protocol.masked.costs import ciphertexts_of
 from protocol.masked.keys import own_key, read_key_book
 from protocol.masked.release import build_request, read_release
-from protocol.masked.terms import ciphertexts_of
 
 DEALER_SEED = bytes([7]) * 32
 IDS = [keyid(each.public) for each in NODE_KEYS]

@@ -21,12 +21,9 @@ from edge_sdk.node.exchanging import exchange, totals
 from protocol import SCALE
 from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
-from protocol.nodes.node_list import parse_node_list
-from protocol.nodes.smooth import variance_of_squares
-from protocol.nodes.summary import read_summary
-from protocol.nodes.terms import SMOOTH, released_vectors, shares
-from protocol.questions import MOMENT, SQUARE
-from protocol.sums.adjacency import CHANGE_FEATURES
+from protocol.nodes.summary import parse_node_list, read_summary
+from protocol.nodes.terms import SMOOTH, released_vectors, shares, variance_of_squares
+from protocol.questions import CHANGE_FEATURES, MOMENT, SQUARE
 
 PEERS = 4
 

@@ -20,7 +20,7 @@ from edge_sdk import Node, Policy
 from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.documents.envelope import keyid
 from protocol.errors import DocumentError, InputError, PolicyError
-from protocol.nodes.node_list import build_node_list
+from protocol.nodes.summary import build_node_list
 
 
 def taken(made, folder, files=None, **options):

@@ -33,10 +33,10 @@ from protocol import canonical
 from protocol.documents.campaign import DISCRETE, parse_campaign
 from protocol.documents.envelope import keyid, read_envelope
 from protocol.masked.cipher import mask_all, release_elements
+from protocol.masked.costs import ciphertexts_of
+from protocol.masked.fields import Slots
 from protocol.masked.message import build_message
 from protocol.masked.release import build_release, build_request, parse_request
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of
 from protocol.nodes.terms import released_vectors
 
 

@@ -16,8 +16,7 @@ from aggregator.estimates.recurrence import once
 from aggregator.estimates.reports import estimate
 from aggregator.models.measured_accuracy import Share, against_the_best, dunnett, evaluate, rank, together
 from aggregator.reports.tally.tally import Tally
-from protocol.documents.campaign import parse_campaign
-from protocol.documents.series import Series
+from protocol.documents.campaign import Series, parse_campaign
 from protocol.mechanisms import from_micro
 
 NAMES = ("all", "top-4", "top-2", "odor")

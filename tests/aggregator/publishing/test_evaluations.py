@@ -12,8 +12,7 @@ from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
-from protocol.projection import Component, Projection
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 
 LABEL = Label("label", ["e", "p"])
 SCHEMAS = {

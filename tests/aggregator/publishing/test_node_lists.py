@@ -14,7 +14,7 @@ from aggregator.publishing.workspace import create_workspace, open_workspace
 from protocol.document import DAY_SECONDS
 from protocol.documents import trust
 from protocol.documents.envelope import keyid, read_envelope, write_envelope
-from protocol.nodes import node_list
+from protocol.nodes import summary as node_list
 
 FIRST, SECOND, THIRD = (key(number).public for number in (21, 22, 23))
 YEAR = 365 * DAY_SECONDS

@@ -25,8 +25,8 @@ from aggregator.publishing.series import SeriesShare, series_share
 from aggregator.publishing.workspace import create_workspace
 from aggregator.reports.fleet import FleetIds, IdReader, Roster, fleet_ids, members, write_ids
 from aggregator.reports.intake.enrolment import enrolled_from_rosters
+from protocol.documents.campaign import WHOLE, Series
 from protocol.documents.envelope import read_envelope
-from protocol.documents.series import WHOLE, Series
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from support.commands import REFUSED
 
 from edge_sdk import Node
 from edge_sdk.cli.main import main
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries
 
 CSV = "odor,width,label,colour\nn,3.25,e,red\nf,,p,red\nx,11,z,red\n"
 

@@ -18,13 +18,11 @@ from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import read_envelope
 from protocol.documents.masked_terms import DILUTED, PARTY
 from protocol.masked.cipher import Unmasking, release_elements
-from protocol.masked.costs import cost
+from protocol.masked.costs import ciphertexts_of, cost
+from protocol.masked.fields import Slots
 from protocol.masked.keys import read_key_book
 from protocol.masked.message import judge_message, read_message
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of
-from protocol.nodes.node_list import parse_node_list
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import parse_node_list, read_summaries
 from protocol.nodes.terms import released_vectors
 
 RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": None, "label": "p"}]

@@ -23,10 +23,10 @@ from protocol.documents.campaign import DISCRETE, GAUSSIAN
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
 from protocol.nodes.terms import NodeTerms, cost_micro, released_vectors
+from protocol.noise import sums as vectors
 from protocol.noise.rational_bounds import exp_above, exp_below, log_above
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 from protocol.schema import Label, build_schema
-from protocol.sums import vectors
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 
 EPSILON = 1_000_003
 """In millionths; not divisible by a number of vectors."""

@@ -9,7 +9,7 @@ from support.publisher import CAMPAIGN_KEY, DAY, NOW, ROOT_KEY, key
 
 from edge_sdk import Node
 from edge_sdk.cli.main import main
-from protocol.nodes.node_list import build_node_list
+from protocol.nodes.summary import build_node_list
 
 NAMES = ("north", "south", "west")
 CSV = "odor,width,label\nn,3.25,e\nf,,p\nn,11,e\n"

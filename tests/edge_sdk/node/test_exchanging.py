@@ -18,11 +18,9 @@ from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk.node import exchanging
 from edge_sdk.node.exchanging import exchange, totals
-from protocol.digest import sha256
 from protocol.documents.envelope import keyid
-from protocol.nodes.node_list import NodeList, build_node_list, parse_node_list
-from protocol.nodes.summary import judge_summary
-from protocol.nodes.summary_files import SummarySet
+from protocol.nodes.summary import NodeList, SummarySet, build_node_list, judge_summary, parse_node_list
+from protocol.stream import sha256
 
 AT = NOW + 20 * DAY
 LISTED = 4

@@ -13,8 +13,7 @@ from edge_sdk.storage.documents import NODE
 from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.documents.envelope import keyid, verified_by
-from protocol.nodes.summary import check_summary, read_summary
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import check_summary, read_summaries, read_summary
 from protocol.nodes.terms import NodeTerms
 
 RECORDS = [{"odor": "n", "width": 3.2, "label": "e"}, {"odor": "f", "width": None, "label": "p"}]

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.publisher import DAY, NOW, Publisher
 
 from edge_sdk import Node
-from protocol.nodes.summary_files import SummarySet
+from protocol.nodes.summary import SummarySet
 
 PROGRAM = """
 import json, sys

@@ -23,12 +23,20 @@ from edge_sdk.node.smooth import (
 )
 from protocol import SCALE
 from protocol.mechanisms.noise import discrete_laplace
-from protocol.nodes.smooth import calibration, least_records, variance_of_squares, variance_of_sums
-from protocol.nodes.terms import SMOOTH, ranges, released_vectors, sensitivity, shares
-from protocol.questions import CELL, CLASS, MOMENT, SQUARE
+from protocol.nodes.terms import (
+    SMOOTH,
+    calibration,
+    least_records,
+    ranges,
+    released_vectors,
+    sensitivity,
+    shares,
+    variance_of_squares,
+    variance_of_sums,
+)
+from protocol.noise.sums import laplace_variance, rate
+from protocol.questions import ADD_REMOVE, CELL, CHANGE_FEATURES, CLASS, MOMENT, SENSITIVITIES, SQUARE
 from protocol.stream import Stream
-from protocol.sums.adjacency import ADD_REMOVE, CHANGE_FEATURES, SENSITIVITIES
-from protocol.sums.vectors import laplace_variance, rate
 
 SHARE = 1_000_000
 WIDTH = 4

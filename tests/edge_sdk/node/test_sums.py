@@ -20,9 +20,8 @@ from protocol.features import Categorical, Numeric
 from protocol.mechanisms.noise import discrete_laplace
 from protocol.nodes.summary import read_summary
 from protocol.nodes.terms import released_vectors, shares
-from protocol.projection import Component, Projection
 from protocol.questions import MOMENT
-from protocol.schema import Label, build_schema
+from protocol.schema import Component, Label, Projection, build_schema
 from protocol.stream import Stream
 
 LABEL = Label("label", ["e", "p", "q"], substitute=1)

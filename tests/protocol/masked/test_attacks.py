@@ -11,8 +11,16 @@ from support.masked_reference import MODULUS as LONG
 from support.masked_toys import OTHER_PRIME, PRIME, HoldsTheKey, KnownPlaintext, PrimeModulus, logarithm, symbol
 
 from protocol.errors import DocumentError
-from protocol.masked.cipher import Unmasking, mask, new_secret, release_elements
-from protocol.masked.groups import PRODUCTS, expanded, hash_to_group, power
+from protocol.masked.cipher import (
+    PRODUCTS,
+    Unmasking,
+    expanded,
+    hash_to_group,
+    mask,
+    new_secret,
+    power,
+    release_elements,
+)
 from research.products import ORDER, base_of_squares, mask_number
 from research.products import PRIME as SAFE_PRIME
 

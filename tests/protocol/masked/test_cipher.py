@@ -17,7 +17,7 @@ from support.masked_reference import MODULUS as LONG
 from support.masked_reference import encrypted, packed, released
 
 from protocol.errors import DocumentError, InputError
-from protocol.masked import groups
+from protocol.masked import cipher as groups
 from protocol.masked.cipher import (
     SECRET_BITS,
     Unmasking,
@@ -28,7 +28,7 @@ from protocol.masked.cipher import (
     new_secret,
     release_elements,
 )
-from protocol.masked.slots import Slots
+from protocol.masked.fields import Slots
 
 CAMPAIGN = bytes(range(32))
 PERIOD = 20_000

@@ -30,6 +30,7 @@ from protocol.documents.campaign import DISCRETE, UNDERSTOOD, build_payload, par
 from protocol.documents.envelope import keyid
 from protocol.documents.masked_terms import ciphertexts_needed, least_slot_bits, unfit_modulus
 from protocol.errors import DocumentError, InputError
+from protocol.masked.costs import ciphertexts_of, delta_of, least_parties, ranges_of
 from protocol.masked.keys import MaskedKey, build_key_book, open_key, own_key, read_key_book, seal_key
 from protocol.masked.message import MessageSet, build_message, judge_message, parse_message, read_message
 from protocol.masked.release import (
@@ -40,10 +41,14 @@ from protocol.masked.release import (
     parse_request,
     read_release,
 )
-from protocol.masked.terms import ciphertexts_of, delta_of, least_parties, ranges_of
-from protocol.nodes.node_list import build_node_list, parse_node_list
-from protocol.nodes.summary import build_summary, judge_summary
-from protocol.nodes.summary_files import SummarySet, read_summaries
+from protocol.nodes.summary import (
+    SummarySet,
+    build_node_list,
+    build_summary,
+    judge_summary,
+    parse_node_list,
+    read_summaries,
+)
 from protocol.nodes.terms import released_vectors
 
 CAMPAIGN = masked_campaign()

@@ -25,12 +25,21 @@ from protocol.documents.masked_terms import DILUTED, PARTY, RECORD
 from protocol.epsilon import MICRO
 from protocol.features import Categorical, Numeric
 from protocol.masked import noise
-from protocol.masked.costs import PICO, cost, delta_share, honest_parties, moved, rates
+from protocol.masked.costs import (
+    PICO,
+    cost,
+    delta_of,
+    delta_share,
+    honest_parties,
+    least_parties,
+    moved,
+    ranges_of,
+    rates,
+)
 from protocol.masked.noise import COIN, noise_of
-from protocol.masked.terms import delta_of, least_parties, ranges_of
 from protocol.nodes.terms import NodeTerms, cost_micro, released_vectors, shares
+from protocol.questions import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 from protocol.schema import Label, build_schema
-from protocol.sums.adjacency import ADD_REMOVE, ADJACENCIES, CHANGE, CHANGE_FEATURES
 
 EPSILON = 1_200_000
 CAP = 2

@@ -13,8 +13,8 @@ from support.examples import examples
 from support.masked_reference import MODULUS, hashed, raised
 
 from protocol.errors import InputError
-from protocol.masked import groups
-from protocol.masked.groups import PLAIN, PRODUCTS, SUMS, below, expanded, fastest, hash_to_group, power, wide_each
+from protocol.masked import cipher as groups
+from protocol.masked.cipher import PLAIN, PRODUCTS, SUMS, below, expanded, fastest, hash_to_group, power, wide_each
 
 CAMPAIGN = bytes(range(32))
 KINDS = {"gmpy2": fastest(), "pow": PLAIN}

@@ -18,7 +18,7 @@ from protocol.masked.fields import largest_file
 from protocol.masked.keys import PartyKey, build_key_book, parse_key_book, read_key_book
 from protocol.masked.message import parse_message, read_message
 from protocol.masked.release import MAX_REQUEST_BYTES, build_request, parse_request, read_release
-from protocol.nodes.summary_files import MARK, read_summaries
+from protocol.nodes.summary import MARK, read_summaries
 
 KIND = PAYLOAD_TYPES["keys"]
 SMALL = masked_campaign()

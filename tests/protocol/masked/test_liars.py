@@ -18,12 +18,12 @@ from protocol.documents.campaign import DISCRETE
 from protocol.documents.envelope import keyid
 from protocol.errors import DocumentError
 from protocol.masked.cipher import Unmasking, mask_all, release_elements
+from protocol.masked.costs import ciphertexts_of, masked_terms_of
+from protocol.masked.fields import Slots
 from protocol.masked.keys import own_key
 from protocol.masked.message import build_message, judge_message
 from protocol.masked.release import Request, build_release, build_request, check_answers, parse_request, read_release
-from protocol.masked.slots import Slots
-from protocol.masked.terms import ciphertexts_of, masked_terms_of
-from protocol.nodes.node_list import build_node_list, parse_node_list
+from protocol.nodes.summary import build_node_list, parse_node_list
 from protocol.nodes.terms import released_vectors
 
 CAMPAIGN = masked_campaign(DISCRETE)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.examples import examples
 
 from protocol.errors import DocumentError, InputError
-from protocol.masked.slots import Slots
+from protocol.masked.fields import Slots
 
 
 @st.composite

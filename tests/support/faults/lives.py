@@ -21,7 +21,7 @@ from edge_sdk.policy import Policy
 from edge_sdk.sync import sync
 from edge_sdk.transport.folder import Folder
 from protocol.batches import batch
-from protocol.documents.series import Series
+from protocol.documents.campaign import Series
 from protocol.errors import HearsayError, StorageError
 from support.publisher import DAY, NOW, Publisher, installed
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from edge_sdk import Node
 from edge_sdk.node.release import OfRecords
-from protocol.nodes.summary import read_summary
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries, read_summary
 from support.faults.harness import Harness
 from support.faults.lives import READY, RECORD, Life, Said, Scenario, documents, folders, summary
 from support.publisher import Publisher, installed

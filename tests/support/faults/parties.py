@@ -15,7 +15,7 @@ from edge_sdk.node.release import node_key
 from protocol.documents.campaign import DISCRETE
 from protocol.documents.masked_terms import DILUTED
 from protocol.masked.message import read_message
-from protocol.nodes.summary_files import read_summaries
+from protocol.nodes.summary import read_summaries
 from support.faults.lives import READY, RECORD, Said, Scenario, documents
 from support.faults.nodes import NodeHarness, NodeLife
 from support.masked import TERMS, book_of, masked_payload
