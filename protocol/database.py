@@ -13,7 +13,6 @@ The owners also note where a file is (:func:`place_of`, :func:`machine_ids`), to
 from __future__ import annotations
 
 import os
-import sqlite3
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +22,7 @@ from protocol.errors import StorageError
 from protocol.stream import sha256
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 SYNCHRONOUS = "EXTRA"
@@ -87,6 +87,8 @@ class Schema(NamedTuple):
         Raises:
             StorageError: ``busy`` and ``damaged`` of :class:`Reasons`, ``disk_full``, ``io_failed``.
         """
+        import sqlite3  # here, since a device reads tables' names before it opens its state
+
         problem: Exception
         try:
             yield
@@ -145,6 +147,8 @@ class Schema(NamedTuple):
 
     def new_file(self, rows: Iterable[tuple[str, Sequence[object]]] = ()) -> bytes:
         """The content of a new file with these rows."""
+        import sqlite3
+
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
             self.make_tables(connection, rows)
             return connection.serialize()
@@ -169,6 +173,8 @@ class Schema(NamedTuple):
             StorageError: as :meth:`check`.
             sqlite3.Error, OSError: the file can not be used.
         """
+        import sqlite3
+
         connection = sqlite3.connect(
             address_of(path, mode if make is None else "rwc"),
             timeout=self.busy_seconds,

@@ -39,7 +39,11 @@ def os_errors(what: str) -> Iterator[None]:
         return
     number = problem.errno or errno.EIO
     reason = "disk_full" if number in (errno.ENOSPC, errno.EDQUOT) else "io_failed"
-    raise StorageError(reason, f"{what}: {os.strerror(number)}")
+    failure = StorageError(reason, f"{what}: {os.strerror(number)}")
+    try:
+        raise failure
+    finally:
+        failure.__context__ = None  # An error of this package shows no text of another error.
 
 
 def write_new(path: str, write: Callable[[IO[bytes]], object]) -> None:
