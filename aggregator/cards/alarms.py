@@ -72,7 +72,6 @@ class Alarms(NamedTuple):
     """The result of all tests.
 
     Attributes:
-        tests: number of tests.
         kinds: for each kind with a test the number of tests and the smallest corrected p-value.
         raised: the alarms, the smallest corrected p-value first.
     """
@@ -274,7 +273,6 @@ def _differs(
     Given its sum over all stretches, a count is hypergeometric. The binomial law of as many draws has heavier tails.
 
     Args:
-        number: the question.
         whole: the question's estimates.
         n: (P,) int64, numbers of answers by stretch.
         counts: (P, K) int64, what the estimators count, by stretch.

@@ -123,7 +123,6 @@ class GuaranteeSheet:
     """What a campaign guarantees, whoever answers it.
 
     Attributes:
-        campaign: the campaign.
         privacy: the exact ε of every question, or the exact privacy loss of every released vector.
         spending: what one device spends, or one node books for changed records.
         unseen: what no test of the reports can see, in sentences.
@@ -243,7 +242,6 @@ class DeviceGuarantee(GuaranteeSheet):
     """All guarantees of a campaign that asks devices.
 
     Attributes:
-        central: the privacy of shuffled reports.
         lies: how far lies move the estimates; empty for a campaign that has ended.
     """
 

@@ -65,7 +65,6 @@ class Influence(NamedTuple):
     """What one feature tells about the class, in bits.
 
     Attributes:
-        name: name of the feature.
         bits: mutual information of feature and class under the published parameters.
         noise: the most that noise alone would show in 19 of 20 cases, about; None for a number, and where no error is
             stated.

@@ -230,8 +230,6 @@ class ModelRank(NamedTuple):
     """One of the compared models.
 
     Attributes:
-        name: its name.
-        model: its digest.
         answers: number of answers about this model.
         accuracy: share of right predictions with two intervals. The intervals of all models hold together with 95 %.
             None with fewer than :data:`LEAST_ANSWERS` answers.
@@ -259,7 +257,6 @@ class Ranking(NamedTuple):
 
     Attributes:
         reports: number of answers about all models.
-        models: the models.
         populations: the populations of the two intervals of each accuracy, and the assumption of the second one.
     """
 

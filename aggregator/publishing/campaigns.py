@@ -66,7 +66,6 @@ class StatedTerms:
         variance_floor: of a Gaussian campaign the smallest variance of a number scaled to [−1, 1], as decimal text.
         purpose, contact: texts for the owners of devices or nodes.
         period: seconds of a period, or text such as ``12h`` or ``1d``.
-        days: lifetime of the campaign.
         min_batch_size: number of reports, or of nodes, below which nothing is published.
         postprocess: name of the post-processing of the model.
     """
@@ -362,7 +361,6 @@ def campaign_subjects(
     Args:
         schema: label and the asked features of the records.
         family: ``discrete`` or ``gaussian``.
-        mechanism: name of the mechanism.
         approach: only for ``laplace`` in a Gaussian campaign: 1 asks for all moments at once, 3 for one; None is 3.
         class_question: whether the class alone is a subject; always True for a Gaussian campaign.
 
@@ -427,7 +425,6 @@ def gaussian_fields(family: str, variance_floor: str | None, split: str | None) 
     """Fields of :class:`CampaignParameters` that only Gaussian campaigns have. Arguments that are None add no field.
 
     Args:
-        family: family of the campaign.
         variance_floor: decimal text from 0.000001 to 1, in units of the squared scaled number.
         split: weights as ``A:B:C``, three whole numbers of at most seven digits.
 
@@ -463,7 +460,6 @@ def parse_answers(text: str, questions: int, epsilon_micro: int) -> int:
     questions and a total of ε (Wang et al., ICDE 2019, section IV-A).
 
     Args:
-        text: the text that the user gave.
         questions: d, the number of questions.
         epsilon_micro: total ε, in millionths.
 

@@ -43,9 +43,7 @@ class Ending(NamedTuple):
 
     Attributes:
         role: root, nodes, campaign or model.
-        name, version: of the document.
         expires: when its time is over, in seconds since 1970.
-        payload: its payload.
     """
 
     role: str
@@ -64,7 +62,6 @@ class Renewed(NamedTuple):
     """What :func:`renew` did with one document that is about to end.
 
     Attributes:
-        ending: the document.
         version: of the new one; None if there is none.
         expires: of the new one, in seconds since 1970; None if there is none.
         path: the new one's file in the workspace; None if there is none.

@@ -31,7 +31,6 @@ class PrivacySheet(NamedTuple):
     """The ε that a campaign declares, and the ε that it spends.
 
     Attributes:
-        questions: questions of the campaign.
         names: name of each question, for people.
         losses: exact worst loss of one answer to each question.
         total: loss of one device in one period: the sum over strata of the largest loss in the stratum.

@@ -51,7 +51,6 @@ class NextRoot(NamedTuple):
     """The next root and its signatures.
 
     Attributes:
-        root: the parsed root.
         path: file in the workspace: in roots/ if the root is in force, else in pending/.
         in_force: whether enough keys have signed.
         before: signatures by keys of the root before. If the root was in force already, the same as ``own``.
@@ -103,8 +102,6 @@ def change_root(
 
     Args:
         workspace: the workspace. Its root on disk is the root before.
-        change: the differences.
-        lifetime_seconds: lifetime of the new root.
         signers: opened root keys from outside of the workspace. Keys that neither root names do not sign.
         entropy: returns a given number of random bytes, for new keys.
 

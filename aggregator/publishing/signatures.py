@@ -139,7 +139,6 @@ def draft(payload_type: str, payload: bytes, keys: Iterable[SigningKey] = ()) ->
 
     Args:
         payload_type: the type that envelopes of this role state.
-        payload: the bytes to sign.
         keys: each adds one signature.
 
     Raises:
@@ -176,7 +175,6 @@ def signed_root(before: Root, root: Root, keys: Iterable[SigningKey]) -> Envelop
 
     Args:
         before: the root before.
-        root: the new root.
         keys: keys at hand. Keys that neither root names do not sign.
     """
     old, new = before.roles["root"].keys, root.roles["root"].keys
@@ -226,7 +224,6 @@ def check_payload(envelope: Envelope, role: str) -> Header:
     Signatures, dates and the size of the file are not checked. The header is returned.
 
     Args:
-        envelope: of the document.
         role: ``"root"``, ``"campaign"``, ``"model"`` or ``"nodes"``, a node list.
 
     Raises:

@@ -51,7 +51,6 @@ class Tree(NamedTuple):
         lacking: newest versions with too few signatures. The folder has the newest version with enough instead,
             if there is one.
         unnamable: names of documents that are too long for a file name.
-        key_books: number of key books that were given.
     """
 
     roots: int
@@ -68,7 +67,6 @@ def write_tree(workspace: Workspace, folder: str | Path, key_books: Sequence[byt
     """Update a published folder from a workspace.
 
     Args:
-        workspace: source of the documents.
         folder: the published folder. It is made if its parent exists. Files of other names in it stay.
         key_books: bytes of key books of masked campaigns (``.hsk``), which their dealers signed. A book that is not
             given stays in the folder as it is.

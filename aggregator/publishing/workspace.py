@@ -140,7 +140,6 @@ class Workspace(NamedTuple):
     ``workspace_newer``; functions that take a workspace do not repeat that.
 
     Attributes:
-        path: the folder.
         root_bytes: the signed trust root in force, as devices get it.
         root: the trust root in force, parsed.
         passphrase: returns the passphrase of encrypted keys; called when a key is opened or made.
@@ -276,9 +275,6 @@ class Workspace(NamedTuple):
 
         A temporary key takes the place of the role's keys, so signatures do not count. Earlier versions and the values
         of a model are not checked.
-
-        Args:
-            payload: the bytes to be signed.
 
         Raises:
             DocumentError: devices would refuse the document (:func:`protocol.documents.trust.verify` lists the reasons;

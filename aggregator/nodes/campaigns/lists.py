@@ -39,7 +39,6 @@ class SignedList(SignedDocument):
     """A node list that was signed.
 
     Attributes:
-        document: the list.
         changed: number of nodes that this version adds or removes.
     """
 

@@ -70,7 +70,6 @@ def doubt(column: pd.Series, missing: Collection[str]) -> str | None:
 
     Args:
         column: cells as text, in the order of the file.
-        missing: cells that stand for a missing value.
     """
     absent = set(missing)
     cells = [str(cell) for cell in column if cell not in absent]
@@ -124,7 +123,6 @@ def misleading(listed: Sequence[str], *, numbers: bool = True) -> str | None:
     """Why listed texts may not match the values of devices: devices write whole numbers and truth values differently.
 
     Args:
-        listed: the texts.
         numbers: True if numbers would be listed as texts, as those of a label are. False if they would become a numeric
             feature; then numbers are no reason to warn.
 
@@ -226,7 +224,6 @@ def doubts(frame: pd.DataFrame, label: str, missing: Collection[str], drop: Coll
 
     Args:
         frame: a table of text from :func:`aggregator.common.tables.read_table`.
-        missing: cells that stand for a missing value.
         drop: names of columns that are left out of the schema and need no warnings.
     """
     said = []

@@ -74,7 +74,6 @@ def draft_schema(
         equal_frequency: edges at the pilot's quantiles instead of bins of equal width; fewer bins where
             many numbers are alike.
         max_values: largest number of different whole numbers of a categorical feature.
-        missing: cells that stand for a missing value.
 
     Raises:
         InputError: ``table_invalid``: ``frame`` is no table of text; of the label, ``label_missing``,
@@ -114,7 +113,6 @@ class _UnfitError(Exception):
 
     Attributes:
         reason: the reason of the ``InputError`` that is raised for the column.
-        column: name of the column.
         what: the problem, as a sentence that begins with the column's name and holds no cell.
     """
 
