@@ -58,14 +58,12 @@ def design(
         devices: size of the fleet, 1 to 10¹⁵.
         missing: cells of the pilot that stand for a missing value.
         seed: of the simulated answers.
-        judge: whether the accuracies of the whole procedure and of the pilot alone are measured. It takes most of the
-            time.
+        judge: whether the accuracies of the whole procedure and of the pilot alone are measured, most of the work.
 
     Raises:
         InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
-            the pilot can not be read (:func:`aggregator.publishing.schemas.schema_file.load_schema`,
-            :func:`check_pilot`);
-            ``pilot_too_small``, ``schema_invalid`` (:func:`aggregator.planning.feature_selection.from_pilot.design`).
+            the pilot can not be read or used (:func:`check_pilot`,
+            :func:`aggregator.planning.feature_selection.from_pilot.design`).
     """
     fleet = _fleet(devices, epsilon)
     file = _file(schema)

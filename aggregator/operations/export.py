@@ -64,15 +64,10 @@ def export(
 ) -> Exported:
     """Write a store's reports to one file, in bounded memory. Run by the operator.
 
-    The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was.
-
-    Args:
-        store: an open store, or its folder.
-        out: path of the file.
-        format: ``parquet`` or ``csv`` (:data:`FORMATS`).
-        scope: which periods, and whether unproven records are included; all by default.
-        everything: write all records as stored, with repeats and conflicts, instead of the reports that a tally counts.
-        force: replace an existing file.
+    The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was. With
+    ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a tally
+    counts.
+    ``force`` replaces an existing file. The format is one of :data:`FORMATS`.
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;

@@ -206,8 +206,7 @@ def sign_model(
         workspace: the workspace that signed the campaign.
         statistics: statistics of one source, or of several joined ones.
         campaign: the bytes of the source's campaign file, or of all sources' files.
-        postprocess: name of the post-processing; by default as the campaign says.
-        name: name of the model; by default the campaign's name.
+        postprocess, name: by default as the campaign says, and the campaign's name.
         days: lifetime of the model.
         now: seconds since 1970; None asks the clock.
 

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from aggregator.common.files import PRIVATE, check_output, open_output, storage_errors
 from aggregator.reports.decoding.columns import as_strings, count_adjacent
 from aggregator.reports.decoding.content import Content, FileShortenedError, piecewise_digest
+from aggregator.reports.decoding.decode import header_fault
 from aggregator.reports.intake.sources import SHORTENED_REASON, Unreadable, check_urls, read_source
 from protocol.batches.batch import Batch, Header, prefixes, read_batches, trailer
 from protocol.documents.campaign import Campaign
@@ -222,10 +223,9 @@ def merge_files(
     Args:
         paths: report files, or URLs without patterns, compressed or not. All must be readable; empty files are
             passed over.
-        out: the file to write, atomically.
+        out: the file to write, atomically. ``force`` replaces it.
         campaign: keep only records of this campaign; None keeps all records.
         memory_bytes: bytes of records in memory. More records are sorted on the disk, in the folder of ``out``.
-        force: replace ``out``.
         progress: called after each file with (files done, files given).
 
     Raises:
@@ -279,15 +279,10 @@ class _Merge:
             for found in read_batches(data, self._layouts, adjacent=count_adjacent, digest=piecewise_digest):
                 if not isinstance(found, Batch):
                     self._rejected[found.reason] += 1
-                elif (reason := self._header_fault(found.header)) is not None:
+                elif self._wanted and (reason := header_fault(found.header, self._wanted)) is not None:
                     self._rejected[reason] += sum(count for _, count in found.spans)
                 else:
                     self._take(data, found)
-
-    def _header_fault(self, header: Header) -> str | None:
-        if self._wanted is None or header == self._wanted:
-            return None
-        return "invalid_message" if header.campaign == self._wanted.campaign else "unrecognized_campaign"
 
     def _take(self, data: Content, batch: Batch) -> None:
         if batch.proven:

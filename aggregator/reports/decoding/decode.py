@@ -82,8 +82,8 @@ class RecordSpan(NamedTuple):
         standings: of the batches of the records; equal neighbours appear once.
         counts: for each entry of ``standings`` the number of its records, which follow one another in the runs.
         digests: 32 bytes of every proven batch that ends in this span.
-        rejected: number of rejected pieces that are no record of the campaign, by reason.
-        pieces: rejected pieces that are no record of the campaign, at most :data:`MAX_PIECES` in one file.
+        rejected, pieces: rejected pieces that are no record of the campaign: their number by reason, and at most
+            :data:`MAX_PIECES` of them in one file.
     """
 
     runs: tuple[tuple[int, int], ...]
@@ -225,7 +225,6 @@ class Decoder:
     """
 
     def __init__(self, campaign: Campaign) -> None:
-        self._campaign = campaign.id
         self._layout = campaign.layout
         self._header = Header(campaign.id, campaign.layout.kind, campaign.layout.record_length)
         self._head = self._header.to_bytes()
@@ -259,11 +258,11 @@ class Decoder:
         The digest of a batch is checked before the first span with its records is yielded.
         """
         builder = SpanBuilder(data, self._layout, most)
-        layouts = {self._campaign: self._layout}
+        layouts = {self._header.campaign: self._layout}
         for found in read_batches(data, layouts, adjacent=count_adjacent, digest=piecewise_digest):
             if isinstance(found, Damage):
                 builder.reject(found.reason, found.position, found.length, found.length)
-            elif (reason := self._header_fault(found.header)) is not None:
+            elif (reason := header_fault(found.header, self._header)) is not None:
                 length = found.header.record_length
                 for start, count in found.spans:
                     builder.reject(reason, start, length, count * length)
@@ -374,17 +373,19 @@ class Decoder:
         count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)
         return None if rest or not 0 <= count < 1 << 32 else END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
 
-    def _header_fault(self, header: Header) -> str | None:
-        if header.campaign != self._campaign:
-            return "unrecognized_campaign"
-        return None if header == self._header else "invalid_message"
-
 
 class _BadRecords(NamedTuple):
     """Bad records of a block: numbers by reason, and the first bad records themselves, for the quarantine."""
 
     rejected: Counter[str]
     pieces: list[Rejected]
+
+
+def header_fault(header: Header, wanted: Header) -> str | None:
+    """The reason to reject all records of a batch whose header is not the ``wanted`` one; None if it is."""
+    if header.campaign != wanted.campaign:
+        return "unrecognized_campaign"
+    return None if header == wanted else "invalid_message"
 
 
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:

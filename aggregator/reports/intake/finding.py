@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from glob import escape, glob
-from typing import IO, NamedTuple
+from typing import IO
 
 from aggregator.reports.intake.sources import is_url
 from protocol.errors import InputError
@@ -18,22 +18,6 @@ SUFFIXES = (".hsr", ".hsr.gz", ".hsr.zst")
 """Ends of the names of report files. Other files in a folder, and hidden files, are not read."""
 MAX_LIST_BYTES = 1 << 28
 _PATTERN = re.compile(r"[*?\[]")
-
-
-class FileList(NamedTuple):
-    """Files found by names.
-
-    Attributes:
-        files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
-            a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
-        left: number of files in the searched folders that are left out, because they are hidden or their names do not
-            end as they must.
-        folders: number of folders that were found and not searched.
-    """
-
-    files: list[str]
-    left: int
-    folders: int
 
 
 def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple[str, ...] = SUFFIXES) -> FileList:
@@ -46,7 +30,7 @@ def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple
         recursive: search folders in folders, too. Links to folders are never followed, also not by ``**``.
         suffixes: ends of the names of the files that are taken from folders.
     """
-    search = _Search(recursive=recursive, suffixes=suffixes)
+    search = FileList(recursive=recursive, suffixes=suffixes)
     for name in names:
         if is_url(name) or "\0" in name:
             search.files.append(name)
@@ -56,11 +40,19 @@ def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple
             search.match(name)
         else:
             search.files.append(name)
-    return FileList(search.files, search.left, search.folders)
+    return search
 
 
-class _Search:
-    """A search in progress. Its attributes become those of the result, :class:`FileList`."""
+class FileList:
+    """Files found by names.
+
+    Attributes:
+        files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
+            a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
+        left: number of files in the searched folders that are left out, because they are hidden or their names do not
+            end as they must.
+        folders: number of folders that were found and not searched.
+    """
 
     def __init__(self, *, recursive: bool, suffixes: tuple[str, ...]) -> None:
         self._recursive = recursive

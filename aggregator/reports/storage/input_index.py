@@ -51,8 +51,7 @@ class Ingested(NamedTuple):
     """The index entry of one input file.
 
     Attributes:
-        identity: 32 bytes, a digest, that name the file's content (:func:`identity`).
-        tail: the last eight bytes of its content, decompressed, see :func:`tail`.
+        identity, tail: name its content: :func:`identity`, :func:`tail`.
         name: its name, without folders, when it was read.
         size_bytes: length of its content, decompressed.
         present: the latest period in which it was read. Reports of later periods were refused as too early.
@@ -60,8 +59,7 @@ class Ingested(NamedTuple):
         rejected: number of rejected pieces by reason.
         batches: the first eight bytes of the digest of every batch with the right digest and count, one after another.
         refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
-        enrolment: digest of the set of enrolled ids with which records were refused; empty if no record was refused, or
-            several sets were used.
+        enrolment: digest of the one set of enrolled ids with which records were refused; empty without one.
     """
 
     identity: bytes

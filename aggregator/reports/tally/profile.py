@@ -97,11 +97,9 @@ class PeriodSums:
     def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
         """Count some rows of the records: a slice, or R indices.
 
-        Args:
-            records: all records.
-            rows: the rows.
-            groups: (K,) int64, the different groups, rising.
-            which: (R,) int64, the index in ``groups`` of each row's group; None if K is 1.
+        ``groups``, (K,) int64, are the different groups, rising.
+
+        ``which``, (R,) int64, is the index in ``groups`` of each row's group; None if K is 1.
         """
         size = 1 << (len(groups) - 1).bit_length()
         counter = self._counters.get(size) or self._counters.setdefault(size, TallyBuilder(self._campaign, size))
