@@ -1,4 +1,4 @@
-"""Opening the campaigns, fleet lists and enrolled ids that options of a command name."""
+"""What arguments and options of commands name: campaigns, models, fleet lists, report files, workspaces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.options import existing_passphrase
-from aggregator.cli.output import counted, note, print_table
+from aggregator.cli.output import as_json, counted, note, print_facts, print_json, print_table
 from aggregator.common.files import read_file
 from aggregator.common.periods import shown
 from protocol.documents.campaign import Campaign, parse_campaign
@@ -20,19 +20,18 @@ from protocol.errors import InputError
 
 if TYPE_CHECKING:
     from aggregator.models.scoring import Model
+    from aggregator.nodes.store.envelope_store import EnvelopeIngest
     from aggregator.publishing.workspace import Workspace
     from aggregator.reports.fleet import Roster
     from aggregator.reports.intake.enrolment import Enrolled
     from aggregator.reports.intake.sources import Unreadable
+    from aggregator.reports.intake.transaction import IngestSummary
 
 
 def open_model(given: Path, trust: Path | None, workspace: Path | None) -> Model:
-    """Load the model. Its signature is checked if a trust root or a workspace is given.
+    """Load a model file or, with a workspace, also a name, NAME@VERSION or id.
 
-    Args:
-        given: a model file or, with a workspace, also a name, NAME@VERSION or id.
-        trust: a trust root file, or None.
-        workspace: a workspace folder, or None.
+    Its signature is checked if a trust root or a workspace is given.
 
     Raises:
         InputError: ``trust_ambiguous``: both are given; ``file_not_found``, ``unreadable``, ``too_large``;
@@ -76,6 +75,15 @@ MOST_CHARACTERS = 120
 """Most characters of a printed file name. A longer name is cut at its beginning."""
 
 
+def print_intake(taken: IngestSummary | EnvelopeIngest, facts: dict[str, int], **added: int) -> None:
+    """Print the numbers of an ingest: ``facts`` and what was set aside for people; all, with ``added``, as JSON."""
+    if as_json():
+        print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable], **added})
+        return
+    print_facts(facts | {f"set aside: {reason}": count for reason, count in taken.rejected.items()})
+    print_unread(taken.unreadable)
+
+
 def print_unread(unreadable: Sequence[Unreadable]) -> None:
     """Print a table of the files that were not read, if there are any."""
     if not unreadable:
@@ -97,12 +105,7 @@ def print_groups(pieces: Iterable[tuple[str, str, str, int]]) -> None:
 
 
 def say_unread(missed: int, files: int, *, strict: bool) -> None:
-    """Print how many files were not read. With ``strict``, or if no file was read, this is an error.
-
-    Args:
-        missed: number of files that were not read.
-        files: number of files given.
-        strict: whether a single unread file is an error.
+    """Print how many of so many files were not read. With ``strict``, or if no file was read, this is an error.
 
     Raises:
         InputError: ``unreadable``.
@@ -149,11 +152,7 @@ def report_files(names: Sequence[str], *, recursive: bool, suffixes: tuple[str, 
 
 
 def campaign_of(given: Path, workspace: Path | None) -> Campaign:
-    """Read the campaign for devices that a command names. Its signatures are not checked.
-
-    Args:
-        given: a file or, with a workspace, also a name or id.
-        workspace: folder of the workspace that knows names and ids; None for files only.
+    """Read a campaign for devices: a file or, with a workspace, also a name or id. Its signatures are not checked.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``campaign_unknown``: the workspace has no
@@ -178,11 +177,10 @@ def campaign_of(given: Path, workspace: Path | None) -> Campaign:
 def rosters_of(lists: tuple[Path, ...]) -> list[Roster]:
     """Read the fleet lists at the paths ``lists``; an empty list if there is no path.
 
-    ``passphrase_file`` holds the passphrase of all lists. Without it the user is asked once, if a list is encrypted.
+    The lists have one passphrase. Without a file of it the user is asked once, if a list is encrypted.
 
     Raises:
-        InputError, StorageError: a list can not be opened; :func:`aggregator.reports.fleet.read_roster` lists
-            the reasons.
+        InputError, StorageError: as :func:`aggregator.reports.fleet.read_roster`.
     """
     if not lists:
         return []
@@ -199,7 +197,6 @@ def enrolled_ids(campaign: Campaign, enrolled: Path | None, lists: tuple[Path, .
         campaign: the campaign of the reports.
         enrolled: file of ids, from ``--enrolled``; None without it.
         lists: fleet lists, from ``--fleet``; empty without it.
-        passphrase_file: file with the passphrase of the lists; None asks the user.
 
     Raises:
         InputError: ``enrolment_ambiguous``, both options are given; ``ids_invalid``, ``other_campaign``, and

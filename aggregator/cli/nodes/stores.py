@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from aggregator.cli.counting import chosen_periods
-from aggregator.cli.inputs import print_groups, print_unread, report_files, say_unread
+from aggregator.cli.inputs import print_groups, print_intake, report_files, say_unread
 from aggregator.cli.output import (
     as_json,
     counted,
@@ -51,11 +51,10 @@ def ingest_summaries(
         names: files, folders, patterns, URLs, or ``-``.
         store: folder of the store, which is made if there is none.
         list_bytes: a list of nodes whose signatures were checked; None for the list that the store has.
-        now: the present, in seconds since 1970.
         book_bytes: a version of the dealer's key book for a masked campaign; None for those that the store has.
+        now: the present, in seconds since 1970.
         recursive: whether folders in folders are read.
         strict: whether an unread file is an error.
-        as_json(): print one JSON object.
 
     Raises:
         InputError: ``unreadable``: no file can be read, or one with ``strict``; ``nodes_unknown``,
@@ -82,23 +81,13 @@ def ingest_summaries(
 
 def _print_taken(taken: EnvelopeIngest, what: str) -> None:
     """Print the numbers of an ingest, and the files that were not read."""
-    if as_json():
-        print_json({**taken._asdict(), "unreadable": [found._asdict() for found in taken.unreadable]})
-        return
-    print_facts(
-        {
-            "files": taken.files,
-            "files not read": len(taken.unreadable),
-            f"{what} added": taken.accepted,
-            f"{what} repeated": taken.replayed,
-        }
-        | ({f"{what} in conflict": taken.conflicting} if taken.conflicting else {})
-        | {f"set aside: {reason}": count for reason, count in taken.rejected.items()}
-    )
-    print_unread(taken.unreadable)
-
-
-_IDENTITY_DIGITS = 8
+    facts = {
+        "files": taken.files,
+        "files not read": len(taken.unreadable),
+        f"{what} added": taken.accepted,
+        f"{what} repeated": taken.replayed,
+    }
+    print_intake(taken, facts | ({f"{what} in conflict": taken.conflicting} if taken.conflicting else {}))
 
 
 def export_summaries(store: Path, kind: str, periods: Span | None, output: Path, *, everything: bool) -> None:
@@ -110,8 +99,6 @@ def export_summaries(store: Path, kind: str, periods: Span | None, output: Path,
         periods: the periods to write; None for all.
         output: the file.
         everything: write all kept summaries, also those that do not count.
-        force: replace an existing file.
-        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: :meth:`aggregator.nodes.store.envelope_store.EnvelopeStore.export`.
@@ -136,7 +123,6 @@ def list_refused(store: Path, reason: str | None, *, pieces: bool) -> None:
         store: folder of the store.
         reason: only this reason; None for all.
         pieces: one line per piece.
-        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: the store can not be read.
@@ -170,7 +156,6 @@ def print_node_status(store: Path) -> None:
 
     Args:
         store: folder of the store.
-        as_json(): print one JSON object.
 
     Raises:
         InputError, StorageError: the store can not be read (:func:`aggregator.nodes.store.status.status`).

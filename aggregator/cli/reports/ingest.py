@@ -13,14 +13,14 @@ from aggregator.cli.counting import workers_of
 from aggregator.cli.inputs import (
     enrolled_ids,
     note_missing_ids,
-    print_unread,
+    print_intake,
     recursive_option,
     report_files,
     say_unread,
     signer_of,
 )
 from aggregator.cli.options import PATH, read_start
-from aggregator.cli.output import as_json, counted, note, print_facts, print_json, progress
+from aggregator.cli.output import counted, note, progress
 from aggregator.common.files import read_file
 from aggregator.common.periods import Moment
 from aggregator.reports.storage.manifest import BUCKETS, FILE_NAME
@@ -181,18 +181,11 @@ def _note_signatures(workspace: Path, campaign_bytes: bytes) -> None:
 
 def _print_summary(summary: IngestSummary) -> None:
     """Print the numbers of an ingest, and the files that were not read."""
-    if as_json():
-        unreadable = [found._asdict() for found in summary.unreadable]
-        print_json({**summary._asdict(), "unreadable": unreadable, "accepted": summary.accepted})
-        return
-    print_facts(
-        {
-            "files": summary.files,
-            "files repeated": summary.files_repeated,
-            "files not read": len(summary.unreadable),
-            "reports read": summary.accepted,
-            "of them from damaged files": summary.unproven,
-        }
-        | {f"set aside: {reason}": count for reason, count in summary.rejected.items()}
-    )
-    print_unread(summary.unreadable)
+    facts = {
+        "files": summary.files,
+        "files repeated": summary.files_repeated,
+        "files not read": len(summary.unreadable),
+        "reports read": summary.accepted,
+        "of them from damaged files": summary.unproven,
+    }
+    print_intake(summary, facts, accepted=summary.accepted)
