@@ -18,6 +18,9 @@ ABSENT, THERE = "absent", "present"
 """The two values of a question about the presence of a number."""
 IS_WRONG, IS_RIGHT = "wrong", "right"
 """The two values of a question about one of several models."""
+COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
+PARAMETER_COLUMNS = ("parameter", "raw", "published", "these devices", "population")
+NOT_DETERMINED = "not determined"
 
 
 class Cell(NamedTuple):
@@ -114,11 +117,6 @@ def parameter_names(subject: Subject, schema: Schema) -> list[str]:
         else:
             names.append(f"P({f'no {feature}' if value == ABSENT else f'{feature} is there'} | {given})")
     return names
-
-
-COLUMNS = ("question", "cell", "n", "estimate", "these devices", "population")
-PARAMETER_COLUMNS = ("parameter", "raw", "published", "these devices", "population")
-NOT_DETERMINED = "not determined"
 
 
 def rows(questions: Iterable[QuestionEstimate], schema: Schema) -> list[tuple[object, ...]]:

@@ -23,6 +23,11 @@ from protocol.mechanisms.by_family import ByFamily
 from protocol.mechanisms.numeric import CoinMechanism, NumericMechanism
 from protocol.mechanisms.she import SummedHistogram
 
+_LAPLACE = 3.0
+_LEAST_SHARE = 0.03
+"""Below this share of Laplace noise in the variance, the tail is taken for that of normal noise."""
+_MOST_SHARE = 0.999
+
 
 class Interval(NamedTuple):
     """Lower and upper ends, float64 of one common shape.
@@ -162,12 +167,6 @@ def _roots(share: Floats, n: float, law: Law, scatter: Floats, z: float) -> Inte
     inside = middle**2 - (share**2 - k * law.at_zero) / square
     half = np.sqrt(np.maximum(inside, 0))
     return Interval(np.where(inside < 0, np.inf, middle - half), np.where(inside < 0, -np.inf, middle + half))
-
-
-_LAPLACE = 3.0
-_LEAST_SHARE = 0.03
-"""Below this share of Laplace noise in the variance, the tail is taken for that of normal noise."""
-_MOST_SHARE = 0.999
 
 
 def relative_kurtosis(kurtosis: float, noise: Floats, sampling: Floats) -> Floats:

@@ -222,28 +222,23 @@ def _apart(parts: Sequence[Statistics], *, disjoint: bool) -> list[Statistics]:
     for part in parts:
         samples = [vote.sample for question in part.questions for vote in question.classes]
         samples += [weighted.sample for question in part.questions for weighted in question.samples]
-        shift = (strata, people)
-        moved = tuple(_shifted(one, *shift, disjoint=disjoint) for one in part.questions)
+        shift = (strata, people if disjoint else None)
+        moved = tuple(_shifted(one, *shift) for one in part.questions)
         found.append(replace(part, questions=moved))
         strata += 1 + max((sample.stratum for sample in samples), default=0)
         people += 1 + max((sample.people for sample in samples), default=0)
     return found
 
 
-def _shifted(one: QuestionEstimate, strata: int, people: int, *, disjoint: bool) -> QuestionEstimate:
-    """The estimate with all samples renumbered by :func:`_moved`."""
+def _shifted(one: QuestionEstimate, strata: int, people: int | None) -> QuestionEstimate:
+    """The estimate with strata renumbered by ``strata``, device sets by ``people``; None puts all in the set 0."""
 
     def of(sample: Sample) -> Sample:
-        return _moved(sample, strata, people, disjoint=disjoint)
+        own = 0 if people is None else sample.people + people
+        return sample._replace(people=own, stratum=sample.stratum + strata)
 
     votes = tuple(vote._replace(sample=of(vote.sample)) for vote in one.classes)
     return replace(one, classes=votes, samples=tuple(part._replace(sample=of(part.sample)) for part in one.samples))
-
-
-def _moved(sample: Sample, strata: int, people: int, *, disjoint: bool) -> Sample:
-    """The sample with the stratum number raised by ``strata``; the device set by ``people`` if ``disjoint``, else 0."""
-    own = sample.people + people if disjoint else 0
-    return sample._replace(people=own, stratum=sample.stratum + strata)
 
 
 def _by_subject(questions: Iterable[QuestionEstimate]) -> dict[Subject, list[QuestionEstimate]]:

@@ -158,7 +158,8 @@ class Statistics:
             numbers = {"sd": _stated(question, question.sd), "low": question.low, "high": question.high}
             numbers |= {"devices_sd": _stated(question, question.devices_sd)}
             numbers |= {"devices_low": own.low, "devices_high": own.high}
-            numbers = {name: _known(column) for name, column in numbers.items()}
+            # Tables show NaN as a blank; the sum leaves no −0.
+            numbers = {name: np.where(np.isfinite(one), one + 0.0, np.nan) for name, one in numbers.items()}
             columns = self._named(question.subject, question.stated_n, question.estimate + 0.0) | numbers
             tables.append(pd.DataFrame(columns | _parameters(found.get(place), published, len(question.estimate))))
         if None in found:
@@ -276,11 +277,6 @@ def _parameters(found: Conditional | None, published: Published | None, size: in
 def _stated(found: QuestionEstimate, deviations: Floats) -> Floats:
     """Standard deviations or variances as they may be stated: NaN where no interval may be. Float64 of one shape."""
     return deviations if found.has_interval else np.full_like(deviations, np.nan)
-
-
-def _known(values: Floats) -> Floats:
-    """The values with NaN, which tables show as a blank, for every infinite value, and no −0. Float64 of one shape."""
-    return np.where(np.isfinite(values), values + 0.0, np.nan)
 
 
 def _finite(values: Floats) -> list[float | None]:

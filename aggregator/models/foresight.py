@@ -60,6 +60,7 @@ MOST_CLASSES, MOST_RECALL_BYTES = 64, 6000
 """Largest number of classes with a recall in a card, and bytes; those that are never predicted come first."""
 MOST_SHOWN = 12
 """Number of classes that a text for people names."""
+_RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASCII)
 
 
 class Recall(NamedTuple):
@@ -261,9 +262,6 @@ def _recall_text(found: Recall) -> str:
     if found.is_never or found.expected is None:
         return found.shown
     return f"{found.expected:.3f} ({found.least:.3f} to {found.most:.3f})"
-
-
-_RECALL = re.compile(r"([01]\.\d{3}) \(([01]\.\d{3}) to ([01]\.\d{3})\)", re.ASCII)
 
 
 def _read_recall(name: str, text: str) -> Recall:

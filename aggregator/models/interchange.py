@@ -25,6 +25,8 @@ from protocol.schema import Projection
 
 FORMAT = 1
 """Version of the object's layout."""
+_BEYOND = 1 << 40
+"""A number that is larger than every edge. It stands for a missing number."""
 
 
 def to_json(model: Model) -> dict[str, Any]:
@@ -83,10 +85,6 @@ def _term_json(term: Any, *, is_truncated: bool) -> dict[str, Any]:
         kind = "truncated-normal" if is_truncated else "normal"
         return {"kind": kind, "mean": mean.tolist(), "variance": variance.tolist()}
     return {"kind": "table", "log_likelihood": term.tolist()}
-
-
-_BEYOND = 1 << 40
-"""A number that is larger than every edge. It stands for a missing number."""
 
 
 def to_sklearn(model: Model) -> Any:

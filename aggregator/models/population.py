@@ -17,6 +17,11 @@ from protocol.errors import InputError
 from protocol.features import Categorical, Numeric, as_number
 from protocol.schema import Schema
 
+ASSUMED_RECORDS = 4000
+"""Number of invented records."""
+_DEVIATIONS = 3
+"""A number's bounds are this many standard deviations from the middle, in invented records."""
+
 
 class Outside(NamedTuple):
     """Number of a pilot's cells below and above the bounds of a feature, and number of missing cells.
@@ -108,12 +113,6 @@ def outside(frame: pd.DataFrame, schema: Schema) -> list[Outside]:
             below, above = (numbers < float(feature.low)).sum(), (numbers > float(feature.high)).sum()
             found.append(Outside(feature.name, int(below), int(above), int(pd.isna(numbers).sum())))
     return found
-
-
-ASSUMED_RECORDS = 4000
-"""Number of invented records."""
-_DEVIATIONS = 3
-"""A number's bounds are this many standard deviations from the middle, in invented records."""
 
 
 class Population(NamedTuple):

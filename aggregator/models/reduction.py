@@ -151,9 +151,10 @@ def directions_of(moments: Moments, method: str, components: int, ridge: float) 
         InputError: ``scatter_singular``, for DCA: S̄ + ρI has no inverse.
     """
     mean, total, between = moments
-    weights = _principal(total, components)
     if method == "dca":
         weights = _discriminant(total, between, components, ridge)
+    else:
+        weights = _oriented(np.linalg.eigh(total)[1][:, ::-1][:, :components])
     spread = np.einsum("ik,ij,jk->k", weights, total, weights)
     apart = np.einsum("ik,ij,jk->k", weights, between, weights)
     lengths = (weights**2).sum(axis=0)
@@ -173,12 +174,6 @@ def moments_of(x: Floats, labels: Integers) -> Moments:
         away = members.mean(axis=0) - mean
         between += len(members) / rows * np.outer(away, away)
     return Moments(mean, np.cov(x, rowvar=False, bias=True).reshape(n, n), between)
-
-
-def _principal(total: Floats, components: int) -> Floats:
-    """PCA: the eigenvectors with the largest eigenvalues, shape (n, K) float64."""
-    _, vectors = np.linalg.eigh(total)
-    return _oriented(vectors[:, ::-1][:, :components])
 
 
 def _discriminant(total: Floats, between: Floats, components: int, ridge: float) -> Floats:

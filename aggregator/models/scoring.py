@@ -38,6 +38,8 @@ from protocol.documents.trust import pin, verify
 from protocol.errors import InputError
 from protocol.schema import Schema
 
+LINE, PREDICTED = "line", "predicted"
+
 
 class Model:
     """A Naive Bayes model over a schema, discrete or Gaussian.
@@ -285,9 +287,6 @@ def _check_type(value: object, kind: type | tuple[type, ...], sentence: str) -> 
         of = type(value)
         named = of.__name__ if of.__module__ == "builtins" else f"{of.__module__.split('.')[0]}.{of.__name__}"
         raise InputError("argument_invalid", f"{sentence}, not as {named}")
-
-
-LINE, PREDICTED = "line", "predicted"
 
 
 class Predictions(NamedTuple):

@@ -33,6 +33,11 @@ from aggregator.models.postprocess.posterior import posterior_tables
 from protocol.errors import InputError
 from protocol.questions import CLASS
 
+NEED_CLASS_QUESTION = frozenset({"paper", "add-one", "printed", "halves"})
+"""Post-processings that use only the question about the class alone for the shares of the classes."""
+DEFAULT = "posterior"
+"""Post-processing of a campaign that names no other."""
+
 
 class Postprocess(Protocol):
     """A post-processing: the function from statistics to probabilities."""
@@ -104,12 +109,6 @@ POSTPROCESSES: Mapping[str, Postprocess] = {
     "floored": floored_tables,
     "halves": halves_tables,
 }
-
-NEED_CLASS_QUESTION = frozenset({"paper", "add-one", "printed", "halves"})
-"""Post-processings that use only the question about the class alone for the shares of the classes."""
-
-DEFAULT = "posterior"
-"""Post-processing of a campaign that names no other."""
 
 
 def check_postprocess(name: str) -> Postprocess:

@@ -85,7 +85,7 @@ def evidence_weights(evidence: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def _table(shape: float) -> _Table:
     """K, h and −h′ by the trapezoidal rule over log t, with the exact mass below the first point."""
-    z = _grid()[:, None]
+    z = np.arange(-REACH, REACH + _STEP / 2, _STEP)[:, None]
     t = np.geomspace(1e-12 if shape < 0.5 else 1e-7, REACH + 14, _POINTS)
     width = log(t[1] / t[0])
     exponent = shape * np.log(t) - t * t / 2 - z * t
@@ -94,11 +94,6 @@ def _table(shape: float) -> _Table:
     mass = density.sum(axis=1) * width + np.exp(shape * log(t[0]) - most) / shape
     mean = density @ t * width / mass
     return _Table(most + np.log(mass), mean, density @ (t * t) * width / mass - mean**2)
-
-
-def _grid() -> Floats:
-    """The table's values of z: shape (points,) float64."""
-    return np.arange(-REACH, REACH + _STEP / 2, _STEP)
 
 
 def _interpolated(z: Floats, shape: float) -> tuple[Floats, Floats]:

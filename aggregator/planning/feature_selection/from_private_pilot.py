@@ -193,7 +193,9 @@ def choose(population: Population, parts: Integers, file: SchemaFile, terms: Des
     schema = file.schema._replace(groups=())
     cost_of_design(schema, terms)
     stream, rate = Stream(seed, TAG), Fraction(terms.part_micro, MICRO)
-    released = fit(_records(population, schema, parts == MADE), terms.tables, stream.read(SEED_BYTES)).statistics
+    made_of, (codes, numbers) = parts == MADE, population.reported
+    records = Records(schema, population.labels[made_of], codes[made_of], numbers[made_of], {}, ())
+    released = fit(records, terms.tables, stream.read(SEED_BYTES)).statistics
     tables = posterior_tables(released, range(len(schema.observed)))
     listed = _shortlist(tables, schema, terms)
     compared = _part(population, listed.cuts, np.flatnonzero((parts == COMPARED) & population.known), schema)
@@ -260,12 +262,6 @@ def _decision(found: PrivateDesign, schema: Schema, terms: DesignTerms) -> dict[
     }
     kept = {each.way.feature for each in found.chosen}
     return with_features(record, names, [names[place] for place in sorted(kept)])
-
-
-def _records(population: Population, schema: Schema, rows: Flags) -> Records:
-    """Some of the records, as devices report them."""
-    codes, numbers = population.reported
-    return Records(schema, population.labels[rows], codes[rows], numbers[rows], {}, ())
 
 
 def _cuts(tables: Tables, schema: Schema) -> tuple[list[Cut], list[Floats]]:

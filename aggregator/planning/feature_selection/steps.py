@@ -40,6 +40,24 @@ WHOLE = 1 << 32
 GRID = 10_000
 WEIGHTS = 1000
 """Sum of the weights of a campaign that asks about some features more often than about others, nearly."""
+ROUNDS = (0.25, 0.08, 0.08, 0.08)
+"""Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""
+LEAST_ASKED = 2
+"""Smallest number of features of a round."""
+FEWEST_FEATURES = 8
+FEWEST_ANSWERS = 150
+"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers: of two classes.
+"""
+OF_CLASSES = 2.5
+"""Power of the number of classes with which :data:`FEWEST_ANSWERS` grows."""
+COARSEST = 0.07
+"""Largest standard error of a private accuracy that still tells candidates apart."""
+BUDGET = 0.15
+"""Part of the fleet from which the number of candidates follows."""
+LOCAL_ROUNDS = 2
+FINALISTS = 3
+"""Number of candidates that the race evaluates again, besides the set of all features."""
+ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
 
 
 class Share(NamedTuple):
@@ -125,22 +143,6 @@ def _needs(expected: Mapping[int, float], rest: float) -> dict[int, float]:
     return {index: max(0.0, level - part) for index, part in expected.items()}
 
 
-ROUNDS = (0.25, 0.08, 0.08, 0.08)
-"""Parts of the fleet that are asked about all features, the strongest half, the strongest quarter and so on."""
-LEAST_ASKED = 2
-"""Smallest number of features of a round."""
-FEWEST_FEATURES = 8
-FEWEST_ANSWERS = 150
-"""Fewest answers to each of the features, if all devices were asked about all, in units of 4c² answers: of two classes.
-"""
-OF_CLASSES = 2.5
-"""Power of the number of classes with which :data:`FEWEST_ANSWERS` grows."""
-COARSEST = 0.07
-"""Largest standard error of a private accuracy that still tells candidates apart."""
-BUDGET = 0.15
-"""Part of the fleet from which the number of candidates follows."""
-
-
 class Wave(NamedTuple):
     """A kind of evaluation: the largest part of the fleet that it asks, and the standard error that is enough."""
 
@@ -151,11 +153,6 @@ class Wave(NamedTuple):
 SCREENING = Wave(0.12, 0.02)
 RACE = Wave(0.08, 0.01)
 LOCAL = Wave(0.07, 0.02)
-LOCAL_ROUNDS = 2
-FINALISTS = 3
-"""Number of candidates that the race evaluates again, besides the set of all features."""
-
-ASK, EVALUATE, STOP, DONE = "ask", "evaluate", "stop", "done"
 
 
 class Evaluation(NamedTuple):

@@ -51,6 +51,15 @@ from protocol.errors import InputError
 from protocol.schema import Schema
 
 COLUMNS = ("design", "questions", "accuracy", "95 % interval", "behind", "without privacy", "standard error")
+DEFAULT_EFFECT = 0.5
+MOST_EFFECT = 5.0
+DEFAULT_DEVICES = 10_000
+"""Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
+SETTLING = 3
+"""Most rankings at the number of devices that the targets need, until this number stays the same."""
+CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
+DRAWN = 3
+"""Designs in a plot, and designs that a target of accuracy looks at."""
 
 
 class Plan(NamedTuple):
@@ -250,17 +259,6 @@ def _ranked_json(one: RankedDesign) -> dict[str, Any]:
         "standard_error": one.error,
         "campaigns": one.campaigns,
     }
-
-
-DEFAULT_EFFECT = 0.5
-MOST_EFFECT = 5.0
-DEFAULT_DEVICES = 10_000
-"""Devices at which designs are ranked first if the number of devices is the question, and again at the answer."""
-SETTLING = 3
-"""Most rankings at the number of devices that the targets need, until this number stays the same."""
-CODING = re.compile(r"auto|schema|(pca|dca):[1-9][0-9]{0,4}", re.ASCII)
-DRAWN = 3
-"""Designs in a plot, and designs that a target of accuracy looks at."""
 
 
 def plan(

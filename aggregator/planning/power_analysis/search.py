@@ -33,6 +33,13 @@ SURE = 2.0
 """Standard errors by which the first design must be ahead of a design that drops out."""
 FINE = 0.005
 """Standard error of a design's accuracy, from the simulation alone, at which it gets no more campaigns."""
+BINS = (2, 3, 4, 6, 8)
+COMPONENTS = (1, 2, 4, 8)
+SOME_ANSWERS = ("1", "2", "4")
+TIED = 2.0
+"""Standard errors of a difference within which records do not tell two designs apart."""
+STEPS = ROUNDS + 1
+"""Steps of a search, for its progress."""
 
 
 def race(running: Mapping[Design, Rehearsal], step: Callable[[], None]) -> None:
@@ -81,15 +88,6 @@ def behind(first: Rehearsal, other: Rehearsal) -> tuple[float, float]:
     away = away[np.isfinite(away)]
     noise = first.forecast().noise ** 2 + other.forecast().noise ** 2
     return float(away.mean()), sqrt(float(away.var()) / len(away) + noise)
-
-
-BINS = (2, 3, 4, 6, 8)
-COMPONENTS = (1, 2, 4, 8)
-SOME_ANSWERS = ("1", "2", "4")
-TIED = 2.0
-"""Standard errors of a difference within which records do not tell two designs apart."""
-STEPS = ROUNDS + 1
-"""Steps of a search, for its progress."""
 
 
 class Scope(NamedTuple):

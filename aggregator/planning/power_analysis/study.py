@@ -25,6 +25,11 @@ _NOW = 1_900_000_000
 """Time in the header of a campaign that nobody signs."""
 DEFAULT_BINS = 4
 NO_SHARES: Ask = MappingProxyType({})
+FOLDS = 5
+LEAST_RECORDS = 20
+"""Fewest records of a pilot."""
+MOST_RECORDS = 5000
+"""Most records of a pilot that are used; of a larger pilot it is a random part."""
 
 
 class Design(NamedTuple):
@@ -128,13 +133,6 @@ def with_bins(schema: Schema, bins: int) -> Schema:
         for feature in schema.features
     ]
     return build_schema(schema.label, features)
-
-
-FOLDS = 5
-LEAST_RECORDS = 20
-"""Fewest records of a pilot."""
-MOST_RECORDS = 5000
-"""Most records of a pilot that are used; of a larger pilot it is a random part."""
 
 
 class Study:

@@ -39,6 +39,8 @@ from protocol.mechanisms.unary import UnaryMechanism
 from protocol.questions import CELL, CLASS, MOMENTS, OUTCOME, PRESENT, RIGHT, SQUARE, Subject
 from protocol.schema import Schema
 
+Bools = NDArray[np.bool_]
+
 
 def inputs_of(
     schema: Schema, subject: Subject, encoded: EncodedFrame, labels: Integers, predicted: Integers | None = None
@@ -88,9 +90,6 @@ def _moment(numbers: Integers, power: int | None) -> Integers:
     """The moments of numbers u, (N,) int64: u for power 1, ⌊u²/S⌋ for power 2, 0 for a missing number."""
     numbers = np.where(numbers == NO_NUMBER, 0, numbers)
     return np.asarray(numbers if power != SQUARE else numbers * numbers // SCALE, np.int64)
-
-
-Bools = NDArray[np.bool_]
 
 
 @ByFamily
