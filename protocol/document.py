@@ -1,6 +1,12 @@
 """The header that all signed payloads share, and readers of single fields.
 
 Source: docs/formats.md, section 5, "Common".
+
+Names and texts in messages for people, on one line. Only :func:`quoted` shows different names differently.
+
+The texts of a document hold no characters that control a terminal (docs/formats.md, section 5). They may hold quotes,
+which could end a quoted name too early, and invisible characters: two names may differ only by these. Paths and keys
+of files may hold any character.
 """
 
 from __future__ import annotations

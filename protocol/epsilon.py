@@ -3,6 +3,10 @@
 Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶; documents state it as an integer
 number of millionths. E = e^ε comes from 60-digit decimal arithmetic and is lowered by one part in 10⁵⁰.
 So no threshold that is computed from E belongs to a larger ε.
+
+Default limits on ε, and how many answers and days limits allow.
+
+A device applies these limits if its owner sets none. The planning of campaigns assumes them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,12 @@
 
 Missing values and values of any type have a code, so a device can report for every record.
 Source: docs/formats.md, section 5 (features); docs/math.md, sections 3 and 4.
+
+How a value of a record is read: as missing, as a text, as an exact number, or as none of these.
+
+Records hold Python values, values of libraries (numpy, Decimal, enumerations) or the texts of a file; schemas come
+from text files. The functions that read a record's value never raise, so no error text contains such a value.
+Source: docs/formats.md, section 5 (values of a record); docs/decisions/0001.
 """
 
 from __future__ import annotations

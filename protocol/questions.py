@@ -2,6 +2,17 @@
 
 A device answers one question of each stratum. Its report id decides which one.
 Source: docs/formats.md, section 2 (strata, weights, assignment); docs/math.md, section 3 (coding).
+
+Which data sets are neighbours, and by how much the sums over records of two neighbours differ at most.
+
+    vector                                  add-remove   change   change-features
+    counts of the classes                   1            2        0
+    counts of value × class                 1            2        2
+    counts of present/missing × class       1            2        2
+    sums of u by class, |u| ≤ S             S            2S       2S
+    sums of ⌊u²/S⌋ by class                 S            2S       S
+
+Source: Dwork, McSherry, Nissim, Smith (TCC 2006); docs/math.md, sections 5 and 7.
 """
 
 from __future__ import annotations

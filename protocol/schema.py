@@ -2,6 +2,14 @@
 
 A campaign carries its schema, so all devices have the same schema.
 Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
+
+Dimension reduction: a linear projection with integer weights, which gives equal results on every device.
+
+    output_j = ⌊(Σ_i matrix_ji · u_i + offset_j) / 2^shift⌋, clipped to the bounds of component j
+
+where u_i is the scaled integer of input feature i. The constructor refuses weights whose sums could leave 64
+bits, so numpy's int64 and Python's integers give the same result.
+Source: docs/math.md, section 4; docs/formats.md, section 5.
 """
 
 from __future__ import annotations

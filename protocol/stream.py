@@ -1,4 +1,6 @@
-"""Seeds and streams: all randomness of one answer comes from one 32-byte seed.
+"""SHA-256 without OpenSSL; and seeds and streams: all randomness of one answer comes from one 32-byte seed.
+
+Seeds and streams: all randomness of one answer comes from one 32-byte seed.
 
 Source: docs/formats.md, section 1. Run by the device; the aggregator never receives a seed.
 
@@ -6,6 +8,12 @@ Source: docs/formats.md, section 1. Run by the device; the aggregator never rece
 
 The device draws a new seed from the operating system for every answer. With the seed anybody could remove the noise,
 so the device never stores, sends or logs a seed, and never uses a seed for two inputs.
+
+SHA-256 and HMAC-SHA256 without OpenSSL, which takes a fifth of a small device's memory.
+
+``hashlib`` loads ``libcrypto``: 3.4 MB that a device does not need otherwise. The interpreter's own SHA-256 is as
+fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls :func:`bulk_sha256`.
+``benchmarks/speed/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
 """
 
 from __future__ import annotations

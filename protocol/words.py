@@ -1,7 +1,13 @@
-"""The id of a document as words that two people can compare over the telephone.
+"""Texts for people: the id of a document as words, times as dates, and hints about probable mistakes in a record.
+
+The id of a document as words that two people can compare over the telephone.
 
 Sixteen bits become one pronounceable word of five letters, consonants and vowels in turn (the proquint
 scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id has one spelling.
+
+Hints about probable mistakes in the values of a record, for its owner.
+
+Times as dates for people. Computed here, because the date functions of 32-bit systems end in 2038.
 """
 
 from __future__ import annotations

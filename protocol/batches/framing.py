@@ -1,6 +1,12 @@
 """Header and trailer: the first and the last bytes of a batch.
 
 Source: docs/formats.md, section 4. The device writes them; the aggregator's reader searches for them.
+
+Search a file of batches for headers, trailers and runs of records, with a memory of what was found.
+
+Source: docs/formats.md, section 4. ``protocol.batches.batch`` asks in rising order of positions. A record may hold a
+complete header, whose records hold headers again. Without the memory, each of these headers would cause another
+search of the rest of the file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,26 @@
-"""The part of a schema that a campaign asks about, and groups of codes that are asked about as one.
+"""What a campaign asks: its questions, the features that they are about, groups, models, and limits of ε.
+
+The part of a schema that a campaign asks about, and groups of codes that are asked about as one.
 
 A campaign states all features that a device observes. Its questions may be about some of them. A device reads only
 these, and statistics and models are of these alone.
 
 Source: docs/formats.md, section 5 (groups; features that are asked about).
+
+The fields of a campaign's payload that name the models to evaluate, and the checks of these fields.
+
+The models themselves, as a device has them, are read in :mod:`protocol.documents.evaluation`.
+
+Source: docs/formats.md, section 5 (evaluations).
+
+The checks of a campaign's strata and of its ε: the number of answers, and the exact loss of all of them.
+
+Source: docs/formats.md, section 5 (value limits). The checks do not trust the publisher: they recompute every integer
+of the mechanisms, and the exact privacy loss, from the declared ε.
+
+The questions of a campaign, as its payload states them.
+
+Source: docs/formats.md, section 5 (map: a question; kinds of questions).
 """
 
 from __future__ import annotations

@@ -2,6 +2,17 @@
 
 Source: docs/formats.md, section 5 (campaign; value limits). The checks do not trust the publisher: they recompute
 every integer of the mechanisms, and the exact privacy loss, from the declared ε.
+
+The series of a campaign: a name under which a device answers at most once, and the share of devices that take part.
+
+Source: docs/formats.md, section 2 (series) and 5 (map `series`); docs/decisions/0060.
+
+What a campaign's maker learned privately from records of a pilot, and what that cost the people in them.
+
+A projection, bins or a choice of features may come from records that a curator holds. Their cost was paid by the
+people in these records, not by the devices that answer. The entries are statements for readers; no device checks them.
+
+Source: docs/formats.md, section 5 (map `pilots`); docs/decisions/0071.
 """
 
 from __future__ import annotations

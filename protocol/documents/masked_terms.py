@@ -1,9 +1,17 @@
-"""The terms of a masked campaign: nodes encrypt their noisy sums, and only the sum of all nodes can be decrypted.
+"""The terms of campaigns for nodes, and of masked campaigns.
+
+The terms of a masked campaign: nodes encrypt their noisy sums, and only the sum of all nodes can be decrypted.
 
 A masked campaign is a campaign for nodes. Its terms name the dealer of the keys, the modulus, the kind of noise, and
 who is assumed to be honest. The checks here recompute what the publisher states.
 
 Source: docs/formats.md, section 5 (map ``masked``); docs/math.md, section 6; decision 86.
+
+The terms of a campaign for nodes: whose summaries count, and how large their numbers can be.
+
+A node holds the records of many people and sends one summary of noisy sums per period. The campaign asks no questions.
+
+Source: docs/formats.md, section 5 (map ``nodes``); docs/decisions/0072.
 """
 
 from __future__ import annotations

@@ -1,6 +1,12 @@
 """The model: a signed document with the parameters of a Naive Bayes classifier.
 
 Source: docs/formats.md, section 5 (model). The aggregator makes the model; the device classifies with it.
+
+The models of an evaluation campaign, as a device has them: which are missing, and what the others read.
+
+An evaluation asks whether models' predictions are right. A prediction depends on the model's features, so the campaign
+asks about these, and not about the features that it lists itself. The models are therefore read before such a campaign
+is judged, explained or answered. Source: docs/formats.md, section 5 (evaluations).
 """
 
 from __future__ import annotations

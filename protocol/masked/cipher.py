@@ -10,6 +10,16 @@ plaintext and sk_i the key of node i:
 V_j ≡ 1 modulo N, or something does not belong together: ``mask_mismatch``. Nodes run :func:`mask`, the dealer
 :func:`new_secret` and :func:`release_elements`, the aggregator :class:`Unmasking`.
 Source: docs/math.md, section 6; decision 85.
+
+The groups in which nodes encrypt: powers, and bases that nobody chooses.
+
+Two groups are in use. Sums: Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
+Products: the squares modulo the prime p of RFC 3526, group 14 (:mod:`research.products`). A base H is a hash of
+campaign, period and the running number of the ciphertext, so it is new for each ciphertext of a node.
+
+Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's
+power takes constant time: whoever can measure the processor while a node encrypts may learn about the exponent.
+Source: docs/math.md, section 6; docs/decisions/0085.
 """
 
 from __future__ import annotations

@@ -5,6 +5,10 @@ Every released number is one entry of the Q vectors that nodes sum. The total of
 the numbers that one unit moves when it is added or removed.
 
 Source: docs/math.md, section 6.
+
+What follows from the terms of a masked campaign: ranges of exact numbers, ciphertexts per message, least sets.
+
+Source: docs/formats.md, sections 5 and 6; docs/math.md, section 6.
 """
 
 from __future__ import annotations

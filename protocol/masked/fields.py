@@ -1,6 +1,15 @@
 """Readers of the fields that messages, key books, requests and releases share.
 
 Source: docs/formats.md, section 6.
+
+Several signed numbers in one plaintext: slots of w bits, ⌊2000/w⌋ slots in each plaintext.
+
+    x = Σ_s v_s · 2^(w·s),  s = 0 … ⌊2000/w⌋ − 1
+
+x is linear in the numbers: the sum of several nodes' plaintexts is the plaintext of the sums, also where a single x is
+negative, and whatever the numbers are. A total is read back if each |Σ v_s| < 2^(w−1). The slots leave 48 of the 2048
+bits of N free, and what is above the last used slot must be 0 in a total.
+Source: docs/math.md, section 6.
 """
 
 from __future__ import annotations

@@ -1,6 +1,20 @@
-"""A node's summary of one period: its noisy counts and sums, signed by the node.
+"""Lists of nodes, signed summaries, and files and sets of summaries that unite in any order.
+
+A node's summary of one period: its noisy counts and sums, signed by the node.
 
 Source: docs/formats.md, section 6.
+
+The signed list of the nodes whose summaries count.
+
+The role ``campaign`` of the trust root signs the list. Versions rise, as those of campaigns.
+Source: docs/formats.md, section 5 (node list); docs/decisions/0072.
+
+Files of nodes' envelopes, and sets of them that machines unite in any order.
+
+A file is a concatenation of envelopes of one role: summaries, or the messages of masked campaigns. The reader finds
+every intact envelope, whatever is damaged around it.
+
+Source: docs/formats.md, section 6; docs/decisions/0072.
 """
 
 from __future__ import annotations

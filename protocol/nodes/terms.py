@@ -4,6 +4,18 @@ Q released vectors share ε equally: ε_q = ⌊ε/Q⌋ millionths. Every entry h
 sensitivity to adding or removing one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a change.
 
 Source: docs/math.md, section 5; decision 72.
+
+Noise of campaigns for nodes with the sensitivity ``smooth``: what a node draws and an aggregator has to know of it.
+
+Neighbours differ in the features of one record; the numbers n_c of records of the classes are the same. Every released
+vector has ε' millionths. Counts and sums of u have discrete Laplace noise (:func:`protocol.nodes.terms.sensitivity`).
+The sums of squares Q = Σu²/S of one number are released per class:
+
+- a class of fewer than n₀ = ⌈3/ε'⌉ records: Q with discrete Laplace noise of rate ε'/S;
+- any other class: the variance v of its u, ṽ = v + k·S*·Z, S* the smooth sensitivity of v and Z Student's t with 3
+  degrees of freedom; from it and the noisy sum T̃ of u, whose noise has the variance V, Q̃ = (n_c·ṽ + (T̃² − V)/n_c)/S.
+
+Q̃ has no bias. k and β follow from ε' with a proven cost (``protocol.noise``). Source: docs/decisions/0077.
 """
 
 from __future__ import annotations

@@ -1,8 +1,40 @@
-"""What every noise distribution offers: a sampler, and proven bounds of the privacy cost.
+"""Noise for smooth sensitivity: laws, exact samplers, and the constants of the noise with a proven cost.
+
+What every noise distribution offers: a sampler, and proven bounds of the privacy cost.
 
 A statistic f is released as f(x) + k·S(x)·Z. Z is noise of a law, S(x) a number that changes by at most the factor e^β
 between neighbours x and y, and |f(x) − f(y)| ≤ min(S(x), S(y)). Then the outputs for x and y are two copies of Z of
 which one is stretched by at most e^β and shifted by at most 1/k. docs/smooth.md derives what this costs for every law.
+
+Random real numbers whose binary digits are drawn when a decision needs them.
+
+A lazy real is a random number with a fixed distribution. At every moment an interval that holds the number is known;
+more random bits make the interval shorter. A comparison draws bits until its result is certain, so its result is that
+of the exact numbers. Two different numbers are told apart after finitely many bits, with probability 1.
+
+Source: Karney, "Sampling Exactly from the Normal Distribution", ACM Transactions on Mathematical Software 42 (2016).
+
+Exact samplers of numbers with density ∝ 1/(1 + |z|^γ)^m: polynomial tails, by comparisons of integers.
+
+γ = 2, m = 1 is the standard Cauchy law; γ = 2, m = 2 is Student's t with 3 degrees of freedom, divided by √3.
+
+The density of z in (0, 1) is ∝ 1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate
+is z = s, or w = s^(1/(γm−1)), with a uniform number s. The probabilities of the two kinds are proportional to the areas
+1 and 1/(γm − 1). A candidate is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m: by m comparisons with uniform
+numbers. Powers stay integers, since a power of s is compared with a power of the other number.
+
+Noise with Student's t distribution with 3 degrees of freedom, for pure ε, with a finite variance.
+
+Source: Bun and Steinke, "Average-Case Averages: Private Algorithms for Smooth Sensitivity and Mean Estimation", NeurIPS
+2019; docs/smooth.md derives the constants.
+
+A noisy number, rounded to an integer: exactly the rounded value of a real number with lazy bits.
+
+No floating-point number takes part.
+
+From a law and a privacy budget to the constants of the noise, with a proven cost.
+
+The constants are guessed in floating point and then proven with rational bounds.
 """
 
 from __future__ import annotations

@@ -4,6 +4,14 @@ Privacy constants are proven with these bounds: an upper bound is never below th
 above it. Floating-point numbers give no such promise. The bounds come from decimal arithmetic, whose functions are
 rounded correctly: each result is wrong by at most one unit of its last digit, and by about as much again because the
 argument is rounded. Each bound is the result moved by a hundred such units.
+
+The proven part of a smooth sensitivity: from a distance t and A(t) to a number S that is β-smooth, exactly.
+
+A(t) is the largest change of a statistic from any data set, t values of which differ from the given one, to a neighbour
+of it. S* = max over t of e^(−βt)·A(t) changes by at most the factor e^β between neighbours. The search for the best t
+uses floating point, and may miss the largest e^(−βt)·A(t) by the factor 1 − η. :func:`smooth_bound` makes up for this.
+
+Source: Nissim, Raskhodnikova, Smith, STOC 2007; docs/smooth.md, "Rounding".
 """
 
 from __future__ import annotations
