@@ -9,7 +9,7 @@ Source: docs/formats.md, section 5 (groups; features that are asked about).
 
 The fields of a campaign's payload that name the models to evaluate, and the checks of these fields.
 
-The models themselves, as a device has them, are read in :mod:`protocol.documents.evaluation`.
+The models themselves, as a device has them, are read in :mod:`protocol.documents.model`.
 
 Source: docs/formats.md, section 5 (evaluations).
 
