@@ -24,11 +24,11 @@
     substitute = 5                        # number that a missing number counts as; default: (low + high)/2;
                                           # or: missing = "code", a code of its own
 
-    [ask.odor]                            # what campaigns ask about, if not all
-    (:mod:`aggregator.publishing.ask_table`) groups = [["a", "f"]]
+    [ask.odor]                            # what campaigns ask about, if not all (publishing/ask_table.py)
+    groups = [["a", "f"]]
 
-    [decision]                            # what design or refine decided, and why
-    (:mod:`aggregator.publishing.decisions`) by = "hearsay design"
+    [decision]                            # what design or refine decided, and why (publishing/decisions.py)
+    by = "hearsay design"
 
 Source of the rules: docs/math.md, section 3; docs/formats.md, section 5.
 """
