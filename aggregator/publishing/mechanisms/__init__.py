@@ -1,6 +1,5 @@
 """Planning: mechanisms, expected variances and simulated answers of a campaign, before any device answers.
 
 In: a schema, a privacy budget ε and the analyst's choices. Out: a mechanism for each question, the expected variances
-of the candidates, and the check before signing that the aggregator supports every mechanism. The evaluation of a
-model's predictions is here too.
+of the candidates, and the check before signing that the aggregator supports every mechanism.
 """
