@@ -96,7 +96,7 @@ class Acceptance:
         kind, held = DEVICE if campaign.nodes is None else NODE, self._documents.kind()
         if held not in (None, kind):
             raise InputError(
-                f"campaign_for_{kind}s",
+                "campaign_for_devices" if kind == DEVICE else "campaign_for_nodes",
                 f"this campaign is for {kind}s, and this state is a {held}'s since its first campaign; "
                 f"provision a state of its own for the {kind}",
             )
