@@ -1,7 +1,8 @@
 """The software of the operator: intake of reports, estimates, models, publishing and the ``hearsay`` command.
 
-A report file passes through ``reports`` (decoded, stored as Parquet, counted) → ``estimates`` (unbiased, with variances)
-→ ``models`` → ``publishing``. Files of nodes come in through ``nodes``, records of a trusted curator through ``curator``.
+A report file passes through ``reports`` (decoded, stored as Parquet, counted) → ``estimates`` (unbiased, with
+variances) → ``models`` → ``publishing``. Files of nodes come in through ``nodes``, a curator's records through
+``curator``.
 
 This module has the public names. Each name imports its libraries (numpy, pandas, pyarrow) when it is first used, so
 that a command without them starts at once. The functions of each command:
