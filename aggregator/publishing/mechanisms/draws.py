@@ -4,7 +4,7 @@
 of n random devices of a population, for fleets of any size: the law of the sums, drawn without the answers. numpy's
 generator is not secure. These functions are for simulations, forecasts and benchmarks; devices use the mechanism's
 ``perturb``. ``tests/aggregator/test_mechanism_contract.py`` compares the draws with the exact distributions, and
-``tests/aggregator/planning/test_counts.py`` the means and variances of the counts with those of the draws.
+``tests/aggregator/publishing/test_counts.py`` the means and variances of the counts with those of the draws.
 
 A new family registers its function with :data:`draw`. A campaign is not signed if one of its mechanisms has no draw
 (:mod:`aggregator.publishing.mechanisms.completeness`). A family without a law of its own in :data:`count_law` uses its

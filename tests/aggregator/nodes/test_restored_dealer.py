@@ -22,7 +22,7 @@ from protocol.documents.campaign import parse_campaign
 from protocol.documents.envelope import read_envelope
 from protocol.errors import InputError, PolicyError, StorageError
 from protocol.masked.keys import read_key_book
-from tests.aggregator.masked.test_dealer import IDS, new_world, refused
+from tests.aggregator.nodes.test_dealer import IDS, new_world, refused
 
 
 @pytest.fixture
