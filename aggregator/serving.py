@@ -64,8 +64,7 @@ class Uploads:
         """Store a batch file that only this user may read, and flush it to disk. Its ``name`` is checked already.
 
         The same file may be uploaded again. Another content for an existing name is refused. The body is read to its
-        end
-        for status 201 and 204; otherwise a rest may be unread.
+        end for status 201 and 204; otherwise a rest may be unread.
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another

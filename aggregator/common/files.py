@@ -109,8 +109,7 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
 
     Raises:
         InputError: as :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an output is an
-            input
-            or its SQLite journal, directly or through links.
+            input or its SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
         if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
@@ -161,8 +160,7 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
 
     At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
     ``path`` is unchanged, unless only the last flush, that of the folder, failed: then the new file is there, but a
-    power
-    cut may undo it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
+    power cut may undo it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
 
     Args:
         path: the file.

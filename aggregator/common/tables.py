@@ -138,8 +138,7 @@ def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str
 
     Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed: in
     every column whose cells, but for ``missing`` and blank ones, all are numbers as the layout writes them, the signs
-    of
-    thousands are left out and the decimal sign becomes a point. All other cells stay as they are.
+    of thousands are left out and the decimal sign becomes a point. All other cells stay as they are.
 
     Raises:
         InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:

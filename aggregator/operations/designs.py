@@ -101,9 +101,8 @@ def refine(
 
     Raises:
         InputError: ``argument_invalid``: neither stores nor a schema, or both; a schema without the name of a series;
-            ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
-            ``refine_invalid`` and the other reasons of
-            :func:`aggregator.planning.feature_selection.from_answers.refine`.
+            ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read; ``refine_invalid``
+            and the other reasons of :func:`aggregator.planning.feature_selection.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """

@@ -66,8 +66,7 @@ def export(
 
     The file gets its name when it is complete. An error before that leaves what was at ``out`` as it was. With
     ``everything`` all records are written as stored, with repeats and conflicts, instead of the reports that a tally
-    counts.
-    ``force`` replaces an existing file. The format is one of :data:`FORMATS`.
+    counts. ``force`` replaces an existing file. The format is one of :data:`FORMATS`.
 
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;

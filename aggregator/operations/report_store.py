@@ -74,9 +74,8 @@ def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets
     """Make a store for a campaign, or open the existing store of the same campaign.
 
     The caller has verified the campaign's signatures. An existing store keeps its own file of the campaign, and its
-    number
-    of buckets. Stores of some billion reports need more buckets, a power of two; small stores need fewer files. Missing
-    folders above the store are made, too.
+    number of buckets. Stores of some billion reports need more buckets, a power of two; small stores need fewer files.
+    Missing folders above the store are made, too.
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
@@ -321,8 +320,7 @@ class Store:
         """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
 
         The results come in any order. The function runs in the store's threads or on its cluster, so it is defined at
-        the
-        top of a module. With ``ids_only`` it keeps only the ids of a partition in memory, not its records.
+        the top of a module. With ``ids_only`` it keeps only the ids of a partition in memory, not its records.
 
         Raises:
             StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
@@ -343,8 +341,7 @@ class Store:
         """Unbiased estimates with variances, also of few reports.
 
         Call ``Statistics.check_publishable`` before anybody else sees the result. With ``rosters``, all fleet lists of
-        a
-        closed fleet, the number of answers of each device is known; without them it is bounded
+        a closed fleet, the number of answers of each device is known; without them it is bounded
         (``aggregator.estimates.recurrence``).
 
         Raises:

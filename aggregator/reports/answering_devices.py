@@ -35,8 +35,7 @@ def squares_of_answers(
     """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
 
     The reports in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for
-    the
-    reports of one step.
+    the reports of one step.
 
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports

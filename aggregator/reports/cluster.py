@@ -55,8 +55,7 @@ def check_scheduler(
     scheduler from a silent server, from a server that expects TLS, and from other programs.
 
     A scheduler that is starting gets ``patience_seconds``, at most :data:`REFUSED_SECONDS` if connections are refused,
-    and
-    ``silence_seconds`` for its first message. ``clock`` returns seconds that never decrease.
+    and ``silence_seconds`` for its first message. ``clock`` returns seconds that never decrease.
     """
     parsed = urlsplit(address)
     place = (parsed.hostname or "", parsed.port or 0)

@@ -166,8 +166,7 @@ def write_roster(
         InputError: ``output_exists``: a file, a link or a folder with content is there; ``output_invalid``: the
             parent is no folder, or the path has a zero byte; ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``: too little memory for the passphrase. Nothing is left behind, unless only the
-            last
-            flush failed: then all files are there, but a power cut may remove them.
+            last flush failed: then all files are there, but a power cut may remove them.
     """
     out = Path(out)
     if "\0" in str(out):
@@ -367,8 +366,7 @@ def fleet_ids(
 
     In a campaign of a series these are the devices in its share. Each may answer in any period, so each has an id in
     every period: the ids do not tell whether a device answers twice. Together the rosters are the fleet; a device may
-    be
-    in several. Up to ``processes`` processes compute; they are started only for a million ids or more.
+    be in several. Up to ``processes`` processes compute; they are started only for a million ids or more.
     """
     ids = FleetIds(rosters, campaign)
     if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:
@@ -411,8 +409,7 @@ class IdFile(NamedTuple):
     """The header of a file of marks, for a campaign and its covered periods.
 
     ``answers`` is r, the number of answers that a device gives in a period, each with an index of its own. ``devices``
-    is
-    the number of marks of each period and index.
+    is the number of marks of each period and index.
     """
 
     campaign: bytes

@@ -52,8 +52,7 @@ class Sorter:
     """Sorts tagged records of ``length`` bytes, L, by the id at offset ``id_at``, also more than fit into memory.
 
     Records that do not fit are divided into files below ``folder`` by the first byte of the id. Ids are pseudo-random,
-    so
-    the files have about equal sizes. If someone chose the ids, a file that is too large is divided by the next byte.
+    so the files have about equal sizes. If someone chose the ids, a file that is too large is divided by the next byte.
     ``held_bytes`` is the size of the records in memory, with their tags.
     """
 
@@ -231,8 +230,7 @@ def merge_files(
     Raises:
         InputError: ``output_exists``, ``output_invalid``; the reason of an
             :class:`~aggregator.reports.intake.sources.Unreadable`: a file can not be read; ``no_reports``: the files
-            hold
-            no record that could be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
+            hold no record that could be kept. Of URLs also ``missing_extra``, ``protocol_unknown``.
     """
     check_output(out, force=force)
     check_urls(paths)

@@ -413,8 +413,7 @@ class WorkSharingPool:
 
     A thread offers items of its work to the pool, and does itself the items that no other thread has begun. So a thread
     never waits for an item that still stands in the queue, and a pool whose threads all offer items can not block
-    itself.
-    ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
+    itself. ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
     """
 
     def __init__(self, pool: Executor, offered: int) -> None:

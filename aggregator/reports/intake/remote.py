@@ -70,8 +70,7 @@ class Executor(Protocol):
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
 
         The function is defined at the top of a module, so that its name can be sent. A lost call is repeated, so it may
-        run
-        twice with the same arguments. Results of :meth:`share` may be among them.
+        run twice with the same arguments. Results of :meth:`share` may be among them.
 
         Raises:
             HearsayError: the function raised it.
@@ -394,8 +393,7 @@ def read_share(
     """Task: judge files and write their good records into parts.
 
     ``apart`` is false if no two of the files agree in length and end. It is true if they may, but the client has made
-    sure
-    that no other file of this ingest has the same content.
+    sure that no other file of this ingest has the same content.
 
     Raises:
         StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.

@@ -229,8 +229,7 @@ def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GRO
 
     gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
     (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored. Content of more
-    than
-    ``in_memory`` bytes goes through a temporary file, and is returned as a mapping of it.
+    than ``in_memory`` bytes goes through a temporary file, and is returned as a mapping of it.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
@@ -275,8 +274,7 @@ class _Steps:
     """A file that a codec reads in steps. Steps are smaller near a damaged place, so that less before it is lost.
 
     Up to the offset ``sound`` steps are as large as the codec asks, then at most ``given`` bytes. The last step begins
-    at
-    ``start``.
+    at ``start``.
     """
 
     closed = False
@@ -383,8 +381,7 @@ def read_source(
     """Load the content of a path or URL, decompressed, or return the reason why it can not be read.
 
     Files of more than ``in_memory`` bytes, by default :data:`MAPPED_BYTES`, are read in pieces, unless they are named
-    by a
-    URL; their content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for
+    by a URL; their content raises ``FileShortenedError`` if the file became shorter. ``growth`` is as for
     :func:`decompress`.
 
     Raises:

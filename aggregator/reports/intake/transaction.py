@@ -77,8 +77,7 @@ class IngestTransaction:
     Reading with threads (:func:`read_with_threads`), reading on a remote executor
     (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
     share it. ``quarantine`` keeps the pieces of files that are set aside; None keeps none. The public counts are those
-    of
-    :class:`IngestSummary`; ``inputs`` is the index of the input files, with those of this ingest.
+    of :class:`IngestSummary`; ``inputs`` is the index of the input files, with those of this ingest.
 
     Raises:
         StorageError: ``store_damaged``: the index of input files is not as it was written.
@@ -207,8 +206,7 @@ def read_with_threads(
     """Read files with the threads of this process, and write their new records into parts. Run by a store's ingest.
 
     ``enough`` is asked after every share of files whether no further share is to be read, and ``progress`` is called
-    with
-    a number of files that are finished. The result is the number of files that were read, from the first on.
+    with a number of files that are finished. The result is the number of files that were read, from the first on.
 
     Raises:
         StorageError, InputError: as :meth:`Reader.read`.

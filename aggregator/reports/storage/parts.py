@@ -500,9 +500,8 @@ def compact(
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
     Each ingest leaves small parts, with fewer records than :data:`SMALL_RECORDS`; many would slow down every tally.
-    They
-    stay on the disk until the next manifest is written. ``parts`` are those of the manifest before the ingest and those
-    written since. ``name`` stands in the names of joined parts; two calls for one generation need different ones.
+    They stay on the disk until the next manifest is written. ``parts`` are those of the manifest before the ingest and
+    those written since. ``name`` stands in the names of joined parts; two calls for one generation need different ones.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

@@ -58,8 +58,7 @@ class Quarantine:
             name: name of the file, for people.
             pieces: rejected pieces of the file. There may be room for the first ones only; their number is returned.
             received: number of the file's bytes as they came, which bounds what is kept of it; None for pieces that
-                were kept
-                before.
+                were kept before.
         """
         path = self._folder / f"{digest}{_SUFFIX}"
         if not pieces and not path.exists():
@@ -85,8 +84,7 @@ class Quarantine:
         """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
 
         After a kill before the flush the folder is as it was; the next change of the store removes temporary files.
-        After
-        an error each file is as before or complete.
+        After an error each file is as before or complete.
         """
         if self._pending:
             replace_durably(list(self._pending))

@@ -147,10 +147,9 @@ class Lots:
     A context manager.
 
     If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids
-    only.
-    The lots are therefore in a temporary file; without it, the parts would be read and verified once for every lot. The
-    file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system removes it when the process
-    ends, also by a crash. ``number`` is a power of two.
+    only. The lots are therefore in a temporary file; without it, the parts would be read and verified once for every
+    lot. The file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system removes it when the
+    process ends, also by a crash. ``number`` is a power of two.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:
