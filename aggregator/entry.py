@@ -1,4 +1,4 @@
-"""The console script ``hearsay``.
+"""The console script ``hearsay``, which starts the command line.
 
 It prints one line if the aggregator's libraries are not installed, or if it is interrupted while modules are loaded.
 """

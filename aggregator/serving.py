@@ -1,11 +1,11 @@
 """A small web server for a published folder, to try devices on one machine: documents out, batches of reports in.
 
-In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, which is never
-served. It is not for the internet, which needs more (TLS, limits per client): docs/how-to/serving.md.
+In: the folder that ``publishing.tree`` writes. Out: answers to devices, and batch files in ``reports/``, a folder that
+is never served. The server is not for the internet, which needs more (TLS, limits per client): docs/how-to/serving.md.
 
-Limits: the size of one file and of all files, :data:`MOST_CONNECTIONS` at once, :data:`MOST_SECONDS` per connection,
-and file names of the forms that devices use. An upload is answered with 2xx only after its complete file was flushed
-to disk. Nothing that a client sends is repeated in an answer or in the log.
+Limited are the size of one file and of all files, the number and the duration of connections (:data:`MOST_CONNECTIONS`,
+:data:`MOST_SECONDS`), and the forms of file names. An upload is answered with 2xx only after its complete file was
+flushed to disk. Nothing that a client sends is repeated in an answer or in the log.
 """
 
 from __future__ import annotations
@@ -35,21 +35,26 @@ from protocol.errors import InputError, StorageError
 from protocol.stream import sha256
 
 LEAST_COST = 4096
-"""Least number of bytes that a file counts as, because many small files fill a disk too."""
+"""Number of bytes that a smaller file counts as, because many small files fill a disk too."""
 ABANDONED_SECONDS = 600.0
-"""No upload lasts this long: an incomplete file that did not change for so long is of a server that was killed."""
+"""An incomplete file that did not change for so long is left from a server that was killed: no upload lasts so long."""
 _INCOMPLETE = re.compile(r"\.[0-9a-f]{1,64}[.a-z]*\.[0-9a-f]{16}\.tmp")
 
 
 class Limits(NamedTuple):
-    """Limits of uploads: most bytes of one batch file, and of all files in ``reports/`` at one time."""
+    """Limits of uploads.
+
+    Attributes:
+        file_bytes: largest size of one batch file.
+        all_bytes: largest size of all files in ``reports/`` at one time.
+    """
 
     file_bytes: int = 16 << 20
     all_bytes: int = 1 << 30
 
 
 class Uploads:
-    """The folder of uploaded batches, ``reports/`` of a published tree, made again if it is missing.
+    """The folder of uploaded batches, ``reports/`` of a published folder. It is made again if it is missing.
 
     ``problem`` is called with a sentence for the operator if this machine keeps an upload from being stored.
     """
@@ -61,10 +66,10 @@ class Uploads:
         self._quota = _DiskQuota(folder, limits.all_bytes)
 
     def store(self, name: str, body: RequestBody) -> HTTPStatus:
-        """Store a batch file that only this user may read, and flush it to disk. Its ``name`` is checked already.
+        """Store a batch file that only this user may read, and flush it to the disk.
 
-        The same file may be uploaded again. Another content for an existing name is refused. The body is read to its
-        end for status 201 and 204; otherwise a rest may be unread.
+        The caller must have checked the ``name``. The same file may be uploaded again. Another content for an existing
+        name is refused. The body is read to its end for status 201 and 204; otherwise a rest may be unread.
 
         Returns:
             The status to answer: 201 stored; 204 an existing file has this content; 409 an existing file has another
@@ -108,7 +113,7 @@ class RequestBody:
         self.left = length
 
     def read(self) -> bytes:
-        """The next block; empty at the end.
+        """Return the next block of the body; empty at the end.
 
         Raises:
             EOFError: the body is shorter than announced.
@@ -123,14 +128,17 @@ class RequestBody:
         return block
 
     def discard(self, most: int) -> None:
-        """Discard the rest of the body, about ``most`` bytes at most: a client reads the answer only after sending."""
+        """Discard the rest of the body, at most about ``most`` bytes: a client reads the answer only after sending."""
         with contextlib.suppress(EOFError, OSError):
             while most > 0 and (block := self.read()):
                 most -= len(block)
 
 
 def _has_content(path: Path, body: RequestBody) -> bool:
-    """Whether a file has the content of a request body. False also if file or body can not be read to the end."""
+    """Return whether a file has the content of a request body.
+
+    False also if file or body can not be read to the end.
+    """
     try:
         with open_regular(path) as file:
             while block := body.read():
@@ -144,7 +152,7 @@ def _has_content(path: Path, body: RequestBody) -> bool:
 def open_regular(path: Path) -> IO[bytes]:
     """Open a regular file for reading. Links are not followed, and a pipe does not block.
 
-    ``OSError`` for anything else.
+    Raises ``OSError`` for anything but a regular file.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -154,10 +162,10 @@ def open_regular(path: Path) -> IO[bytes]:
 
 
 class _DiskQuota:
-    """Limit on the bytes of all files in a folder.
+    """A limit on the bytes of all files in a folder.
 
-    The folder is measured at the start, and again when a file would not fit. From then on files that were moved away
-    no longer count. Each time, incomplete files of killed servers are removed.
+    The folder is measured at the start, and again when a file would not fit. Files that were moved away then no longer
+    count. Each time, incomplete files of killed servers are removed.
     """
 
     def __init__(self, folder: Path, most: int) -> None:
@@ -168,7 +176,7 @@ class _DiskQuota:
         self._reserved = 0
 
     def reserve(self, size: int) -> bool:
-        """Reserve room for a file of ``size`` bytes that arrives. Returns False if the folder would be too full."""
+        """Reserve room for a file of ``size`` bytes that arrives. Returns False if the folder has too little room."""
         size = max(size, LEAST_COST)
         with self._guard:
             if self._used + size > self._most:
@@ -188,10 +196,11 @@ class _DiskQuota:
                 self._used -= size
 
     def _measure(self) -> int:
-        """Bytes of the complete files, each counted as at least :data:`LEAST_COST`.
+        """Return the bytes of the complete files, each counted as at least :data:`LEAST_COST`.
 
-        Names of incomplete files begin with a dot; those of uploads under way are reserved for. A file that vanishes
-        meanwhile does not count. 0 if there is no folder; the limit, so that nothing more fits, if it can not be read.
+        Names of incomplete files begin with a dot; room for uploads under way is reserved already. A file that vanishes
+        meanwhile does not count. The result is 0 if there is no folder, and the limit, so that nothing more fits, if
+        the folder can not be read.
         """
         used = 0
         try:
@@ -215,7 +224,7 @@ MOST_SECONDS = 60.0
 REPORTS = "reports"
 _BATCH = re.compile(r"[0-9a-f]{1,64}\.hs[rne]")
 _EXTENSIONS = {"roots": ("root", ".hst")} | {folder: (role, end) for role, (folder, end) in FOLDERS.items()}
-"""Folder → role and ending of its files."""
+"""Folder → role and file name ending of its documents."""
 
 
 class Site(NamedTuple):
@@ -224,7 +233,7 @@ class Site(NamedTuple):
     Attributes:
         tree: a folder made by ``hearsay publish --to``.
         uploads: the folder of uploaded batches.
-        token: bearer token that an upload must carry; None asks for none.
+        token: bearer token that an upload must carry; None if uploads need none.
         log: called with method, path and status of every answer.
     """
 
@@ -242,14 +251,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     sys_version = ""
 
     def __init__(self, site: Site, *connection: Any) -> None:
-        """Answer the request of a connection. The library gives the connection, the client's address and the server."""
+        """Answer the request of a connection. ``connection`` is the socket, the client's address and the server."""
         self._site = site
         super().__init__(*connection)
 
     def do_GET(self) -> None:
-        """Send a document with its digest as ETag: 200; 304 if ``If-None-Match`` has that ETag; 404 if there is none.
+        """Send a document with its digest as ETag.
 
-        HEAD gets the same status and headers without the document.
+        The status is 200; 304 if ``If-None-Match`` has that ETag; 404 if there is no such document. HEAD gets the same
+        status and headers without the document.
         """
         found = self._document()
         if found is None:
@@ -276,9 +286,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     do_POST = do_PUT  # noqa: N815
 
     def _store(self, body: RequestBody) -> HTTPStatus:
-        """Store an upload.
+        """Store an upload, and return the status to answer.
 
-        The status is that of :meth:`Uploads.store`, or 404: no path of a batch; 401: no token; 413: too large.
+        It is the status of :meth:`Uploads.store`, or 404: the path is no path of a batch; 401: the token is missing or
+        wrong; 413: the upload is too large.
         """
         parts = self._parts()
         if parts is None or parts[0] != REPORTS or not _BATCH.fullmatch(parts[1]):
@@ -290,14 +301,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self._site.uploads.store(parts[1], body)
 
     def _is_authorized(self) -> bool:
-        """Whether the request carries the token, if one is needed."""
+        """Return whether the request carries the token, if one is needed."""
         if self._site.token is None:
             return True
         shown = self.headers.get("Authorization", "").encode("utf-8", "replace")
         return hmac.compare_digest(shown, f"Bearer {self._site.token}".encode())
 
     def _parts(self) -> tuple[str, str] | None:
-        """Folder and file name in the request's path, decoded; None if the path is not UTF-8 or not of that form."""
+        """Return the folder and the file name in the request's path, decoded.
+
+        None if the path is not UTF-8 or has another form.
+        """
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
             return None
@@ -308,7 +322,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return None if "/" in name or "\0" in name else (parts[1], name)
 
     def _document(self) -> bytes | None:
-        """The bytes of the document that is asked for; None if there is none, or it is larger than its role allows."""
+        """Return the bytes of the document that the request asks for.
+
+        None if there is no such document, or it is larger than its role allows.
+        """
         try:
             parts = self._parts()
             role, extension = _EXTENSIONS.get(parts[0] if parts else "", ("", ""))
@@ -334,14 +351,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._site.log(self.command, self._logged_path(), int(status))
 
     def _logged_path(self) -> str:
-        """The path for the log; ``-`` if it is no path of the published folder."""
+        """Return the path for the log, or ``-`` if it is no path of the published folder."""
         parts = self._parts()
         if parts is None or parts[0] not in (*_EXTENSIONS, REPORTS):
             return "-"
         return f"{parts[0]}/{quote(parts[1][:100], safe='%')}"
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Answer a malformed request or another method with a status alone. No text of the client is repeated."""
+        """Answer a malformed request or another method with a status alone.
+
+        Nothing that the client sent is repeated.
+        """
         del message, explain
         self.request_version = "HTTP/1.0"  # The library sends no status line for a request without a version.
         self.send_response_only(code)
@@ -395,7 +415,7 @@ class TreeServer(http.server.ThreadingHTTPServer):
         Args:
             tree: a folder made by ``hearsay publish --to``.
             host, port: address to listen on; port 0 chooses a free port.
-            token: bearer token that an upload must carry; None asks for none.
+            token: bearer token that an upload must carry; None if uploads need none.
             limits: limits of uploads.
             log: called with method, path and status of every answer, without the client's address. A path outside of
                 the folder is ``-``. Method and path are ``-`` for a malformed request, for a refused connection,

@@ -12,12 +12,15 @@ Integers = NDArray[np.int64]
 
 
 def run_starts(values: NDArray[Any]) -> NDArray[np.intp]:
-    """Indices at which a run of equal values begins in (N,) values: (K,) intp, rising; empty if N is 0."""
+    """Return the indices at which runs of equal values begin in N values, (N,): (K,) intp, rising; empty if N is 0."""
     return np.flatnonzero(np.concatenate([[True] * bool(len(values)), values[1:] != values[:-1]]))
 
 
 def sums_by_key(key: Integers, amount: Integers) -> tuple[Integers, Integers]:
-    """Add up (N,) amounts with equal keys: the keys, rising, and the sums, without sums of 0."""
+    """Add up those of N amounts, (N,), that have equal keys, (N,).
+
+    Returns the keys, rising, and their sums, without sums of 0.
+    """
     order = np.argsort(key, kind="stable")
     key = key.take(order)
     starts = run_starts(key)

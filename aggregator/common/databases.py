@@ -1,20 +1,21 @@
-"""SQLite files of curators, dealers and stores; and ledgers, whose old copies are found by a mark beside them.
+"""SQLite files of curators, dealers and stores, and ledgers, whose old copies are found by a mark beside them.
 
-:class:`Database` is an open file of one :class:`protocol.database.Schema`. A :class:`Ledger` is a file that pays for
-what leaves: a dealer's journal, or a curator's budget. If a copy of it were used, or an older one that was restored,
-the same budget would be spent twice. So it has a mark: an empty file beside it.
+:class:`Database` is an open file of one :class:`protocol.database.Schema`. A :class:`Ledger` is a file that records
+what was spent: a dealer's journal, or a curator's budget. If a copy of a ledger were used, or an older one that was
+restored, the same budget would be spent twice. So a ledger has a mark: an empty file beside it.
 
-Each change of the ledger makes a mark of its own, with a random number in its name. The ledger names the number, the
-mark's inode, and the time at which that inode changed last. The time is the kernel's, and no program can set it: a mark
-that was written again, copied or restored has another one.
+Each change of the ledger makes a new mark, with a random number in its name. The ledger names the number, the mark's
+inode, and the time at which that inode changed last. The time is the kernel's, and no program can set it: a mark that
+was written again, copied or restored has another time.
 
-The order of a change is: make the new mark, commit the ledger that names it, remove the old mark; then something may
-leave. So at every moment the ledger fits a mark that is there, and nothing has to be tolerated:
+The order of a change is: make the new mark, commit the ledger that names it, remove the old mark. Only then may a
+result leave the computer. So at every moment the ledger names a mark that exists, and no exception is needed:
 
 - An old ledger that is restored alone names a mark that was removed.
 - An old mark that is restored alone is one mark too many, and is removed.
-- Ledger and mark that are restored together do not fit: the mark has another time.
-- A process that was killed leaves one mark too many. Before anything leaves, the next one removes all but the named.
+- An old ledger and an old mark that are restored together do not fit: the mark has another time.
+- A process that was killed leaves one mark too many. Before a result leaves, the next process removes all marks but the
+  named one.
 
 A mark never moves: a rename, a link or a change of its mode or owner would change its time. The folder that holds it
 may be renamed. Layout: docs/formats.md, section 11.
@@ -37,7 +38,7 @@ from protocol.errors import StorageError
 
 NONCE_BYTES = 16
 _LARGEST = (1 << 63) - 1
-"""An inode number of 64 bits is cut to what an SQLite integer holds."""
+"""Largest integer of SQLite. An inode number of 64 bits is cut to it."""
 _NAME = re.compile(f"[0-9a-f]{{{2 * NONCE_BYTES}}}\\.mark")
 
 
@@ -47,7 +48,10 @@ class Database:
     def __init__(
         self, schema: Schema, path: Path, *, mode: str = "rw", make: Callable[[sqlite3.Connection], None] | None = None
     ) -> None:
-        """Open the file at ``path``; ``mode`` and ``make`` as in :meth:`protocol.database.Schema.connect`."""
+        """Open the file at ``path``.
+
+        ``mode`` and ``make`` are arguments of :meth:`protocol.database.Schema.connect`.
+        """
         self._schema, self._path = schema, path
         with self._errors():
             self._connection = schema.connect(os.fspath(path.absolute()), mode=mode, make=make)
@@ -61,9 +65,9 @@ class Database:
 
     @contextmanager
     def _changes(self) -> Iterator[None]:
-        """Run the body of ``with`` between BEGIN and COMMIT; undo its changes after an error. Other processes wait.
+        """Context manager that runs its block as one transaction, and undoes the block's changes after an error.
 
-        If the commit itself fails, the changes may stay although an error is raised.
+        Other processes wait. If the commit itself fails, the changes may stay although an error is raised.
         """
         with self._errors():
             self._run("BEGIN IMMEDIATE")
@@ -77,7 +81,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Let all statements in the body of ``with`` see the file as one moment left it."""
+        """Context manager in whose block all statements see the file in the same state."""
         with self._errors():
             own = not self._connection.in_transaction
             if own:
@@ -96,7 +100,10 @@ class Database:
             write_row(self._connection, table, row, verb)
 
     def _seal(self, table: str, values: Sequence[object]) -> bytes:
-        """The seal of a row. This software writes no floats, so a row with one is damaged."""
+        """Return the seal (digest) of a row of ``table``, which shows a change of the row.
+
+        This software writes no floats, so a row with a float is damaged.
+        """
         if float in map(type, values):
             raise self._schema.damaged()
         return seal(table, values)
@@ -106,8 +113,8 @@ class Mark(NamedTuple):
     """A mark, as the ledger names it.
 
     Attributes:
-        nonce: its random number, 16 bytes.
-        inode: of the file.
+        nonce: random number in its name, 16 bytes.
+        inode: inode number of the file.
         changed: when the inode changed last, in nanoseconds since 1970, by the clock of the kernel.
     """
 
@@ -117,7 +124,7 @@ class Mark(NamedTuple):
 
 
 def as_mark(values: Sequence[object]) -> Mark | None:
-    """A mark of the values that a ledger holds; None if no mark has such values."""
+    """Return the mark that ``values`` of a ledger describe, or None if no mark has such values."""
     match values:
         case bytes(nonce), int(inode), int(changed) if len(nonce) == NONCE_BYTES:
             return Mark(nonce, inode, changed)
@@ -125,7 +132,7 @@ def as_mark(values: Sequence[object]) -> Mark | None:
 
 
 def no_mark() -> Mark:
-    """A mark that no file is: a ledger that names it fits no place, and has to be adopted."""
+    """Return a mark that fits no file. A ledger that names it must be adopted before it can be used."""
     return Mark(secrets.token_bytes(NONCE_BYTES), 0, 0)
 
 
@@ -147,7 +154,7 @@ def new_mark(ledger: Path) -> Mark:
 
 
 def is_there(ledger: Path, named: Mark) -> bool:
-    """Whether the mark that a ledger names is beside it, unchanged since it was made.
+    """Return whether the mark that a ledger names is beside it, unchanged since it was made.
 
     Raises:
         OSError: the file can not be examined.
@@ -160,7 +167,7 @@ def is_there(ledger: Path, named: Mark) -> bool:
 
 
 def marks_beside(ledger: Path) -> list[Path]:
-    """All marks of a ledger, also those that it does not name.
+    """Return all marks of a ledger, also those that it does not name.
 
     Raises:
         OSError: the folder can not be read.
@@ -173,10 +180,12 @@ def marks_beside(ledger: Path) -> list[Path]:
 
 
 def remove_marks(ledger: Path, marks: list[Path]) -> None:
-    """Remove marks, so that no older ledger fits. They are gone from the disk when this returns.
+    """Remove marks, so that no older ledger that names one of them can be used.
+
+    They are gone from the disk when this returns.
 
     Raises:
-        OSError: a mark can not be removed, or the folder not be flushed.
+        OSError: a mark can not be removed, or the folder can not be flushed.
     """
     for each in marks:
         each.unlink(missing_ok=True)
@@ -184,44 +193,46 @@ def remove_marks(ledger: Path, marks: list[Path]) -> None:
 
 
 def path_of(ledger: Path, nonce: bytes) -> Path:
-    """Where the mark with this random number is."""
+    """Return the path of the mark with the random number ``nonce``."""
     return ledger.with_name(f"{ledger.name}.{nonce.hex()}.mark")
 
 
 class Ledger(Database):
-    """A database with a mark beside it, which every change replaces."""
+    """A database with a mark (an empty file) beside it. Every change of the database replaces the mark."""
 
     def _named(self) -> Mark:
-        """The mark that the ledger names."""
+        """Return the mark that the ledger names."""
         raise NotImplementedError
 
     def _name(self, mark: Mark) -> None:
-        """Let the ledger name a mark. Called inside a transaction."""
+        """Let the ledger name a mark. The caller must have begun a transaction."""
         raise NotImplementedError
 
     def _copied(self) -> StorageError:
-        """The error for a ledger that is not the original."""
+        """Return the error for a ledger that is not the original."""
         raise NotImplementedError
 
     def check_original(self) -> None:
-        """Refuse a copy, and an older ledger that was restored. Called inside a transaction or snapshot.
+        """Raise an error if this ledger is a copy or was restored. The caller must be in a transaction or snapshot.
 
         Raises:
-            StorageError: ``NAME_copied``.
+            StorageError: ``NAME_copied``: this is a copy, or an older file that was restored. NAME is the ledger's
+                kind.
         """
         if not is_there(self._path, self._named()):
             raise self._copied()
 
     @contextmanager
     def transaction(self, *, adopting: bool = False) -> Iterator[None]:
-        """Run the body of ``with`` as one transaction: its changes are on the disk when it ends, or undone by an error.
+        """Context manager that runs its block as one transaction: an error undoes the block's changes.
 
-        A process that is killed in here leaves the ledger before or after the change, and one mark too many. If the
-        last flush of the commit fails, or the old mark can not be removed, the changes may stay although an error is
-        raised. Every transaction writes to the file, so it makes earlier commits durable, too.
+        When the block has ended, its changes are on the disk. A process that is killed in the block leaves the ledger
+        as before or after the change, and one mark too many. If the last flush of the commit fails, or the old mark can
+        not be removed, the changes may stay although an error is raised. Every transaction writes to the file, so it
+        makes earlier commits durable, too.
 
         Args:
-            adopting: this file is the only one from now on, whatever mark it names.
+            adopting: whether this file becomes the only valid one, whatever mark it names.
 
         Raises:
             StorageError: ``NAME_copied``: this is a copy, or an older file that was restored.
@@ -237,7 +248,7 @@ class Ledger(Database):
             remove_marks(self._path, [path_of(self._path, before.nonce)])
 
     def _finish_killed_change(self) -> None:
-        """Let this ledger alone fit: first its own commit is made durable, then all other marks go."""
+        """Remove all marks that the ledger does not name. Its last commit is made durable first."""
         superfluous = self._superfluous_marks()
         if superfluous:
             flush_journal(os.fspath(self._path))
@@ -245,6 +256,6 @@ class Ledger(Database):
             remove_marks(self._path, superfluous)
 
     def _superfluous_marks(self) -> list[Path]:
-        """The marks that the ledger does not name: of killed changes, or restored."""
+        """Return the marks that the ledger does not name: restored ones, or those of a process killed in a change."""
         own = path_of(self._path, self._named().nonce)
         return [each for each in marks_beside(self._path) if each != own]

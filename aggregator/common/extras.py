@@ -22,12 +22,18 @@ DISTRIBUTION = "hearsay-bayes"
 
 
 def missing_extra(what: str, extra: str) -> InputError:
-    """The error ``missing_extra``: says ``what`` needs which library, and the command that installs the ``extra``."""
+    """Make the error ``missing_extra``.
+
+    It says which library ``what`` needs, and which command installs the ``extra``.
+    """
     return InputError("missing_extra", f"{what}: {install_command(extra)}")
 
 
 def install_command(extra: str) -> str:
-    """A shell command that installs this software with one more ``extra``, from where it was installed before."""
+    """Return a shell command that installs this software with one more ``extra``.
+
+    It installs from the place that this software was installed from.
+    """
     tree = Path(__file__).parents[2]
     if (tree / "pyproject.toml").is_file():  # it runs from its source: installed as editable, or not at all
         return _pip("-e", f"{tree}[{extra}]")
@@ -38,7 +44,10 @@ def install_command(extra: str) -> str:
 
 
 def _requirement(found: Distribution, extra: str) -> tuple[str, ...]:
-    """What pip is to install: the origin that pip recorded (PEP 610), or the name if it was installed by its name."""
+    """Return what pip is to install: the origin that pip recorded (PEP 610).
+
+    For software that was installed by its name, it is the name.
+    """
     named = f"{DISTRIBUTION}[{extra}]"
     recorded = found.read_text("direct_url.json")
     if recorded is None:
@@ -56,7 +65,10 @@ def _requirement(found: Distribution, extra: str) -> tuple[str, ...]:
 
 
 def _pip(*arguments: str) -> str:
-    """A shell line that runs this interpreter's pip: by its short name if a shell finds the same one."""
+    """Return a shell line that runs this interpreter's pip with ``arguments``.
+
+    It has pip's short name if a shell finds the same pip by it.
+    """
     beside = Path(sys.executable).parent
     found = shutil.which("pip")
     pip = ("pip",) if found is not None and Path(found).parent == beside else (sys.executable, "-m", "pip")

@@ -17,8 +17,9 @@ class Fact(NamedTuple):
     Attributes:
         key: name for programs; None if the fact is for people alone.
         value: in the types of JSON, where bytes stand for their hexadecimal digits.
-        text: what people read; None for the value, with yes and no for truth values.
-        label: name for people; None for the key, with spaces for underscores; empty if the fact is for programs alone.
+        text: what people read; None shows the value, with yes and no for truth values.
+        label: name for people; None shows the key, with spaces for underscores; it is empty if the fact is for programs
+            alone.
     """
 
     key: str | None
@@ -28,24 +29,24 @@ class Fact(NamedTuple):
 
     @property
     def pair(self) -> tuple[str, object]:
-        """Label and text."""
+        """Return the label and the text that people read."""
         shown = self.value if self.text is None else self.text
         label = str(self.key).replace("_", " ") if self.label is None else self.label
         return label, ("no", "yes")[shown] if isinstance(shown, bool) else shown
 
 
 def said(label: str, text: object) -> Fact:
-    """A fact for people alone."""
+    """Make a fact for people alone."""
     return Fact(None, None, text, label)
 
 
 def stated(key: str, value: Any) -> Fact:
-    """A fact for programs alone."""
+    """Make a fact for programs alone."""
     return Fact(key, value, label="")
 
 
 def all_said(pairs: Mapping[str, object]) -> list[Fact]:
-    """Facts for people alone: label → text."""
+    """Make facts for people alone from a mapping label → text."""
     return [said(label, text) for label, text in pairs.items()]
 
 
@@ -69,11 +70,11 @@ class Facts(NamedTuple):
     """The facts about one subject.
 
     Attributes:
-        title: of the subject, or of this part of it.
+        title: title of the subject, or of this part of it.
         facts: in the order in which people and programs get them.
         notes: sentences about the last of the facts.
         table: a table below the facts; None for none.
-        parts: what stands below, each with its title. For people alone.
+        parts: facts below these, each with its title. For people alone.
         warning: something that the reader should reconsider; empty for most subjects.
     """
 
@@ -85,9 +86,9 @@ class Facts(NamedTuple):
     warning: str = ""
 
     def pairs(self) -> Iterator[tuple[str, object]]:
-        """Label and text of every fact for people."""
+        """Yield the label and the text of every fact for people."""
         return (fact.pair for fact in self.facts if fact.label != "")
 
     def to_json(self) -> dict[str, Any]:
-        """Key → value of every fact for programs."""
+        """Return the value of every fact for programs by its key."""
         return {fact.key: fact.value for fact in self.facts if fact.key is not None}

@@ -1,9 +1,9 @@
-"""Reads of other users' files, and atomic writes of output files, with the right permissions from the first byte on.
+"""Read other users' files, and write output files atomically, with the right permissions from the first byte on.
 
 Only regular files are read, and at most a given number of bytes.
 
-Ordinary outputs have mode 0666 less the user's umask. Secrets, credentials and reports are :data:`PRIVATE`, whatever
-the umask is and whatever file they replace.
+Ordinary outputs have mode 0666 less the user's umask. Secrets, credentials and reports have mode 0600
+(:data:`PRIVATE`), whatever the umask is and whatever file they replace.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import IO
 from protocol.errors import InputError, StorageError
 
 ORDINARY, PRIVATE = 0o666, 0o600
-"""Permissions of new files: for everybody as far as the process's umask allows, and for the owner alone."""
+"""Permissions of new files: 0666, which the process's umask restricts, and 0600, for the owner alone."""
 BUDGET_MARK = 0x48737962
 """``application_id`` of a curator's budget file, "Hsyb", at byte 68 of the SQLite file."""
 DEALER_MARK = 0x48737964
 """``application_id`` of a dealer's journal, "Hsyd"."""
 _LEDGERS = {BUDGET_MARK: "a curator's budget", DEALER_MARK: "a dealer's journal"}
-"""Marks of files that no output replaces → the file in words."""
+"""``application_id`` of the SQLite files that no output replaces → the kind of file in words."""
 _SQLITE, _MARK_AT = b"SQLite format 3\0", 68
 _NEVER_REPLACED = (
     (stat.S_ISLNK, "a symbolic link; name the file that it leads to"),
@@ -36,14 +36,13 @@ _NEVER_REPLACED = (
     (stat.S_ISFIFO, "a pipe; choose another name"),
     (stat.S_ISSOCK, "a socket; choose another name"),
 )
-"""Tests of a file's mode, and the file in words. A move onto such a file would put a regular file in its place."""
+"""Tests of a file's mode, each with the kind of file in words. A move onto such a file would replace it."""
 
 
 def failure_of(error: OSError) -> tuple[str, str]:
-    """The reason for an error of the operating system, and its cause in words.
+    """Return the reason for an error of the operating system, and its cause in words without a path.
 
-    Returns:
-        ``disk_full`` if space or quota ran out, else ``io_failed``; and the words, without a path.
+    The reason is ``disk_full`` if space or quota ran out, else ``io_failed``.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "disk_full", "there is no space left"
@@ -69,11 +68,11 @@ def storage_errors(what: str) -> Iterator[None]:
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Refuse an output path before any work is done.
+    """Raise an error if ``path`` is no path for an output, before any work is done.
 
     Raises:
-        InputError: ``output_exists``: something is there, and not ``force``; ``output_invalid``: the path is a folder,
-            is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
+        InputError: ``output_exists``: something is there, and ``force`` is false; ``output_invalid``: the path is a
+            folder, is in no folder, has a zero byte, is ``-``, which means standard output for other programs, or is a
             device, a pipe, a socket, a symbolic link, a curator's budget file or a dealer's journal.
     """
     if str(path) == "-":
@@ -93,7 +92,7 @@ def check_output(path: Path, *, force: bool) -> None:
 
 
 def _check_kind(path: Path) -> None:
-    """Refuse a path where something other than a regular file or a folder is: ``output_invalid``."""
+    """Raise ``output_invalid`` if something other than a regular file or a folder is at a path."""
     mode = 0
     with suppress(OSError):
         mode = path.lstat().st_mode
@@ -103,13 +102,13 @@ def _check_kind(path: Path) -> None:
 
 
 def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path]) -> None:
-    """Refuse the output paths of a command before any work is done, and before anything is paid.
+    """Check the output paths of a command before any work is done, and before any privacy budget is spent.
 
-    No output is one of the ``inputs`` that the command reads, not even with ``force``.
+    An output must not be one of the ``inputs`` that the command reads, not even with ``force``.
 
     Raises:
-        InputError: as :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an output is an
-            input or its SQLite journal, directly or through links.
+        InputError: the errors of :func:`check_output`; ``output_invalid`` also if two outputs are one file, or an
+            output is an input or its SQLite journal, directly or through links.
     """
     for number, path in enumerate(outputs):
         if any(_same_file(path, other) or _is_journal(path, other) for other in inputs):
@@ -120,21 +119,21 @@ def check_outputs(outputs: Sequence[Path], *, force: bool, inputs: Sequence[Path
 
 
 def _same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file. Of files that do not exist yet the resolved paths are compared."""
+    """Return whether two paths lead to one file. For files that do not exist yet, the resolved paths are compared."""
     with suppress(OSError, ValueError, RuntimeError):  # ValueError: a zero byte; RuntimeError: a circle of links
         return one.resolve() == other.resolve() or one.samefile(other)
     return False
 
 
 def _is_journal(path: Path, database: Path) -> bool:
-    """Whether a path is the place of the SQLite journal of a file."""
+    """Return whether ``path`` is where SQLite puts the journal of the file ``database``."""
     with suppress(OSError, ValueError, RuntimeError):
         return path.resolve() == Path(f"{database.resolve()}-journal")
     return False
 
 
 def _ledger_at(path: Path) -> str:
-    """The ledger that a path leads to, in words: an SQLite file with one of the marks; empty for all other files."""
+    """Return in words which ledger (curator's budget, dealer's journal) is at a path; empty for all other files."""
     with suppress(OSError, ValueError):
         if not path.is_file():
             return ""  # A pipe would block the reader.
@@ -148,7 +147,7 @@ def _ledger_at(path: Path) -> str:
 def write_output(path: Path, data: bytes, *, force: bool = False, mode: int = ORDINARY) -> None:
     """Write a file under a temporary name, flush it to the disk, and move it into place.
 
-    Arguments of :func:`open_output`.
+    The other arguments, and the errors, are those of :func:`open_output`.
     """
     with open_output(path, force=force, mode=mode) as file:
         file.write(data)
@@ -159,8 +158,9 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
     """Context manager to write an output file piece by piece, under a temporary name.
 
     At the end of the block the file is flushed to the disk and moved to ``path``. If the block raises, what was at
-    ``path`` is unchanged, unless only the last flush, that of the folder, failed: then the new file is there, but a
-    power cut may undo it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass unchanged.
+    ``path`` is unchanged, unless only the last flush, that of the folder, failed. In that case the new file is there,
+    but a power cut may remove it. An ``OSError`` of the block becomes a ``StorageError``; other exceptions pass
+    unchanged.
 
     Args:
         path: the file.
@@ -168,7 +168,7 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
         mode: :data:`ORDINARY` or :data:`PRIVATE`.
 
     Raises:
-        InputError: as :func:`check_output`.
+        InputError: the errors of :func:`check_output`.
     """
     check_output(path, force=force)
     temporary = None
@@ -193,16 +193,16 @@ def open_output(path: Path, *, force: bool = False, mode: int = ORDINARY) -> Ite
 
 
 def _begin(path: Path, mode: int) -> tuple[int, Path]:
-    """Make an empty file beside ``path`` under a random name. Returns its descriptor and its path."""
+    """Make an empty file beside ``path`` under a random name, and return its descriptor and its path."""
     temporary = path.parent / f".{path.name[:40]}.{secrets.token_hex(8)}.tmp"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     return os.open(temporary, flags, mode), temporary
 
 
 def _move(temporary: Path, path: Path, *, force: bool) -> None:
-    """Rename a file. Without ``force`` use a hard link, which never replaces a file that has just appeared.
+    """Move a file. Without ``force`` make a hard link, which never replaces a file that has just appeared.
 
-    With ``force`` a device, pipe, socket or link that has appeared since the first check is refused as there.
+    With ``force`` a device, pipe, socket or link that has appeared since the first check raises ``output_invalid``.
     """
     _check_kind(path)
     if not force:
@@ -228,7 +228,7 @@ def sync_folder(path: Path) -> None:
 
 
 def read_file(path: str | Path, most: int) -> bytes:
-    """The bytes of a file of at most ``most`` bytes.
+    """Return the bytes of a file of at most ``most`` bytes.
 
     Raises:
         InputError: ``file_not_found``; ``unreadable``: a folder, no permission, or a path with a zero byte;

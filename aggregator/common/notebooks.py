@@ -12,11 +12,14 @@ from html import escape
 from protocol.document import is_printable
 
 MOST_ROWS = 60
-"""Rows of a table that are shown. The number of the other rows is shown below."""
+"""Largest number of rows of a table that are shown. The number of the other rows is shown below."""
 
 
 def text(value: object) -> str:
-    """A value as HTML text, which is safe in an attribute too. Floats have six significant digits; None is empty."""
+    """Return a value as HTML text, which is safe in an attribute too.
+
+    Floats have six significant digits; None becomes empty text.
+    """
     if value is None:
         return ""
     shown = f"{value:.6g}" if isinstance(value, float) else str(value)
@@ -24,13 +27,13 @@ def text(value: object) -> str:
 
 
 def facts(title: str, pairs: Mapping[str, object]) -> str:
-    """HTML of the heading ``title``, and of a table with one row per name and value in ``pairs``."""
+    """Return HTML of the heading ``title``, and of a table with one row per name and value in ``pairs``."""
     rows = "".join(f"<tr><th>{text(name)}</th><td>{text(value)}</td></tr>" for name, value in pairs.items())
     return f"<div><strong>{text(title)}</strong><table>{rows}</table></div>"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """HTML of a table with one row of headings, ``columns``, above ``rows``.
+    """Return HTML of a table with one row of headings, ``columns``, above ``rows``.
 
     Only the first :data:`MOST_ROWS` rows are shown; one line tells the number of the others.
     """

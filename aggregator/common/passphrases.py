@@ -17,9 +17,10 @@ def passphrase_from(given: Callable[[], bytes] | bytes | str | None) -> Callable
     """Turn each way to give a passphrase into a function that returns the passphrase as bytes.
 
     Args:
-        given: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None:
-            the result reads the file that the environment variable :data:`VARIABLE` names at the time of the call
-            (:func:`read_passphrase`; ``passphrase_missing`` also if the variable is not set).
+        given: the passphrase itself (text is encoded as UTF-8); or a function, which is returned unchanged; or None.
+            For None the returned function reads the file that the environment variable :data:`VARIABLE` names when it
+            is called. It raises the errors of :func:`read_passphrase`, and ``passphrase_missing`` if the variable is
+            not set.
     """
     if callable(given):
         return given
@@ -41,7 +42,7 @@ def read_passphrase(file: str | Path) -> bytes:
     """Read a passphrase: the first line of a file, without its line break.
 
     Raises:
-        InputError: ``passphrase_missing``: the line is empty; as :func:`aggregator.common.files.read_file`.
+        InputError: ``passphrase_missing``: the line is empty; the errors of :func:`aggregator.common.files.read_file`.
     """
     lines = read_file(file, MAX_PASSPHRASE_BYTES).splitlines()
     if lines and lines[0]:

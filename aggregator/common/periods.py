@@ -1,4 +1,4 @@
-"""Parse periods of a campaign, given by number or date, and print them with both.
+"""Parse periods of a campaign, given by number or date, and print them with number and date.
 
 Periods are numbered from 1970 in steps of the campaign's ``time_precision``. Dates are in UTC.
 
@@ -40,11 +40,11 @@ class Moment(NamedTuple):
     lasts: int = 0
 
     def period(self, time_precision: int) -> int:
-        """The number of the period that the user wrote, or of the period in which the day or minute begins."""
+        """Return the number of the period that the user wrote, or of the period in which the day or minute begins."""
         return self.number // time_precision if self.lasts else self.number
 
     def first(self, time_precision: int) -> int:
-        """The number of the first period of a range that starts with this moment.
+        """Return the number of the first period of a range that starts with this moment.
 
         For a day it is the first period that begins on or after the day's first second; for a minute the period that
         contains the minute's first second.
@@ -54,7 +54,7 @@ class Moment(NamedTuple):
         return self.period(time_precision)
 
     def last(self, time_precision: int) -> int:
-        """The number of the last period of a range that ends with this moment.
+        """Return the number of the last period of a range that ends with this moment.
 
         For a day or minute it is the last period that begins before its end.
         """
@@ -70,7 +70,7 @@ class Span(NamedTuple):
     end: Moment | None
 
     def of(self, time_precision: int) -> range:
-        """The numbers of the periods in the range. An open start is period 0, an open end :data:`LAST_PERIOD`.
+        """Return the numbers of the periods in the range. An open start is period 0, an open end :data:`LAST_PERIOD`.
 
         Raises:
             InputError: ``periods_absent``: no period begins in that time, or the first comes after the last.
@@ -88,7 +88,8 @@ def parse_span(text: str) -> Span:
     A and B are periods' numbers, days or minutes, in the forms of :func:`parse_start`. An end that is left out is open.
 
     Raises:
-        InputError: ``periods_invalid``: no such text, or A comes after B and both are of one kind.
+        InputError: ``periods_invalid``: the text has none of these forms, or A comes after B and both are numbers or
+            both are dates.
     """
     first, dots, last = text.partition("..")
     start = parse_start(first) if first or not dots else None
@@ -105,8 +106,8 @@ def parse_start(text: str) -> Moment:
     A space may replace the T, and a Z may follow the minutes.
 
     Raises:
-        InputError: ``periods_invalid``: another text, no such day, a year before 1970, or a number above
-            :data:`LAST_PERIOD`.
+        InputError: ``periods_invalid``: the text has none of these forms, or is no day of the calendar, a year before
+            1970, or a number above :data:`LAST_PERIOD`.
     """
     if _NUMBER.fullmatch(text) and int(text) <= LAST_PERIOD:
         return Moment(int(text))
@@ -123,7 +124,7 @@ def parse_start(text: str) -> Moment:
 
 
 def of_campaign(campaign: Campaign, periods: range) -> range:
-    """The periods among ``periods`` that the campaign has: from its first period to its last.
+    """Return those of ``periods`` that the campaign has, from its first period to its last.
 
     Raises:
         InputError: ``periods_absent``: the campaign has none of them.
@@ -138,7 +139,7 @@ def of_campaign(campaign: Campaign, periods: range) -> range:
 
 
 def begins(period: int, time_precision: int) -> str:
-    """The start of the period with number ``period``, as a date, with the time of day unless it is midnight (UTC).
+    """Return the start of a period as a date, with the time of day unless it is midnight (UTC).
 
     The text is empty after the year 9999. ``time_precision`` is the number of seconds in a period.
 
@@ -155,7 +156,7 @@ def begins(period: int, time_precision: int) -> str:
 
 
 def shown(period: int, time_precision: int) -> str:
-    """The number of a period and the date on which it begins; ``time_precision`` is its length in seconds.
+    """Return the number of a period and the date on which it begins; ``time_precision`` is its length in seconds.
 
     >>> shown(20_758, 86_400)
     '20758 (2026-11-01)'
@@ -165,7 +166,7 @@ def shown(period: int, time_precision: int) -> str:
 
 
 def shown_range(periods: range, time_precision: int) -> str:
-    """First and last of ``periods``, a range that is not empty, by number and date.
+    """Return the numbers and dates of the first and the last of ``periods``, a range that is not empty.
 
     ``time_precision`` is the length of a period in seconds.
 

@@ -15,11 +15,16 @@ _PLOT_WIDTH, _PLOT_HEIGHT = WIDTH - _LEFT - _RIGHT, HEIGHT - _TOP - _BOTTOM
 _COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#edae49", "#6a4c93", "#555555", "#00a6a6", "#b56576")
 _MOST_NAMES = 24
 _STEPS = 5
-"""An axis has at most this number of steps between ticks."""
+"""Largest number of steps between the ticks of an axis."""
 
 
 class Line(NamedTuple):
-    """A curve: its name for the legend, and one y for each x. Points that are not finite leave a gap."""
+    """A curve. Points that are not finite leave a gap.
+
+    Attributes:
+        name: text in the legend.
+        xs, ys: the coordinates of its points.
+    """
 
     name: str
     xs: Sequence[float]
@@ -27,33 +32,38 @@ class Line(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars of one colour: ``name`` for the legend, and one value for each name on the horizontal axis."""
+    """Bars of one colour.
+
+    Attributes:
+        name: text in the legend.
+        values: one value for each name on the horizontal axis.
+    """
 
     name: str
     values: Sequence[float]
 
 
 class Axis(NamedTuple):
-    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both > 0 if ``logarithmic``."""
+    """The numbers from ``low`` to ``high``, high > low, along one side of a chart; both are > 0 if ``logarithmic``."""
 
     low: float
     high: float
     logarithmic: bool
 
     def rounded(self) -> Axis:
-        """The smallest axis around this one whose ends have ticks."""
+        """Return the smallest axis that includes this one and has ticks at its ends."""
         step = _step(self.low, self.high)
         low, high = floor(self.low / step + 1e-9) * step, ceil(self.high / step - 1e-9) * step
         return self._replace(low=low, high=high)
 
     def share(self, value: float) -> float:
-        """The position of a value between the ends of the axis: 0 … 1."""
+        """Return the position of a value between the ends of the axis: 0 … 1."""
         if self.logarithmic:
             return (log10(value) - log10(self.low)) / (log10(self.high) - log10(self.low))
         return (value - self.low) / (self.high - self.low)
 
     def ticks(self) -> list[float]:
-        """Round numbers on the axis: at most five steps, or all powers of ten on a logarithmic axis."""
+        """Return round numbers on the axis: at most five steps, or all powers of ten on a logarithmic axis."""
         if self.logarithmic:
             return [10.0**power for power in range(ceil(log10(self.low) - 1e-9), floor(log10(self.high) + 1e-9) + 1)]
         step = _step(self.low, self.high)
@@ -63,10 +73,10 @@ class Axis(NamedTuple):
 def bar_chart(title: str, names: Sequence[str], series: Sequence[Bars], *, y_label: str = "", x_label: str = "") -> str:
     """Draw a bar chart, and return the text of an SVG file. All values are ≥ 0.
 
-    The bars of all ``series`` are side by side over each name, in their own colours; each has one value for each name.
+    Over each of ``names`` there is a bar of each of ``series``, in its own colour.
 
     Raises:
-        InputError: ``plot_invalid``: there are no values, a series has not one value for each name, or a value is
+        InputError: ``plot_invalid``: there are no values, a series does not have one value for each name, or a value is
             negative or not finite.
     """
     values = [value for bars in series for value in bars.values]
@@ -108,15 +118,15 @@ def line_chart(
 
     Args:
         title: text above the chart.
-        lines: at least one, with at least one finite point.
+        lines: the curves; at least one must have a finite point.
         x_label, y_label: texts at the axes.
-        log_x, log_y: axes in powers of ten; all their numbers are then > 0, also those of ``marks``.
+        log_x, log_y: whether an axis is logarithmic; all its numbers must then be > 0, also those of ``marks``.
         from_zero: whether the vertical axis includes 0; if not, it begins below the smallest number.
         marks: (x, y, text) of points, for example where two lines cross.
 
     Raises:
         InputError: ``plot_invalid``: no line has a finite point, or a logarithmic axis has a number ≤ 0.
-        ValueError: a line has not one y for each x, or a mark is not > 0 on a logarithmic axis.
+        ValueError: a line does not have one y for each x, or a mark is not > 0 on a logarithmic axis.
     """
     points = [(x, y) for line in lines for x, y in zip(line.xs, line.ys, strict=True) if isfinite(x) and isfinite(y)]
     xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -144,7 +154,7 @@ def line_chart(
 
 
 def _pieces(line: Line, at: Callable[[float, float], tuple[float, float]]) -> list[str]:
-    """The pieces of a curve between its gaps, as SVG points."""
+    """Return the connected pieces of a curve as SVG points. Gaps separate them."""
     pieces: list[list[str]] = [[]]
     for x, y in zip(line.xs, line.ys, strict=True):
         if isfinite(x) and isfinite(y):
@@ -165,12 +175,12 @@ def _axis(values: Sequence[float], *, logarithmic: bool) -> Axis:
 
 
 def _step(low: float, high: float) -> float:
-    """The distance between the ticks of an axis."""
+    """Return the distance between the ticks of an axis from ``low`` to ``high``."""
     return _round_up((high - low) / _STEPS)
 
 
 def _round_up(value: float) -> float:
-    """The smallest 1, 2 or 5 times a power of ten that is not below a value; 1 for 0."""
+    """Return the smallest number ≥ ``value`` that is 1, 2 or 5 times a power of ten; 1 for 0."""
     if value <= 0:
         return 1.0
     power = 10.0 ** floor(log10(value))
@@ -178,7 +188,7 @@ def _round_up(value: float) -> float:
 
 
 def _frame(title: str, x_label: str, y_label: str, axis: Axis) -> list[str]:
-    """Title, labels, and the vertical axis with its lines."""
+    """Return the SVG text of title, labels, and the vertical axis with its lines."""
     bottom = _TOP + _PLOT_HEIGHT
     middle = _TOP + _PLOT_HEIGHT / 2
     parts = [
@@ -208,7 +218,10 @@ def _colour(place: int) -> str:
 
 
 def svg_text(x: float, y: float, text: str, anchor: str, more: str = "") -> str:
-    """A text of an SVG file. ``anchor`` is start, middle or end; ``more`` holds further attributes."""
+    """Return the SVG element that shows a text.
+
+    ``anchor`` is start, middle or end; ``more`` holds further attributes.
+    """
     return f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" {more}>{escape(text)}</text>'
 
 

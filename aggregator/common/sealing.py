@@ -1,6 +1,6 @@
 """Encrypt secrets under a passphrase with Argon2id and XSalsa20-Poly1305 of PyNaCl.
 
-A sealed secret is one canonical msgpack map:
+A sealed (encrypted) secret is one canonical msgpack map:
 
     hearsay_sealed   1, the format
     salt             16 bytes
@@ -40,18 +40,19 @@ class Cost(NamedTuple):
 
 
 STANDARD = Cost(argon2id.OPSLIMIT_MODERATE, argon2id.MEMLIMIT_MODERATE)
-"""libsodium's "moderate": 256 MiB, under a second on a desktop."""
+"""libsodium's costs "moderate": 256 MiB, under a second on a desktop."""
 
 
 def seal_secret(
     secret: bytes, passphrase: bytes, *, entropy: Callable[[int], bytes] = os.urandom, cost: Cost = STANDARD
 ) -> bytes:
-    """Encrypt a secret under a passphrase, in the format above. Run by the keeper of keys or enrolment secrets.
+    """Encrypt a secret under a passphrase, in the format of this module.
 
-    ``entropy(n)`` returns n random bytes, by default from the operating system.
+    Run by the keeper of keys or enrolment secrets. ``entropy(n)`` returns n random bytes, by default from the operating
+    system.
 
     Raises:
-        InputError: ``passphrase_missing``: it is empty.
+        InputError: ``passphrase_missing``: the passphrase is empty.
         StorageError: ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
@@ -68,7 +69,7 @@ def open_secret(raw: bytes, passphrase: bytes) -> bytes:
     Raises:
         InputError: ``passphrase_wrong``: the passphrase is wrong, or the file was altered; the cipher
             can not distinguish these. ``passphrase_missing``: the passphrase is empty.
-        StorageError: as :func:`check_sealed`; ``memory_short``: there is not enough memory to derive a key.
+        StorageError: the errors of :func:`check_sealed`; ``memory_short``: there is not enough memory to derive a key.
     """
     if not passphrase:
         raise InputError("passphrase_missing", "the passphrase is empty")

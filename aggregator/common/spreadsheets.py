@@ -24,11 +24,11 @@ tab or line break.
 """
 _MARKED = re.compile(f"(^|[;\t\r\n]){MARK}")
 _NUMBERS = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?( -?[0-9]+)*")
-"""A number, or the integers of an answer separated by spaces. No spreadsheet runs them."""
+"""A number, or the integers of an answer separated by spaces. No spreadsheet runs such a text."""
 
 
 def to_cell(text: str) -> str:
-    """A text as a cell of a CSV file.
+    """Return a text as a cell of a CSV file.
 
     >>> [to_cell(text) for text in ("=1+1", "'=1+1", "-3.5", "3 -4", "plain", "a;=1+2")]
     ["'=1+1", "''=1+1", '-3.5', '3 -4', 'plain', "a;'=1+2"]
@@ -37,7 +37,7 @@ def to_cell(text: str) -> str:
 
 
 def from_cell(cell: str) -> str:
-    """The text from which :func:`to_cell` made this cell.
+    """Return the text from which :func:`to_cell` made this cell.
 
     >>> [from_cell(cell) for cell in ("'=1+1", "''=1+1", "-3.5", "plain", "a;'=1+2")]
     ['=1+1', "'=1+1", '-3.5', 'plain', 'a;=1+2']
@@ -46,7 +46,10 @@ def from_cell(cell: str) -> str:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """A frame as CSV with one header line: names and texts are escaped, numbers are not, missing values are empty."""
+    """Return a frame as CSV with one header line.
+
+    Names and texts are escaped, numbers are not, and missing values are empty.
+    """
     shown = frame.rename(columns=lambda name: to_cell(str(name)))
     for place, kind in enumerate(shown.dtypes):
         if kind.kind not in "biufc":

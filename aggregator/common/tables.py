@@ -64,19 +64,19 @@ CONVERT_COMMAS = {
     EITHER_COMMA: f"{_CONVERT} --thousands , or --decimal ,",
     COMMA_OF_THOUSANDS: f"{_CONVERT} --thousands ,",
 }
-"""Advice about numbers with commas → the command that writes them without."""
+"""Advice about numbers with commas → the command that rewrites them with decimal points."""
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """A CSV file, plain or ``.gz``, as a frame of text.
+    """Read a CSV file, plain or ``.gz``, as a frame of text.
 
     Cells and names are as written, with any spaces around them: devices that read the file hold the same texts. Blank
     lines are skipped. The index ``line`` of the frame is the number of the line on which each row ends.
 
     Raises:
-        InputError: ``file_not_found``; ``unreadable``, also for a damaged ``.gz`` file; ``too_large``, above
+        InputError: ``file_not_found``; ``unreadable``: also a damaged ``.gz`` file; ``too_large``: above
             :data:`MAX_FILE_BYTES`, :data:`MAX_CELLS`, the free memory or, unpacked, :data:`MAX_UNPACKED_BYTES` or
-            :data:`MAX_EXPANSION`; ``not_utf8``; ``empty_file``, no row after the header; ``csv_invalid``, rows of
+            :data:`MAX_EXPANSION`; ``not_utf8``; ``empty_file``: no row after the header; ``csv_invalid``: rows of
             different length, stray quotes, another separator, or a name that does not print; ``duplicate_column``.
     """
     path = Path(path)
@@ -84,7 +84,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def _csv_frame(text: str, path: Path, separator: str = ",") -> pd.DataFrame:
-    """The frame of a CSV file's text."""
+    """Parse the ``text`` of a CSV file into a frame. ``path`` names the file in errors."""
     reader = csv.reader(StringIO(text, newline=""), strict=True, delimiter=separator)
     try:
         return _frame(_rows(reader), path, separator)
@@ -109,7 +109,7 @@ class Layout(NamedTuple):
         decimal: sign before the decimals of a number.
         thousands: sign between the thousands of a number; empty for none.
         encoding: name of the encoding, as Python knows it.
-        sheet: of a workbook the sheet; None for its first one.
+        sheet: name of the sheet to read of a workbook; None for its first sheet.
     """
 
     separator: str = ","
@@ -124,8 +124,8 @@ class ConvertedTable(NamedTuple):
 
     Attributes:
         frame: the table as text.
-        converted: names of the columns with at least one cell that was written anew.
-        doubts: a sentence for every column that stays as it is, though most of its cells are numbers of the layout.
+        converted: names of the columns in which a cell was changed.
+        doubts: a sentence for every column that stays as it is, although most of its cells are numbers.
     """
 
     frame: pd.DataFrame
@@ -134,11 +134,11 @@ class ConvertedTable(NamedTuple):
 
 
 def read_foreign_table(path: str | Path, layout: Layout, missing: Collection[str] = MISSING_TOKENS) -> ConvertedTable:
-    """A table of another program as a frame of text, in which numbers have decimal points.
+    """Read a table of another program as a frame of text, in which numbers have decimal points.
 
-    Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed: in
-    every column whose cells, but for ``missing`` and blank ones, all are numbers as the layout writes them, the signs
-    of thousands are left out and the decimal sign becomes a point. All other cells stay as they are.
+    Files with the ending ``.xlsx`` are workbooks; every other file is text, plain or ``.gz``. Nothing is guessed. A
+    column is changed only if all its cells, but for ``missing`` and blank ones, are numbers as the layout writes them:
+    then the signs of thousands are left out and the decimal sign becomes a point.
 
     Raises:
         InputError: the reasons of :func:`read_table`; ``missing_extra``: workbooks need openpyxl; ``notation_invalid``:
@@ -178,7 +178,10 @@ def _check_layout(layout: Layout) -> None:
 
 
 def _with_points(column: pd.Series[Any], layout: Layout, missing: set[str]) -> pd.Series[Any]:
-    """A column whose numbers have decimal points, if all its cells that are not missing are numbers of the layout."""
+    """Return a column with decimal points in its numbers.
+
+    It is unchanged unless all cells that are not ``missing`` are numbers of the layout.
+    """
     number = _number_of(layout)
     is_number = [number.fullmatch(cell) is not None for cell in column]
     if not any(is_number) or not all(
@@ -190,16 +193,16 @@ def _with_points(column: pd.Series[Any], layout: Layout, missing: set[str]) -> p
 
 
 def _number_of(layout: Layout) -> re.Pattern[str]:
-    """The pattern of a number as the layout writes it."""
+    """Return the pattern of a number as the layout writes it."""
     point, thousands = re.escape(layout.decimal), re.escape(layout.thousands)
     grouped = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|" if thousands else ""
     return re.compile(rf"\s*[+-]?(?:{grouped}[0-9]{{1,40}})(?:{point}[0-9]{{1,40}})?\s*")
 
 
 def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
-    """Why a column was not converted, though most of its cells are numbers and some have a sign; empty otherwise.
+    """Return a sentence that says why a column of numbers was not converted, or empty text.
 
-    The sentence has a line, and no cell.
+    There is a sentence if most cells are numbers and some have a sign of the layout. It names a line, and no cell.
     """
     number = _number_of(layout)
     present = column[[bool(cell.strip()) and cell not in missing for cell in column]]
@@ -216,7 +219,7 @@ def _mixed(column: pd.Series[Any], layout: Layout, missing: set[str]) -> str:
 
 
 def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a sheet that are not blank, as texts, each with its number."""
+    """Yield the rows of a sheet that are not blank, as texts, each with its number."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -248,7 +251,10 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[tuple[int, list[st
 
 
 def _cell_text(value: object) -> str:
-    """The text of a workbook's cell: whole numbers without decimals, dates as ISO 8601, empty cells as empty text."""
+    """Return the text of a workbook's cell.
+
+    Whole numbers have no decimals, dates are as in ISO 8601, and empty cells give empty text.
+    """
     if value is None:
         return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE:
@@ -257,7 +263,7 @@ def _cell_text(value: object) -> str:
 
 
 def csv_bytes(frame: pd.DataFrame) -> bytes:
-    """A frame of text as the bytes of a CSV file that :func:`read_table` reads back unchanged."""
+    """Return a frame of text as the bytes of a CSV file that :func:`read_table` reads back unchanged."""
     text = StringIO(newline="")
     writer = csv.writer(text)  # RFC 4180: lines end with \r\n, and cells with either sign are quoted
     writer.writerow(frame.columns)
@@ -270,10 +276,10 @@ class _RaggedError(Exception):
 
 
 def _frame(rows: Iterator[tuple[int, list[str]]], path: Path, separator: str = ",") -> pd.DataFrame:
-    """The frame of the rows of a file. Cells become arrays, a few rows at a time.
+    """Make a frame of the rows of a file. Cells become arrays, a few rows at a time.
 
-    Arrays replace the lists of cells early, because the garbage collector visits every list again and again. This
-    makes the function three times as fast.
+    Arrays replace the lists of cells early, because the garbage collector visits every list again and again. This makes
+    the function three times as fast.
     """
     _, header = next(rows, (0, []))
     names = header
@@ -345,9 +351,9 @@ def _decode(raw: bytes, path: Path, encoding: str = "utf-8") -> str:
 
 
 def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a ``csv.reader`` that are not blank, each with the number of its line.
+    """Yield the rows of a ``csv.reader`` that are not blank, each with the number of its line.
 
-    ``MemoryError``: too many cells.
+    Raises ``MemoryError`` if there are too many cells.
     """
     count = 0
     for cells in reader:
@@ -359,7 +365,10 @@ def _rows(reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _other_separator(text: str) -> bool:
-    """Whether the first rows have the same number of cells, two or more, if another sign than the comma separates."""
+    """Return whether another sign than the comma separates the cells.
+
+    It does if the first rows then have the same number of cells, two or more.
+    """
     head = StringIO(text[:_HEAD_CHARACTERS], newline="")
     for separator in _OTHER_SEPARATORS:
         head.seek(0)
@@ -396,10 +405,10 @@ def _check_names(names: Sequence[str], path: Path) -> None:
 
 
 def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> list[str]:
-    """The classes in the column ``label`` of a frame of text, sorted. There must be at least two.
+    """Return the classes in the column ``label`` of a frame of text, sorted. There must be at least two.
 
     Raises:
-        InputError: ``label_missing``, no such column; ``one_class``, fewer than two classes in it.
+        InputError: ``label_missing``: there is no such column; ``one_class``: it has fewer than two classes.
     """
     if label not in frame.columns:
         raise InputError("label_missing", f"there is no column '{label}'; the columns are {shorten(frame.columns)}")
@@ -410,7 +419,7 @@ def check_label(frame: pd.DataFrame, label: str, missing: Collection[str] = MISS
 
 
 def check_text(frame: object) -> None:
-    """Refuse what is no table of text, for example a frame of numbers that pandas has read.
+    """Raise an error for what is no table of text, for example a frame of numbers that pandas has read.
 
     Raises:
         InputError: ``table_invalid``: no pandas frame, or a cell or column name that is no str.
@@ -427,12 +436,15 @@ def check_text(frame: object) -> None:
 
 
 def unlabelled(frame: pd.DataFrame, label: str, missing: Collection[str] = MISSING_TOKENS) -> int:
-    """Number of records of a frame of text with a ``missing`` value in the column ``label``, which must exist."""
+    """Return the number of records of a frame of text whose class is ``missing``.
+
+    The column ``label`` of the classes must exist.
+    """
     return int(frame[label].isin(set(missing)).sum())
 
 
 def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSING_TOKENS) -> pd.DataFrame:
-    """A frame of text as the values that devices hold: the texts, and None for missing values.
+    """Turn a frame of text into the values that devices hold: the texts, and None for missing values.
 
     A frame that pandas made of other values keeps these; NaN, NaT, pandas' NA and None are missing values there.
     Numbers stay texts, which have the same meaning as on a device: for a numeric feature, a text is the number that it
@@ -452,11 +464,11 @@ def typed(frame: pd.DataFrame, schema: Schema, missing: Collection[str] = MISSIN
 
 
 def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | None = None) -> list[str]:
-    """One line for every way in which records of a typed frame do not look like those that a schema describes.
+    """Return one line for every way in which records of a typed frame do not look like those that a schema describes.
 
-    A feature has no column, which counts as missing in every record; cells have no meaning (:func:`without_meaning`);
-    numbers are outside the bounds and count as the nearer bound. Devices accept all of them silently. Near names are
-    looked for among ``columns``, by default those of the frame.
+    The ways are: a feature has no column, so that it is missing in every record; cells have no meaning
+    (:func:`without_meaning`); numbers are outside the bounds and count as the nearer bound. Devices accept all of these
+    silently. Names like a feature's are looked for among ``columns``, by default those of the frame.
     """
     names = {schema.label.name, *(feature.name for feature in schema.features)}
     others = [name for name in (frame.columns if columns is None else columns) if name not in names]
@@ -478,13 +490,13 @@ def unlike_schema(frame: pd.DataFrame, schema: Schema, columns: Iterable[str] | 
 
 
 def _near(name: str, others: Sequence[str]) -> str:
-    """The columns whose names are near to a name, as the end of a sentence; empty if there are none."""
+    """Return the end of a sentence that names those ``others`` whose names are near to a name, or empty text."""
     near = get_close_matches(name, [other for other in others if isinstance(other, str)], n=3, cutoff=0.5)
     return f"; near: {', '.join(map(quoted, near))}" if near else ""
 
 
 def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
-    """One line for every column of a typed frame with cells that the schema does not know.
+    """Return one line for every column of a typed frame with cells that the schema does not know.
 
     Devices accept them silently.
     """
@@ -506,10 +518,10 @@ def without_meaning(frame: pd.DataFrame, schema: Schema) -> list[str]:
 
 
 def advice_on_commas(texts: Iterable[object]) -> str:
-    """How to write the numbers if more than half of the texts are numbers with a comma; empty if they are not.
+    """Return how to write the numbers if more than half of the texts are numbers with a comma; else empty text.
 
-    In 3,5 and 1.234,5 the comma is a decimal one, in 1,234,567 and 1,234.5 it is between thousands, and 1,234 may be
-    either: the other texts tell, if they can.
+    In 3,5 and 1.234,5 the comma is a decimal one, and in 1,234,567 and 1,234.5 it is between thousands. In 1,234 it may
+    be either one; the other texts tell which, if they can.
     """
     given = list(texts)
     numbers = [text for text in given if isinstance(text, str)]
@@ -523,12 +535,12 @@ def advice_on_commas(texts: Iterable[object]) -> str:
 
 
 def have_outer_spaces(text: object) -> bool:
-    """Whether a value is a text that begins or ends with white space."""
+    """Return whether a value is a text that begins or ends with white space."""
     return isinstance(text, str) and text != text.strip()
 
 
 def numbers_of(column: pd.Series) -> pd.Series:
-    """The numbers of a column as (N,) float64. A cell that a device would not read as a number becomes NaN."""
+    """Return the numbers of a column as (N,) float64. A cell that a device would not read as a number becomes NaN."""
     if column.dtype != object:
         return column.astype(float)
     read = {cell: as_number(cell) for cell in set(column)}
@@ -537,11 +549,11 @@ def numbers_of(column: pd.Series) -> pd.Series:
 
 
 def is_absent(cell: object, missing: Collection[str]) -> bool:
-    """Whether a cell is one of the texts ``missing``, or no text and missing to a device, as NaN and None are."""
+    """Return whether a cell is missing: one of the texts ``missing``, or NaN, None or the like."""
     return cell in missing if isinstance(cell, str) else is_missing(cell)
 
 
 def shorten(names: Sequence[str], most: int = 12) -> str:
-    """Names for an error text: the first ``most`` names, and the number of the others."""
+    """Return names for an error text: the first ``most`` names, and the number of the others."""
     listed = ", ".join(list(names)[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"

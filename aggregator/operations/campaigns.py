@@ -60,13 +60,14 @@ class Planned(NamedTuple):
     """A campaign that can be signed.
 
     Attributes:
-        schema: the schema of all features, with its projection; ``terms`` say which are asked.
-        why: the candidates that ``auto`` compared, the chosen one first; empty without ``auto``.
+        schema: the schema of all features, with its projection.
+        terms: what the campaign states, for example which features it asks about.
+        why: the mechanisms that ``auto`` compared, the chosen one first; empty without ``auto``.
         warnings: sentences for the signer.
-        notes: sentences that say what ``auto`` chose as the family.
-        forecast: the plan by which ``auto`` chose the family, or None.
-        decision: what ``hearsay design`` or ``hearsay refine`` wrote into the schema file; empty if neither made it,
-            or if other features are asked about than it says.
+        notes: sentences that say which family (``discrete`` or ``gaussian``) ``auto`` chose.
+        forecast: the plan by which ``auto`` chose the family; None without ``auto``.
+        decision: what ``hearsay design`` or ``hearsay refine`` wrote into the schema file; empty if neither command
+            wrote the file, or if the campaign asks about other features than the file says.
     """
 
     schema: Schema
@@ -80,20 +81,20 @@ class Planned(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignTerms(StatedTerms):
-    """What the publisher of a campaign for devices states. ``hearsay campaign --help`` says more of each.
+    """What the publisher of a campaign for devices states. ``hearsay campaign --help`` says more of each field.
 
     Attributes:
-        epsilon, name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: of
-            every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
+        epsilon, name, projection, ask, variance_floor, purpose, contact, period, days, min_batch_size, postprocess: as
+            for every campaign (:class:`aggregator.publishing.campaigns.StatedTerms`).
         mechanism: name of the mechanism, or ``auto``.
-        answers: answers of a device in one period: ``one``, ``all``, ``auto`` or a number.
+        answers: how many answers a device gives in one period: ``one``, ``all``, ``auto`` or a number.
         family: ``discrete``, ``gaussian``, or ``auto``
             (:func:`aggregator.planning.power_analysis.families.choose_family`).
         pilot, devices: only where ``auto`` chooses the family: records with their label, as a CSV file or a table of
-            text, or None to assume an effect; the number of devices.
+            text (None assumes an effect); and the number of devices.
         approach: 1 or 3, only for ``laplace`` in a Gaussian campaign.
         theta: threshold of the mechanism ``the``, as decimal text.
-        split: of a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
+        split: only for a Gaussian campaign (:func:`aggregator.publishing.campaigns.gaussian_fields`).
         class_question: whether devices are also asked for the class alone (:class:`.CampaignParameters`).
         series: name of the series in which a device answers once, in all its campaigns, versions and periods.
         share: share of the devices in the series that this campaign asks, ``FROM:TO`` (:func:`series_share`).
@@ -188,20 +189,20 @@ def make_campaign(
 ) -> SignedCampaign:
     """``hearsay campaign``: plan a campaign, sign it as the next version of its name, and record it.
 
-    ``arguments`` are those of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
+    ``stated`` are arguments of :func:`plan_campaign`; ``epsilon`` and ``mechanism`` are required.
 
     Raises:
-        InputError, DocumentError, StorageError: one of :func:`plan_campaign` and :func:`sign_campaign` raises it.
-        TypeError: ``arguments`` lack ``epsilon`` or ``mechanism``, or have an unknown name.
+        InputError, DocumentError, StorageError: the errors of :func:`plan_campaign` and :func:`sign_campaign`.
+        TypeError: ``epsilon`` or ``mechanism`` is missing, or a name in ``stated`` is unknown.
     """
     return sign_campaign(workspace, plan_campaign(schema, **stated), now=now)
 
 
 def end_campaign(workspace: Workspace | str | Path, name: str, *, now: int | None = None) -> SignedCampaign:
-    """``hearsay campaign --end``: sign the version that ends the campaign with this name or id, as its workspace.
+    """``hearsay campaign --end``: sign the last version of the campaign with this name or id, which ends it.
 
     Raises:
-        InputError: ``campaign_unknown``, ``campaign_ended``: there is nothing to end.
+        InputError: ``campaign_unknown``: there is no such campaign; ``campaign_ended``: it has ended already.
         InputError, DocumentError, StorageError: the version can not be signed or recorded.
     """
     signer = opened(workspace)
@@ -223,17 +224,18 @@ def make_evaluation(
     weights: Sequence[int] | None = None,
     now: int | None = None,
 ) -> SignedCampaign:
-    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model is right, or which of several.
+    """``hearsay evaluate ask``: sign the campaign that asks devices how often a model, or each of several, is right.
 
     Args:
         workspace: the workspace that signed the models.
-        model: the signed model, or a list of 1 to 16 signed models. Of one model the confusion matrix is asked for; of
-            several, each device tells of one of them whether it is right.
+        model: the signed model, or a list of 1 to 16 signed models. For one model the campaign asks for the confusion
+            matrix. For several, each device tells of one of them whether it is right.
         epsilon: ε of the answer of a device in one period.
-        name: name of the campaign; by default the model's name with ``-outcome``, of several models the first one's
-            with ``-comparison``.
-        contact, period, days, min_batch_size, series, share: as for :func:`plan_campaign`.
-        weights: positive integers, one for each of several models: its share of the answers. Equal by default.
+        name: name of the campaign; by default the model's name with ``-outcome``, or for several models the first
+            model's name with ``-comparison``.
+        contact, period, days, min_batch_size, series, share: arguments of :func:`plan_campaign`.
+        weights: positive integers, one for each of several models, in proportion to its share of the answers. Equal by
+            default.
         now: seconds since 1970; None means the present time.
 
     Raises:
@@ -278,9 +280,9 @@ def guarantee_sheet(
 
     Args:
         campaign: the campaign. Its signatures are not checked.
-        workspace: the workspace that knows the campaign's name; None for a file.
+        workspace: the workspace that knows the campaign's name; None if ``campaign`` is a file.
         devices: number of devices, nodes or masked parties that answer in a period; None if it is not known.
-        records: of a campaign for nodes the mean number of records of a node.
+        records: mean number of records of a node, for a campaign for nodes.
         delta: δ of shuffled reports of devices.
         shuffled: whether an anonymous shuffler mixes the reports of devices before anybody reads them.
         liars: shares of lying devices or nodes, each between 0 and 1.
@@ -300,16 +302,18 @@ def guarantee_sheet(
 def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (), now: int | None = None) -> Verified:
     """``hearsay verify``: check a trust root, campaign, model or node list as a device does.
 
-    Signatures, dates and every value are checked. Summaries of nodes and files of dealers are the command's alone.
+    Signatures, dates and every value are checked. Only the command, not this function, checks summaries of nodes and
+    files of dealers.
 
     Args:
         document: bytes or path of the signed file.
-        trust: bytes or path of the trust root that is trusted as it is.
-        newer: newer roots, in any order. They are followed from the first; the last one reached decides.
+        trust: bytes or path of the trust root, which is trusted without a check.
+        newer: newer roots, in any order. They are followed one by one from ``trust``; the last root that is reached
+            decides.
         now: seconds since 1970; None means the present time.
 
     Raises:
-        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``unknown_file``: it is none of these documents.
+        InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``unknown_file``: it is no such document.
         DocumentError: devices would refuse it (:func:`aggregator.publishing.signatures.verify_signed`), or the roots do
             not follow from one another (:func:`aggregator.publishing.signatures.follow_roots`).
     """
@@ -323,19 +327,22 @@ def verify(document: Document, trust: Document, *, newer: Sequence[Document] = (
 
 
 def present(now: int | None) -> int:
-    """The time ``now`` in seconds since 1970; the clock's time if ``now`` is None."""
+    """Return the time ``now`` in seconds since 1970; the clock's time if ``now`` is None."""
     return int(time.time()) if now is None else now
 
 
 def _pace(parameters: CampaignParameters | EvaluationParameters) -> str:
-    """A warning of periods that devices skip under default limits; empty in a series, where a device answers once."""
+    """Return a warning if devices under default limits skip some of the periods; else empty text.
+
+    In a series there is none, since a device answers once.
+    """
     if parameters.series is not None:
         return ""
     return pace_warning(parameters.epsilon_micro, parameters.period_seconds, parameters.lifetime_seconds)
 
 
 def _signed(signer: Workspace, raw: bytes, now: int | None) -> SignedCampaign:
-    """A campaign that was signed, with a warning if other campaigns of its series ask the same devices."""
+    """Return the signed campaign ``raw``, with a warning if other campaigns of its series ask the same devices."""
     parsed = parse_campaign(read_envelope(raw, "campaign").payload)
     overlap = overlap_warning(signer, parsed, present(now))
     return SignedCampaign(raw, parsed, signer.standing("campaign", raw), warnings=(overlap,) if overlap else ())

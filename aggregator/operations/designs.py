@@ -53,12 +53,13 @@ def design(
 
     Args:
         pilot: a CSV file of records with their label, or a table of text from :func:`aggregator.read_table`.
-        schema: a schema file, its path, or a schema; what a file says in ``[ask]`` is replaced.
+        schema: a schema file, its path, or a schema. The table ``[ask]`` of a file is replaced.
         epsilon: ε of the one answer of a device.
         devices: size of the fleet, 1 to 10¹⁵.
         missing: cells of the pilot that stand for a missing value.
-        seed: of the simulated answers.
-        judge: whether the accuracies of the whole procedure and of the pilot alone are measured, most of the work.
+        seed: number from which the simulated answers are drawn.
+        judge: whether the accuracies of the whole procedure and of the pilot alone are measured. This is most of the
+            work.
 
     Raises:
         InputError: ``argument_invalid``: ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema or
@@ -83,9 +84,9 @@ def refine(
     schema: SchemaFile | Schema | str | Path | None = None,
     series: str | None = None,
 ) -> Refinement:
-    """``hearsay refine``: the next step of a series of campaigns, from its private answers alone. Run by the analyst.
+    """``hearsay refine``: choose the next step of a series of campaigns from its private answers alone.
 
-    The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
+    Run by the analyst. The result's ``ask`` and ``share.shown`` are the arguments ``ask`` and ``share`` of the next
     :func:`aggregator.make_campaign`. If it has ``candidates``, :func:`sign_candidates` makes their models, for
     :func:`aggregator.make_evaluation` with the same share.
 
@@ -100,9 +101,10 @@ def refine(
         series: name of the series, only for the first step; later the campaigns name it.
 
     Raises:
-        InputError: ``argument_invalid``: neither stores nor a schema, or both; a schema without the name of a series;
-            ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read; ``refine_invalid``
-            and the other reasons of :func:`aggregator.planning.feature_selection.from_answers.refine`.
+        InputError: ``argument_invalid``: neither stores nor a schema are given, or both; or a schema without the name
+            of a series; or ``devices`` is no number from 1 to 10¹⁵; ``epsilon_invalid``; the schema can not be read;
+            ``refine_invalid`` and the other reasons of
+            :func:`aggregator.planning.feature_selection.from_answers.refine`.
         PolicyError: ``batch_too_small``: a store has fewer reports than its campaign's smallest batch.
         StorageError: a store can not be opened or counted.
     """
@@ -143,7 +145,7 @@ def sign_candidates(
 
 
 def _fleet(devices: int, epsilon: str | float) -> SeriesFleet:
-    """The number of devices, and ε in millionths."""
+    """Return the size and ε of a fleet: the number of devices, and ε in millionths."""
     if not 1 <= devices <= MOST_DEVICES:
         raise InputError("argument_invalid", f"devices is a number from 1 to {MOST_DEVICES}")
     micro = micro_epsilon(epsilon)
@@ -152,12 +154,12 @@ def _fleet(devices: int, epsilon: str | float) -> SeriesFleet:
 
 
 def _file(schema: SchemaFile | Schema | str | Path) -> SchemaFile:
-    """A schema file, read or made of a schema, which has no name."""
+    """Return a schema file: ``schema`` itself, the file at its path, or one made of a schema, which has no name."""
     if isinstance(schema, str | Path):
         return load_schema(schema)
     return schema if isinstance(schema, SchemaFile) else SchemaFile("", schema)
 
 
 def _open(store: Store | str | Path) -> Store:
-    """A store, opened if it is a folder's name."""
+    """Return an open store unchanged; else open the store in a folder."""
     return store if isinstance(store, Store) else open_store(store)

@@ -43,11 +43,16 @@ PARQUET, CSV = "parquet", "csv"
 FORMATS = (PARQUET, CSV)
 _BLOCK_RECORDS = 1 << 17
 _LAST_SECOND = 253_402_300_799
-"""End of the year 9999, where the calendar of most engines ends. A later period has no start."""
+"""End of the year 9999, where the calendar of most engines ends. The column ``start`` of later periods is null."""
 
 
 class Exported(NamedTuple):
-    """The number of rows of an export, and before which period reports were removed from the store; 0 if none were."""
+    """What an export holds.
+
+    Attributes:
+        reports: number of rows.
+        forgotten_before: the first period whose reports the store has kept; 0 if none were removed.
+    """
 
     reports: int
     forgotten_before: int
@@ -71,8 +76,8 @@ def export(
     Raises:
         InputError: ``output_exists``, ``output_invalid``; ``argument_invalid``: there is no such format;
             ``store_not_folder``: ``store`` is a URL; ``periods_absent``: the store has no report of the periods in
-            scope; ``reports_forgotten``: and some of these periods were forgotten.
-        StorageError: as :func:`aggregator.operations.report_store.open_store`.
+            scope; ``reports_forgotten``: it has none, and some of these periods were forgotten.
+        StorageError: the errors of :func:`aggregator.operations.report_store.open_store`.
     """
     if format not in FORMATS:
         raise InputError("argument_invalid", f"the format is one of {', '.join(FORMATS)}")
@@ -91,7 +96,7 @@ def export(
 
 
 def _absent(scope: Scope, manifest: Manifest) -> InputError:
-    """The error that a store has no report of the periods in scope."""
+    """Make the error that a store has no report of the periods in scope."""
     if scope.first < manifest.first_period:
         return InputError(
             "reports_forgotten",
@@ -140,7 +145,7 @@ class _Shaper:
         self.schema = pa.schema(list(zip(names, types, strict=True)))
 
     def table(self, records: Columns) -> pa.Table:
-        """The table of some records, one row each, in their order. Its columns are :attr:`schema`."""
+        """Return the table of some records, one row each, in their order. Its columns are :attr:`schema`."""
         seconds = records.period.astype(np.int64) * self._campaign.time_precision
         start = pa.array(seconds, pa.timestamp("s", "UTC"), mask=seconds > _LAST_SECOND)
         asked = pa.DictionaryArray.from_arrays(pa.array(records.question.astype(np.int32)), self._asked)
@@ -153,7 +158,7 @@ class _Shaper:
         return pa.Table.from_arrays([pa.array(column) for column in columns], schema=self.schema)
 
     def _answers(self, records: Columns) -> pa.Array:
-        """The column of answers: numbers, lists or texts, as the module's docstring says."""
+        """Return the column of answers: numbers, lists or texts, as the module's docstring says."""
         kind = self._campaign.layout.kind
         if kind == SINGLE:
             numbers = pa.array(big_endian(records.answer, ">u2")[:, 0].astype(np.uint16))
@@ -172,12 +177,12 @@ class _Shaper:
         return pa.array(texts, pa.string())
 
     def _lengths(self, records: Columns) -> NDArray[np.int64]:
-        """Number of integers in each record's answer: (N,) int64."""
+        """Return the number of integers in the answer of each of N records: (N,) int64."""
         single = self._kinds[records.question] == SINGLE
         return np.where(single, 1, self._sizes[records.question]).astype(np.int64)
 
     def _values(self, records: Columns, length: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The integers of all answers, one answer after another: (sum of ``length``,) int32."""
+        """Return the integers of all answers, one answer after another: (sum of ``length``,) int32."""
         single = self._kinds[records.question] == SINGLE
         if self._campaign.layout.kind == INTEGERS:
             numbers = big_endian(records.answer, ">i4").astype(np.int32)
@@ -189,13 +194,13 @@ class _Shaper:
 
 
 def _hexadecimal(ids: NDArray[np.uint64]) -> pa.Array:
-    """Texts of 16 hexadecimal digits for (N,) uint64 ids."""
+    """Return each of N ids, (N,) uint64, as a text of 16 hexadecimal digits."""
     digits = ids.astype(">u8").tobytes().hex().encode()
     offsets = np.arange(0, len(digits) + 1, 16, dtype=np.int32)
     return pa.StringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(digits))
 
 
 def _as_texts(start: pa.Array) -> pa.Array:
-    """Times as texts like 2026-11-21T00:00:00Z. Each distinct time is formatted once: there are few."""
+    """Return times as texts like 2026-11-21T00:00:00Z. Each distinct time is formatted once: there are few."""
     coded = start.dictionary_encode()
     return pa.compute.strftime(coded.dictionary, "%Y-%m-%dT%H:%M:%SZ").take(coded.indices)

@@ -73,17 +73,17 @@ def ingest(
         store: folder of the store.
         workspace, trust: whose signatures the campaign must have; without them signatures are not checked.
         enrolled: the ids of a closed fleet; reports with other ids are refused.
-        nodes: for a campaign for nodes the signed list of nodes, a path or bytes, checked as the campaign is; None for
-            the newest list that the store has.
-        keys: for a masked campaign a version of the dealer's key book, a path or bytes; None for those that the store
-            has. The dealer that the campaign names must have signed it.
+        nodes: only for a campaign for nodes: the signed list of nodes, a path or bytes, checked as the campaign is.
+            None takes the newest list that the store has.
+        keys: only for a masked campaign: a version of the dealer's key book, a path or bytes. None takes the versions
+            that the store has. The dealer that the campaign names must have signed it.
         buckets: number of buckets of a new store, a power of two.
         recursive: whether folders in a folder are searched too.
-        now: the present, in seconds since 1970; None asks the clock.
+        now: the present, in seconds since 1970; None means the present time.
         progress: called after each file with (files finished, files given).
 
     Returns:
-        Counts of the accepted and refused reports, or summaries, of these files.
+        Counts of the accepted and refused reports, or summaries, of the given files.
 
     Raises:
         InputError: ``campaign_for_devices``: ``nodes`` or ``keys`` is given, and the campaign is for devices;
@@ -121,21 +121,21 @@ def count(
     rosters: Sequence[Roster] = (),
     robust: str | None = None,
 ) -> Statistics:
-    """``hearsay estimate``: the statistics of a store's reports, or of a store of nodes' summaries.
+    """``hearsay estimate``: return the statistics of a store's reports, or of a store of nodes' summaries.
 
     Args:
-        store: an open store, with its own ``memory_bytes`` and ``cluster``, or its folder.
+        store: an open store, whose ``memory_bytes`` and ``cluster`` are used, or its folder.
         periods: for example ``2026-11-01..2026-11-30``, or numbers of periods; None for all.
         proven_only: leave out reports of damaged files.
-        rosters: fleet lists, from which the number of answers of each device is known.
+        rosters: fleet lists, which tell the number of answers of each device.
         robust: a robust rule for summaries of nodes, for example ``trimmed-mean:0.1``; None for plain addition.
 
     Raises:
-        InputError: ``argument_invalid``: periods of another type; ``periods_invalid``, ``periods_absent``;
-            ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``;
-            ``fleet_incomplete``, ``reports_forgotten``: the rosters do not tell the devices of all reports;
-            ``store_not_folder``: ``store`` is a URL.
-        PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few`` for the rule.
+        InputError: ``argument_invalid``: ``periods`` has another type; ``periods_invalid``, ``periods_absent``;
+            ``robust_invalid``: no such rule, or the store has reports; ``robust_unequal``; ``fleet_incomplete``,
+            ``reports_forgotten``: the rosters do not tell the devices of all reports; ``store_not_folder``: ``store``
+            is a URL.
+        PolicyError: ``batch_too_small``: there is no summary; ``nodes_too_few``: the robust rule needs more nodes.
         StorageError: the store can not be opened or counted (:meth:`Store.tally_report`).
     """
     if not (periods is None or isinstance(periods, str | range)):
@@ -151,14 +151,19 @@ def count(
 
 
 def _opened(store: Store | EnvelopeStore | str | Path) -> Store | EnvelopeStore:
-    """An open store unchanged; else the store of reports or of summaries in a folder."""
+    """Return an open store unchanged; else open the store of reports or of summaries in a folder."""
     if isinstance(store, Store | EnvelopeStore):
         return store
     return open_node_store(store) if is_node_store(store) else open_store(store)
 
 
 class JoinedStatistics(NamedTuple):
-    """Statistics of one store, or of several with the test whether they are samples of one population."""
+    """Statistics of one or several stores.
+
+    Attributes:
+        statistics: the statistics of all stores together.
+        homogeneity: test whether several stores are samples of one population; None for one store.
+    """
 
     statistics: Statistics
     homogeneity: Homogeneity | None
@@ -171,16 +176,16 @@ def together(
     disjoint: bool = False,
     postprocess: str | None = None,
 ) -> JoinedStatistics:
-    """Statistics of several stores as one population's; those of one store are returned unchanged.
+    """Join the statistics of several stores as those of one population. Those of one store are returned unchanged.
 
     Args:
         parts: statistics of each store, at least one.
-        one_population, disjoint: the analyst's declarations (:func:`aggregator.estimates.joining.join`), read for
+        one_population, disjoint: the analyst's declarations (:func:`aggregator.estimates.joining.join`), used for
             several stores only.
         postprocess: name of the post-processing; by default that of the campaign issued last.
 
     Raises:
-        InputError: ``argument_invalid``: there is no part; the reasons of :func:`aggregator.estimates.joining.join`.
+        InputError: ``argument_invalid``: ``parts`` is empty; the reasons of :func:`aggregator.estimates.joining.join`.
     """
     if len(parts) == 1:
         return JoinedStatistics(parts[0], None)
@@ -206,9 +211,10 @@ def sign_model(
         workspace: the workspace that signed the campaign.
         statistics: statistics of one source, or of several joined ones.
         campaign: the bytes of the source's campaign file, or of all sources' files.
-        postprocess, name: by default as the campaign says, and the campaign's name.
-        days: lifetime of the model.
-        now: seconds since 1970; None asks the clock.
+        postprocess: name of the post-processing; by default that of the campaign.
+        name: name of the model; by default the campaign's.
+        days: lifetime of the model, in days.
+        now: seconds since 1970; None means the present time.
 
     Raises:
         InputError: ``terms_invalid``: ``days`` is no whole number, or less than 1.
@@ -246,13 +252,14 @@ def make_model(
     Args:
         workspace: the workspace that signed the store's campaign, or its folder.
         store: an open store or its folder; or several, whose statistics are joined.
-        periods, proven_only: as for :func:`count`.
-        one_population, disjoint: as for :func:`together`.
+        periods, proven_only: arguments of :func:`count`.
+        one_population, disjoint: arguments of :func:`together`.
         robust: a robust rule for those stores that have summaries of nodes; None for plain addition.
         options: further arguments of :func:`sign_model`.
 
     Raises:
-        InputError, PolicyError, DocumentError, StorageError: one of the two functions raises it.
+        InputError, PolicyError, DocumentError, StorageError: the errors of :func:`count`, :func:`together` and
+            :func:`sign_model`.
     """
     given = [store] if isinstance(store, Store | EnvelopeStore | str | Path) else list(store)
     kept = [_opened(each) for each in given]
@@ -277,14 +284,16 @@ def evaluate(
     one_population: bool = False,
     disjoint: bool = False,
 ) -> Evaluation | Ranking:
-    """``hearsay evaluate show``: the accuracy of a model, or the ranking of several, from an evaluation's reports.
+    """``hearsay evaluate show``: return a model's accuracy, or the ranking of several models, from an evaluation's
+    reports.
 
-    ``store`` may be several, whose answers about one model add up. The other arguments are those of :func:`count` and
-    :func:`together`; declarations are not needed in one series.
+    If several stores are given, their answers about one model add up. The other arguments are those of :func:`count`
+    and :func:`together`. Stores of one series need neither ``one_population`` nor ``disjoint``.
 
     Raises:
-        InputError: ``not_an_evaluation``, ``mechanism_unknown``: a campaign gives no accuracy; ``argument_invalid``: no
-            store; ``population_undeclared`` and other reasons of stores that do not fit together.
+        InputError: ``not_an_evaluation``, ``mechanism_unknown``: the answers to a campaign give no accuracy;
+            ``argument_invalid``: no store is given; ``population_undeclared`` and other reasons of stores that do not
+            fit together.
         PolicyError: ``batch_too_small``: fewer reports than the campaign's minimum batch size, or none.
         InputError, StorageError: the reports can not be counted (:func:`count`).
     """

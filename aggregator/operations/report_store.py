@@ -1,4 +1,4 @@
-"""The store: a folder with one campaign's reports. Any crash leaves the old store or the new one.
+"""The store: a folder with one campaign's reports. A crash during a change leaves the old store or the new one.
 
     campaign.hsc                       the signed campaign file, as the operator gave it
     manifest.json                      which other files the store consists of
@@ -73,17 +73,17 @@ Result = TypeVar("Result")
 def create_store(path: str | os.PathLike[str], campaign_bytes: bytes, *, buckets: int = BUCKETS) -> Store:
     """Make a store for a campaign, or open the existing store of the same campaign.
 
-    The caller has verified the campaign's signatures. An existing store keeps its own file of the campaign, and its
-    number of buckets. Stores of some billion reports need more buckets, a power of two; small stores need fewer files.
-    Missing folders above the store are made, too.
+    The caller must have verified the campaign's signatures. An existing store keeps its own file of the campaign, and
+    its number of buckets. Records are divided into ``buckets``, a power of two, by their ids. Stores of some billion
+    reports need more buckets; small stores need fewer files. Missing folders above the store are made, too.
 
     Raises:
         InputError: ``buckets_invalid``: no power of two, or too large; ``store_not_folder``: the path is a URL;
-            ``campaign_for_nodes``: nodes answer it, not devices;
-            ``campaign_ended``: this version of the campaign asks no question, so it has no reports.
+            ``campaign_for_nodes``: nodes answer the campaign, not devices; ``campaign_ended``: this version of the
+            campaign asks no question, so it has no reports.
         DocumentError: the campaign is not acceptable (:func:`aggregator.reports.storage.manifest.read_campaign`).
-        StorageError: ``other_campaign``: the store holds reports of another one; ``not_a_store``: the path is a file,
-            or a folder that holds something else; as :meth:`Store.changing`.
+        StorageError: ``other_campaign``: the store holds reports of another campaign; ``not_a_store``: the path is a
+            file, or a folder that holds something else; the errors of :meth:`Store.changing`.
     """
     check_folder(path)
     folder = Path(path)
@@ -115,7 +115,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 
 class Store:
-    """One campaign's reports on disk. Made by :func:`create_store` or :func:`open_store`.
+    """One campaign's reports on the disk. Made by :func:`create_store` or :func:`open_store`.
 
     Attributes:
         path: its folder.
@@ -125,9 +125,9 @@ class Store:
         workers: number of threads that read and count; by default the number of processors that this process may use.
         memory_bytes: memory for records while counting; on a cluster, on each worker.
         quarantine_bytes: size up to which the quarantine keeps rejected pieces. Pieces beyond it are only counted.
-        cluster: an executor that reads and counts; None for the threads of this process.
+        cluster: an executor that reads and counts; None uses the threads of this process.
         step_seconds: an ingest commits what it has read about this often, so that a kill costs no more.
-        monotonic: a clock that only rises, in seconds, for the steps.
+        monotonic: a clock in seconds that never goes back, for the steps.
     """
 
     def __init__(self, path: Path, campaign: Campaign, campaign_bytes: bytes) -> None:
@@ -155,7 +155,7 @@ class Store:
     def changing(self) -> Iterator[Manifest]:
         """Context manager that holds the store's lock during its block, and gives the manifest.
 
-        Before the block runs, files that a crash left behind are removed. An ``OSError`` of the block becomes a
+        Before the block runs, files that a crash left are removed. An ``OSError`` of the block becomes a
         ``StorageError``.
 
         Raises:
@@ -170,12 +170,14 @@ class Store:
             yield manifest
 
     def commit(self, manifest: Manifest) -> None:
-        """Replace the store's manifest, and remove the files that it no longer names. Called inside :meth:`changing`.
+        """Replace the store's manifest, and remove files that it no longer names.
+
+        The caller must be in :meth:`changing`.
 
         Raises:
             StorageError: ``store_damaged``: a file that the manifest names is missing, or the manifest was replaced
                 too often.
-            OSError: the manifest may be replaced by then.
+            OSError: the disk failed. The manifest may have been replaced before.
         """
         write_manifest(self.path, manifest)
         note_generation(self.path, manifest.generation)
@@ -191,14 +193,15 @@ class Store:
     ) -> IngestSummary:
         """Add the reports of some files. Run by the operator.
 
-        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second
-        time. Only two kinds of refused reports may then be added: reports of a period that had not begun the first time
-        and has begun since, and reports that were not enrolled if other enrolled ids are given now.
+        Ingests may be repeated and come in any order. A store knows a file by its content and skips it the second time.
+        Only two kinds of refused reports may then be added: reports of a period that has begun since the first time,
+        and reports that were not enrolled if other enrolled ids are given now.
 
         Files are read in steps of about ``step_seconds``, and each step is committed: of one step the store has all
-        reports or, after an error, none. On a cluster all files are one step. The quarantine may have the pieces of
-        the files that were read. If the error came after the manifest was replaced, in its last flush or the removal
-        of old files, the step's reports are in the store. Ingesting the files again is right in each of these cases.
+        reports or, after an error, none. On a cluster all files are one step. After an error the quarantine may have
+        the rejected records of the files that were read. If the error came after the manifest was replaced, in its last
+        flush or the removal of old files, the step's reports are in the store. Ingesting the files again is right in
+        all these cases.
 
         Args:
             files: report files (``.hsr``), by path or URL; a URL may be a pattern. A file that can not be read
@@ -214,7 +217,7 @@ class Store:
             PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
                 ``store_open``: ids are given, and the store has taken reports without; ``cluster_open``: the ids'
                 secrets would be sent to a cluster unencrypted.
-            StorageError: ``input_shortened``: a file became shorter while it was read; as :meth:`changing`,
+            StorageError: ``input_shortened``: a file became shorter while it was read; the errors of :meth:`changing`,
                 and on a cluster ``cluster_lost``, ``cluster_differs``, ``store_not_shared``.
         """
         given = expand(files)
@@ -238,7 +241,7 @@ class Store:
         enrolled: Enrolled | None,
         progress: Callable[[int], None],
     ) -> IngestSummary:
-        """Read the first of some files, as many as ``step_seconds`` allow, and commit what was found."""
+        """Read the first of ``files``, as many as ``step_seconds`` allow, and commit their reports."""
         with self.changing() as manifest:
             begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
             quarantine = Quarantine(self.path / QUARANTINE, self.quarantine_bytes)
@@ -258,7 +261,7 @@ class Store:
         return found.summary(taken)
 
     def forget(self, before: int, *, now: int) -> Removal:
-        """Remove the reports of all periods before a given one, and keep their counts. This can not be undone.
+        """Remove the reports of all periods before ``before``, and keep their counts. This can not be undone.
 
         Every tally gives the same numbers as before. Reports of the removed periods that arrive later are refused
         as ``period_forgotten``. If a kept report has the id of a removed report, the id and period of the removed
@@ -266,7 +269,8 @@ class Store:
 
         Raises:
             InputError: ``period_not_over``: one of the periods to forget has not ended at ``now``.
-            StorageError: as :meth:`changing`. The store is then as before, unless the manifest was replaced already.
+            StorageError: the errors of :meth:`changing`. The store is then as before, unless the manifest was replaced
+                already.
         """
         if before > self.campaign.period_at(now):
             last = shown(before - 1, self.campaign.time_precision)
@@ -283,7 +287,7 @@ class Store:
         return self.tally_report(scope).tally
 
     def tally_report(self, scope: Scope = EVERYTHING) -> TallyReport:
-        """Count the reports in ``scope`` exactly, each id once, and the records of the whole store that are left out.
+        """Count the reports in ``scope`` exactly, each id once, and all records of the store that do not count.
 
         Raises:
             StorageError: ``store_damaged``, ``store_newer``, ``store_older``, ``not_a_store``; and on a cluster
@@ -319,13 +323,14 @@ class Store:
     ) -> Iterator[Result]:
         """Call ``function(folder, campaign, manifest, partition, *more)`` for every partition, and yield the results.
 
-        The results come in any order. The function runs in the store's threads or on its cluster, so it is defined at
-        the top of a module. With ``ids_only`` it keeps only the ids of a partition in memory, not its records.
+        A partition is a part of the store with all records of each of its ids. The results come in any order. The
+        function runs in the store's threads or on its cluster, so it is defined at the top of a module. With
+        ``ids_only`` it keeps only the ids of a partition in memory, not its records.
 
         Raises:
             StorageError: on a cluster ``cluster_lost``; ``cluster_differs``: a worker has another version of this
                 software; ``store_not_shared``: a worker sees another store at its path, or none.
-            Exception: what the function raises.
+            Exception: ``function`` raised it.
         """
         at_once = self.workers if self.cluster is None else self.cluster.threads_each
         width = self.campaign.layout.answer_bytes
@@ -338,7 +343,7 @@ class Store:
             yield from pool.map(lambda which: function(self.path, self.campaign, manifest, which, *more), work)
 
     def statistics(self, scope: Scope = EVERYTHING, *, rosters: Sequence[Roster] = ()) -> Statistics:
-        """Unbiased estimates with variances, also of few reports.
+        """Return unbiased estimates with variances, also for fewer reports than the campaign's smallest batch.
 
         Call ``Statistics.check_publishable`` before anybody else sees the result. With ``rosters``, all fleet lists of
         a closed fleet, the number of answers of each device is known; without them it is bounded
@@ -348,7 +353,7 @@ class Store:
             InputError: ``periods_absent``: no report of the periods in scope is counted; only with ``rosters``:
                 ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports in
                 scope were removed, so their devices are not known.
-            StorageError: as :meth:`tally_report`.
+            StorageError: the errors of :meth:`tally_report`.
         """
         if rosters:
             found, squares = self.at_rest(
@@ -377,17 +382,19 @@ class Store:
         )
 
     def conflicts(self, rosters: Sequence[Roster], scope: Scope = EVERYTHING) -> list[Conflict]:
-        """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+        """Return the devices whose reports are in conflict (different reports for one answer), by name and period.
+
+        Run by the holder of the fleet lists.
 
         Raises:
-            StorageError: as :meth:`tally_report`.
+            StorageError: the errors of :meth:`tally_report`.
         """
         return self.at_rest(
             lambda manifest: conflicts(self.path, self.campaign, manifest, self.memory_bytes, scope, rosters)
         )
 
     def quarantined(self) -> list[QuarantinedFile]:
-        """The files that have pieces in the quarantine, with these pieces: at most 64 MiB unless set otherwise.
+        """Return the input files that have rejected records or byte ranges in the quarantine, with these.
 
         Raises:
             StorageError: ``store_damaged``: a file of the quarantine is not as it was written.
@@ -395,13 +402,13 @@ class Store:
         return list(Quarantine(self.path / QUARANTINE, self.quarantine_bytes).files())
 
     def estimates(self) -> pd.DataFrame:
-        """The estimates from all reports as a table (:meth:`aggregator.estimates.statistics.Statistics.frame`).
+        """Return the estimates from all reports as a table (:meth:`aggregator.estimates.statistics.Statistics.frame`).
 
         ``published`` has the values of a model with the campaign's post-processing.
 
         Raises:
             PolicyError: ``batch_too_small``: fewer reports than the campaign's smallest batch.
-            StorageError: as :meth:`tally_report`.
+            StorageError: the errors of :meth:`tally_report`.
         """
         statistics = self.statistics()
         statistics.check_publishable()

@@ -1,9 +1,9 @@
-"""Judge the quarantine again: reports whose period has begun since, and reports that a rule wrongly refused.
+"""Check the quarantine again: reports whose period has begun since, and reports that a rule wrongly refused.
 
-Records that are good now are added as an input file of their own: a batch of these records, known by its content.
-This file goes through the same commit as any ingest. When an operator repeats a retry after a crash, the store knows
-the content and takes it once. A record's standing stays: records of a damaged batch go into a batch without a valid
-trailer, with the same claimed digest.
+Records that are good now are added as an input file of their own: a batch of these records, known by its content. This
+file goes through the same commit as any ingest. When an operator repeats a retry after a crash, the store knows the
+content and takes it once. Records of a damaged batch stay unproven: they go into a batch without a valid trailer, with
+the same claimed digest.
 
 Too early records of one file are added period by period, since all records of a period become good at once. Other
 records are added one by one. Source: decision 27.
@@ -43,10 +43,11 @@ class RetrySummary(NamedTuple):
     """The result of one retry.
 
     Attributes:
-        tried: number of pieces that were judged again: all pieces, or all pieces with the given reason.
-        proven, unproven: numbers of records added to the store.
+        tried: number of pieces (rejected records or byte ranges) that were checked again: all, or all with the given
+            reason.
+        proven, unproven: numbers of records added to the store, of complete and of damaged batches.
         repeated: number of records that the store had already, for example after a crash of an earlier retry.
-        left: numbers of pieces that were not added, by the cause in words: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
+        left: numbers of pieces that were not added, by the cause: :data:`NO_RECORD`, :data:`NOT_WHOLE`,
             :data:`NOT_ALL`, :data:`NO_FILE` or :data:`STILL`.
     """
 
@@ -58,7 +59,7 @@ class RetrySummary(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Records that are added as one file.
+    """What the records that are added as one file have in common.
 
     Attributes:
         proven: whether the records' batch was complete.
@@ -72,7 +73,7 @@ class _Group(NamedTuple):
 
 
 class _Judged(NamedTuple):
-    """Pieces of one file after they were judged again.
+    """Pieces (rejected records) of one file after they were checked again.
 
     Attributes:
         places: offsets of all pieces in their file.
@@ -87,24 +88,25 @@ class _Judged(NamedTuple):
 
     @property
     def amount(self) -> int:
-        """Number of pieces to add."""
+        """Return the number of pieces to add."""
         return sum(map(len, self.good.values()))
 
     def pieces(self) -> list[Rejected]:
-        """Pieces whose earlier reason no longer holds."""
+        """Return the pieces whose earlier reason no longer holds."""
         return [piece for group in self.good.values() for piece in group] + [piece for piece, _ in self.turned]
 
 
 def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: str | None = None) -> RetrySummary:
-    """Judge the pieces in a store's quarantine again, and add those that are good now. Run by the operator.
+    """Check the records in a store's quarantine again, and add those that are good now. Run by the operator.
 
-    Only the pieces that were set aside for ``reason`` are judged; None for all.
+    Only records that were set aside for ``reason`` are checked; None checks all.
 
     Raises:
-        PolicyError, InputError: as :meth:`~aggregator.operations.report_store.Store.ingest`, about the enrolled ids.
-        StorageError: as :meth:`~aggregator.operations.report_store.Store.changing`. The reports are then as before; or,
-            if the error came after the manifest was replaced, the records are added and still in the quarantine too.
-            Another retry sets that right.
+        PolicyError, InputError: the errors of :meth:`~aggregator.operations.report_store.Store.ingest`about the
+            enrolled ids.
+        StorageError: the errors of :meth:`~aggregator.operations.report_store.Store.changing`. The reports are then as
+            before; or, if the error came after the manifest was replaced, the records are added and still in the
+            quarantine too. Another retry removes them there.
     """
     with store.changing() as manifest:
         begun = manifest._replace(closed=check_enrolment(manifest, enrolled))
@@ -122,11 +124,11 @@ def retry(store: Store, *, now: int, enrolled: Enrolled | None = None, reason: s
 
 
 class _Retry:
-    """Judges a quarantine, and adds the good records to an ingest as files of their own.
+    """Checks a quarantine again, and adds the good records to an ingest as files of their own.
 
     Attributes:
-        tried: number of pieces that were judged.
-        left: numbers of pieces that were not added, by the cause in words.
+        tried: number of pieces (rejected records or byte ranges) that were checked.
+        left: numbers of pieces that were not added, by the cause.
         known: number of records that the store has already.
     """
 
@@ -161,7 +163,7 @@ class _Retry:
         self._quarantine.flush()
 
     def _file(self, reader: Reader, kept: QuarantinedFile, entry: Ingested | None, reason: str | None) -> None:
-        """Judge the pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
+        """Check the pieces of one file. ``entry`` is None if the ingest of the file was never committed."""
         if entry is not None:  # This retry may have replaced the entry, by adding records with this file's content.
             entry = self._inputs.get(entry.identity) or entry
         pieces = [piece for piece in kept.pieces if reason in (None, piece.reason)]
@@ -178,7 +180,10 @@ class _Retry:
         self._rest.append((kept, _rest(kept.pieces, [*settled, *judged.pieces()], entry)))
 
     def _settled(self, pieces: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-        """Pieces that the entry accounts for already: a crash came before they were removed from the quarantine."""
+        """Return the pieces that the index entry of the file counts as done already.
+
+        A crash came before they were removed from the quarantine.
+        """
         refused = _refused(entry, pieces)
         return [
             piece
@@ -188,12 +193,12 @@ class _Retry:
         ]
 
     def _lost_early(self, kept: QuarantinedFile, settled: Sequence[Rejected], entry: Ingested) -> int:
-        """Number of the file's early records that the quarantine does not keep whole; 0 if it keeps every one."""
+        """Return how many of the file's too early records the quarantine does not keep whole."""
         whole = sum(piece.reason == EARLY and self._is_whole(piece) for piece in kept.pieces)
         return entry.rejected.get(EARLY, 0) - whole + sum(piece.reason == EARLY for piece in settled)
 
     def _judgeable(self, pieces: Sequence[Rejected], entry: Ingested | None, lost_early: int) -> list[Rejected]:
-        """The pieces that can be judged at all. The others are counted as left, by what is in the way."""
+        """Return the pieces that can be checked again. The other pieces are counted as left, by the cause."""
         judgeable = []
         for piece in pieces:
             if piece.proven is None:
@@ -209,7 +214,10 @@ class _Retry:
         return judgeable
 
     def _corrected(self, entry: Ingested, kept: QuarantinedFile, judged: _Judged, *, every_early: bool) -> Ingested:
-        """The entry of a file after its pieces were judged. The index and the store's totals are corrected, too."""
+        """Return the index entry of a file after its pieces were checked.
+
+        The index and the store's totals are corrected, too.
+        """
         # The good records, written as a file, may equal the very file that `entry` describes. Then `_add` has already
         # replaced this file's entry in the index, and its counts must not be corrected a second time.
         after = self._inputs.get(entry.identity) or entry
@@ -232,7 +240,10 @@ class _Retry:
         return after
 
     def _refusing_ids(self, entry: Ingested, judged: _Judged, places: NDArray[np.int64]) -> bytes:
-        """The digest of the one set of ids with which all records at ``places`` were refused; empty without one."""
+        """Return the digest of the one set of enrolled ids with which all records at ``places`` were refused.
+
+        It is empty if no such set exists.
+        """
         if not len(places):
             return b""
         if self._enrolled is None or self._enrolled.digest == entry.enrolment:
@@ -243,17 +254,17 @@ class _Retry:
         return b"" if any(reason == NOT_ENROLLED for _, reason in judged.turned) else entry.enrolment
 
     def _is_past(self, piece: Rejected, entry: Ingested) -> bool:
-        """Whether the period of a too early report had begun when its file was last read."""
+        """Return whether the period of a too early report had begun when its file was last read."""
         at = len(self._campaign.layout.prefix) + ID_BYTES
         first = self._campaign.header.not_before // self._campaign.time_precision
         return first <= int.from_bytes(piece.data[at : at + 4]) <= entry.present
 
     def _is_whole(self, piece: Rejected) -> bool:
-        """Whether the quarantine keeps all bytes of a record."""
+        """Return whether the quarantine keeps all bytes of a record."""
         return piece.proven is not None and len(piece.data) == self._header.record_length
 
     def _judged(self, pieces: Sequence[Rejected]) -> _Judged:
-        """Divide pieces into pieces that every rule accepts now and pieces that are refused for a new reason."""
+        """Divide pieces into those that every rule accepts now and those that are refused for a new reason."""
         data = write_batch(self._header, [piece.data for piece in pieces])
         found = self._decoder.decode(data, now=self._now)
         forgotten = found.records.period < self._transaction.manifest.first_period
@@ -275,7 +286,7 @@ class _Retry:
         return _Judged([piece.offset for piece in pieces], dict(groups), turned)
 
     def _add(self, reader: Reader, name: str, good: Mapping[_Group, Sequence[Rejected]]) -> None:
-        """Add each group of the file called ``name`` as a file."""
+        """Add each group of good records as a file. ``name`` is the name of the file that they come from."""
         for group, pieces in good.items():
             data = _file_of(self._header, group, [piece.data for piece in pieces])
             source = Source(0, name, data, len(data))
@@ -289,7 +300,7 @@ class _Retry:
 
 
 def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
-    """Offsets of the pieces that the entry counts as not enrolled.
+    """Return the offsets of the pieces that the index entry of the file counts as not enrolled.
 
     The entry may count further records, which the quarantine did not keep.
     """
@@ -298,14 +309,14 @@ def _refused(entry: Ingested, pieces: Sequence[Rejected]) -> set[int]:
 
 
 def _refused_places(entry: Ingested, judged: _Judged) -> NDArray[np.int64]:
-    """Rising offsets, (N,) int64, of the records that were not enrolled when they were judged last."""
+    """Return the offsets of the N records that were not enrolled when they were checked last: (N,) int64, rising."""
     places = np.setdiff1d(unpack_places(entry.refused), [piece.offset for piece in judged.pieces()])
     foreign = [piece.offset for piece, reason in judged.turned if reason == NOT_ENROLLED]
     return np.union1d(places, np.array(foreign, np.int64))
 
 
 def _no_longer_rejected(entry: Ingested, kept: QuarantinedFile, judged: _Judged) -> Counter[str]:
-    """Numbers to subtract from the entry's counts of rejected records, by reason.
+    """Return the numbers to subtract from the index entry's counts of rejected records, by reason.
 
     If the quarantine holds more pieces than the entry counts, an earlier retry subtracted these pieces and crashed
     before it removed them from the quarantine: nothing is to be subtracted. The reasons ``EARLY`` and ``NOT_ENROLLED``
@@ -320,20 +331,20 @@ def _no_longer_rejected(entry: Ingested, kept: QuarantinedFile, judged: _Judged)
 
 
 def _rest(pieces: Sequence[Rejected], done: Sequence[Rejected], entry: Ingested) -> list[Rejected]:
-    """The pieces that stay in the quarantine: those not done, and those that are not enrolled by now."""
+    """Return the pieces that stay in the quarantine: those not ``done``, and those that are not enrolled by now."""
     refused = _refused(entry, pieces)
     foreign = [piece._replace(reason=NOT_ENROLLED) for piece in done if piece.offset in refused]
     return sorted(_without(pieces, done) + foreign, key=lambda piece: piece.offset)
 
 
 def _without(pieces: Sequence[Rejected], excluded: Sequence[Rejected]) -> list[Rejected]:
-    """The pieces without ``excluded``, compared as objects, since different pieces may have equal values."""
+    """Return the pieces but for ``excluded``. Objects are compared, since different pieces may have equal values."""
     objects = set(map(id, excluded))
     return [piece for piece in pieces if id(piece) not in objects]
 
 
 def _file_of(header: Header, group: _Group, records: Sequence[bytes]) -> bytes:
-    """The bytes of a batch with some records. Reading it gives the records the group's ``proven`` and ``claim``."""
+    """Return the bytes of a batch of ``records``. Readers give them the ``proven`` and ``claim`` of the group."""
     records = sorted(records)
     if group.proven:
         return write_batch(header, records)

@@ -1,15 +1,15 @@
 """The status of a store: reports by day, period and question, and the accuracy that they allow.
 
-Question j has n answers. The share of each of its cells has a 95 % interval; h is the largest half width of these
-intervals. Variance falls as 1/n, so a half width t needs
+A question has n answers. The share of each possible reply (cell) has a 95 % interval; h is the largest half width of
+these intervals. Variance falls as 1/n, so a target t of the half width needs
 
-    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices,   w = the share of devices that are asked question j
+    n' = ⌈n·(h/t)²⌉ answers,   (n' − n)/w more devices, w = the share of devices that are asked the question
 
-The shares w of a stratum's questions add up to 1. The intervals are for the population that the devices are drawn
-from (``aggregator.estimates.recurrence``). A device answers once in a period, so the number of devices in one period
-is known. Over several periods it is at least the largest of these numbers and at most their sum; in a series, where a
-device answers once, it is their sum. No value that depends
-on answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
+A device answers one question of each stratum, so the shares w of a stratum's questions add up to 1. The intervals are
+for the population that the devices are drawn from (``aggregator.estimates.recurrence``). A device answers once in a
+period, so the number of devices in one period is known. Over several periods it is at least the largest of these
+numbers and at most their sum; in a series, where a device answers once, it is their sum. No value that depends on
+answers, and no alarm (``aggregator.cards.alarms``), is shown before ``min_batch_size`` reports are counted.
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ from protocol.document import DAY_SECONDS
 from protocol.errors import InputError
 
 LEAST_TARGET = 1e-6
-"""Smallest target of a half width. It takes some 10¹² devices; with far smaller ones their number is no float."""
+"""Smallest target of a half width. It needs some 10¹² devices; for far smaller targets the number is no float."""
 
 
 class DayCount(NamedTuple):
-    """Reports of the periods that begin on one day, given in days since 1970, UTC.
+    """Reports of the periods that begin on one day.
 
     Attributes:
+        day: in days since 1970, UTC.
         first, last: the day's first and last period with reports.
+        reports: number of counted reports.
         devices_at_least, devices_at_most: bounds of the number of devices; equal for one period.
     """
 
@@ -62,12 +64,12 @@ class QuestionAccuracy(NamedTuple):
     """The accuracy of one question's estimates.
 
     Attributes:
-        question: in words.
+        question: the question in words.
         n: number of answers counted.
-        half_width: largest distance from an estimate to an end of its 95 % interval, over the question's cells. The
+        half_width: largest distance from an estimate to an end of its 95 % interval, over the question's estimates. The
             intervals are about shares, or about means in units of the feature's half range. None before the smallest
             batch is reached, or without answers.
-        devices_needed: number of further devices that the target needs; None without target or half width.
+        devices_needed: number of further devices that the target needs; None without a target or a half width.
     """
 
     question: str
@@ -83,15 +85,16 @@ class Status(NamedTuple):
         campaign, name: id and name of the campaign.
         reports: number of reports counted.
         min_batch_size: number of reports before which the campaign promises to publish nothing.
-        unproven, superseded: as in :class:`~aggregator.reports.tally.tally.TallyReport`.
+        unproven, superseded: fields of :class:`~aggregator.reports.tally.tally.TallyReport`.
         rejected: number of records and byte ranges that are not counted, by reason.
         forgotten_before: first period whose reports are kept; 0 if none were removed. Counts of removed reports are
             included.
         periods, days: reports and devices by period, and by day.
         devices_at_least, devices_at_most: bounds of the number of devices over all periods; equal for one period.
-        questions: in the campaign's order.
+        questions: accuracy of each question, in the campaign's order.
         target: the half width that the operator asks for.
-        devices_needed: further devices for all questions to reach the target; None if one question has no number.
+        devices_needed: number of further devices with which all questions reach the target; None if it is None for one
+            question.
         time_precision: seconds in a period.
         alarms: tests of whether the reports look like those of honest devices; None before the smallest batch is
             reached, or without reports. Tests of set bits use only the reports that the store still has.
@@ -117,7 +120,7 @@ class Status(NamedTuple):
 
     @property
     def enough(self) -> bool:
-        """Whether there are enough reports (``min_batch_size``) to show estimates and publish models."""
+        """Return whether there are enough reports (``min_batch_size``) to show estimates and publish models."""
         return self.reports >= self.min_batch_size
 
     def _repr_html_(self) -> str:
@@ -129,7 +132,10 @@ class Status(NamedTuple):
         return facts("Status", about) + table(("question", "reports", "± (95 %)", "devices needed"), reached)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that ``hearsay status --json`` prints, except that ``campaign`` is bytes, not hexadecimal text."""
+        """Return the object that ``hearsay status --json`` prints.
+
+        ``campaign`` is bytes here, and hexadecimal text there.
+        """
         names = self.periods._fields
         rows = zip(*(column.tolist() for column in self.periods), strict=True)
         return {
@@ -145,18 +151,18 @@ class Status(NamedTuple):
 
 
 def date_of(day: int) -> str:
-    """The date of a day counted from 1970, as YYYY-MM-DD; the number itself after the calendar's end."""
+    """Return the date of a day counted from 1970, as YYYY-MM-DD. After the calendar's end it is the number itself."""
     return str(np.datetime64(day, "D")) if day < 2_932_897 else str(day)
 
 
 def status(store: Store | str | Path, *, target: float | None = None) -> Status:
-    """Summarise a store's reports without showing estimates. Run by the operator.
+    """Summarise a store's reports, without their estimates. Run by the operator.
 
     ``target`` is a half width of a share's interval to reach, at least :data:`LEAST_TARGET`; None for no target.
 
     Raises:
         InputError: ``store_not_folder``: ``store`` is a URL; ``argument_invalid``: ``target`` is too small.
-        StorageError: as :meth:`aggregator.operations.report_store.Store.tally_report`.
+        StorageError: the errors of :meth:`aggregator.operations.report_store.Store.tally_report`.
     """
     if target is not None and not LEAST_TARGET <= target < inf:
         raise InputError("argument_invalid", "a target is a half width of 0.000001 or more, for example 0.01")
@@ -204,7 +210,10 @@ def _status(store: Store, manifest: Manifest, target: float | None) -> Status:
 
 
 def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCount, ...]:
-    """Counts by period, added up by the day on which each period begins. With ``once`` a device answers one period."""
+    """Return the counts by day: those of all periods that begin on the day, added up.
+
+    ``once`` says that a device answers in one period only.
+    """
     least = np.add.reduce if once else np.maximum.reduce
     day = periods.period * time_precision // DAY_SECONDS
     found, start = np.unique(day, return_index=True)
@@ -223,7 +232,7 @@ def _days(periods: ByPeriod, time_precision: int, *, once: bool) -> tuple[DayCou
 
 
 def _reach(name: str, found: QuestionEstimate, share: float, target: float | None, *, enough: bool) -> QuestionAccuracy:
-    """The accuracy of one question; ``share`` of the devices are asked it in a period."""
+    """Return the accuracy of one question. ``share`` is the share of devices that are asked it in a period."""
     if not found.n or not enough:
         return QuestionAccuracy(name, found.n, None, None)
     # The interval of a share near 0 or 1 is not symmetric. The half width is then the wider one of its two sides.
@@ -238,5 +247,5 @@ def _reach(name: str, found: QuestionEstimate, share: float, target: float | Non
 
 
 def half_width_of(sd: float) -> float:
-    """Half width of a symmetric 95 % interval of an estimate with standard deviation ``sd``: 1.96·sd."""
+    """Return the half width of a symmetric 95 % interval of an estimate with standard deviation ``sd``: 1.96·sd."""
     return Z95 * sd

@@ -1,8 +1,9 @@
 """What the holder of a closed fleet's secrets can tell of its devices. Only a device's secret links its reports.
 
-How often devices answered: only sums over the fleet are returned (ΣT² of every stratum, T: answers of one device;
-docs/math.md, section 1). Whose reports are in conflict: names and periods are returned, and no answer. No file is
-written.
+:func:`squares_of_answers` tells how often devices answered. It returns only sums over the fleet: ΣT² for each stratum
+(a group of questions of which a device answers one), where T is the number of answers of one device (docs/math.md,
+section 1). :func:`conflicts` tells which devices' reports are in conflict: it returns names and periods, and no answer.
+No file is written.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ _RECORD_BYTES = 64
 def squares_of_answers(
     folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
 ) -> tuple[int, ...]:
-    """For every stratum ΣT², where T is the number of answers of a device. Run by the holder of the fleet lists.
+    """Return ΣT² for every stratum, where T is the number of answers of a device, and Σ is over all devices.
 
-    The reports in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for
-    the reports of one step.
+    Run by the holder of the fleet lists. A stratum is a group of questions of which a device answers one. The reports
+    in scope count, and ``rosters`` have all devices that answered. ``memory_bytes`` bounds the memory for the reports
+    of one step.
 
     Raises:
         InputError: ``fleet_incomplete``: a report is of no device in the lists; ``reports_forgotten``: some reports
@@ -67,6 +69,7 @@ class Conflict(NamedTuple):
 
     Attributes:
         fleet, device: names of the fleet and of the device.
+        period: the period that the reports are about.
         records: number of stored records, copies included.
     """
 
@@ -79,11 +82,11 @@ class Conflict(NamedTuple):
 def conflicts(
     folder: Path, campaign: Campaign, manifest: Manifest, memory_bytes: int, scope: Scope, rosters: Sequence[Roster]
 ) -> list[Conflict]:
-    """The devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
+    """Return the devices whose reports are in conflict, by name and period. Run by the holder of the fleet lists.
 
     A conflict means that two devices have one secret (a copied image), that a device lost its memory and answered
-    again, or that somebody else knows the secret. Periods in scope that were forgotten have no records any more. The
-    other arguments are those of :func:`squares_of_answers`.
+    again, or that somebody else knows the secret. Forgotten periods have no records, and so no conflicts. The other
+    arguments are those of :func:`squares_of_answers`.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -111,7 +114,7 @@ def conflicts(
 
 
 class _Fleet:
-    """Counts answers by stratum and device, of r strata and D devices.
+    """Counts the answers of each of D devices to each of r strata (groups of questions of which a device answers one).
 
     Attributes:
         times: (r, D) int64, number of answers.
@@ -125,7 +128,7 @@ class _Fleet:
         self.strangers = 0
 
     def add(self, ids: NDArray[np.uint64], place: NDArray[np.int64]) -> None:
-        """Count reports by ids, (N,) uint64, and places, (N,) int64: period·r + stratum."""
+        """Count N reports by their ``ids``, (N,) uint64, and their ``place``, (N,) int64: period·r + stratum."""
         order = np.argsort(place, kind="stable")
         found, starts = np.unique(place[order], return_index=True)
         for one, reported in zip(found.tolist(), np.split(ids[order], starts[1:]), strict=True):
@@ -138,9 +141,10 @@ class _Fleet:
 def _batches(
     campaign: Campaign, found: Iterable[Columns], most: int
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[np.int64]]]:
-    """Yield the records as ids, (N,) uint64, and places, (N,) int64: at least ``most`` at a time, except the last.
+    """Yield the ids, (N,) uint64, and places, (N,) int64, of at least ``most`` records at a time; fewer at the end.
 
-    The ids of the whole fleet are computed for each batch, so batches are large.
+    The place of a record is period·r + stratum, with r strata. The ids of the whole fleet are computed for each batch
+    of records, so these batches are large.
     """
     strata = np.array([question.stratum for question in campaign.questions], np.int64)
     ids: list[NDArray[np.uint64]] = []
@@ -156,5 +160,8 @@ def _batches(
 
 
 def _place(records: Columns, strata: NDArray[np.int64], answers: int) -> NDArray[np.int64]:
-    """Period·r + stratum of N records: (N,) int64, with r = ``answers`` and the stratum of each question."""
+    """Return period·r + stratum of each of N records: (N,) int64, with r = ``answers``.
+
+    ``strata`` has the stratum of each question.
+    """
     return records.period.astype(np.int64) * answers + strata[records.question]

@@ -1,8 +1,8 @@
-"""The workers of a Dask cluster as an executor for a store.
+"""Read and count a store's reports with the workers of a Dask cluster.
 
-Workers read files and count partitions. Entries and sums come back to the client, which holds the store's lock and
-alone commits. Workers need the store's folder under the client's path, and the client's version of this software.
-docs/how-to/cluster.md is for operators; decision 0028 has the reasons.
+Workers read report files, and count partitions of the store. The client gets their results. It alone holds the store's
+lock and commits changes. Workers need the store's folder under the client's path, and the client's version of this
+software. docs/how-to/cluster.md is for operators; decision 0028 has the reasons.
 
 Dask runs code from every machine that can connect to it. A local cluster uses TLS with keys made for the run. A
 cluster at ``tcp://`` must be in a network without other users.
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import distributed
 
 SILENCE_SECONDS = 10.0
-"""How long a busy scheduler may take to send its first message."""
+"""How long to wait for the first message of a scheduler, which may be busy."""
 REFUSED_SECONDS = 5.0
-"""How long connections may be refused: a scheduler that is starting is soon ready."""
+"""How long to try again while connections are refused. A scheduler that is starting is soon ready."""
 _HEAD_BYTES = 8
 _MAX_GREETING = 1 << 20
 _RETRY_SECONDS = 0.2
@@ -48,7 +48,7 @@ def check_scheduler(
     silence_seconds: float = SILENCE_SECONDS,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Check that a Dask scheduler answers; otherwise raise ``cluster_unreachable``, which says what was found.
+    """Raise ``cluster_unreachable``, which says what was found, unless a Dask scheduler answers at ``address``.
 
     Dask's client waits without end for a server that sends nothing. If it can not connect, it takes a minute to end. A
     scheduler sends the first message, which begins with its length: a small number of eight bytes. These bytes tell a
@@ -89,7 +89,7 @@ def unreachable(address: str, why: str) -> StorageError:
 
 
 def _certificates(address: str) -> ssl.SSLContext:
-    """A TLS context with the client certificates that Dask's configuration names."""
+    """Return a TLS context with the client certificate that Dask's configuration names."""
     from distributed.security import Security
 
     problem = f"Dask's configuration (distributed.comm.tls) names no certificates for a client; {_CERTIFICATES}"
@@ -104,7 +104,7 @@ def _certificates(address: str) -> ssl.SSLContext:
 
 
 def _greeting(place: tuple[str, int], context: ssl.SSLContext | None, timeout_seconds: float) -> bytes:
-    """The first bytes that a server sends without being asked."""
+    """Return the first bytes that a server sends without being asked."""
     with socket.create_connection(place, timeout_seconds) as plain:
         if context is None:
             return plain.recv(_HEAD_BYTES, socket.MSG_WAITALL)
@@ -113,7 +113,7 @@ def _greeting(place: tuple[str, int], context: ssl.SSLContext | None, timeout_se
 
 
 def _speaks_tls(place: tuple[str, int], timeout_seconds: float) -> bool:
-    """Whether a server that sends nothing by itself answers a TLS handshake."""
+    """Return whether a server that sent nothing answers a TLS handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no data will be sent
     try:
@@ -161,7 +161,7 @@ def check_address(address: str) -> None:
 def open_cluster(
     address: str, *, connect_seconds: float = CONNECT_SECONDS, silence_seconds: float = SILENCE_SECONDS
 ) -> Iterator[Cluster]:
-    """Context manager that connects to a Dask cluster, which can be used until the block ends.
+    """Context manager that connects to a Dask cluster. The cluster can be used until the block of ``with`` ends.
 
     Args:
         address: ``tcp://HOST:PORT`` or ``tls://HOST:PORT``; ``local:N`` starts N processes on this machine for the
@@ -171,7 +171,7 @@ def open_cluster(
 
     Raises:
         InputError: ``cluster_invalid``; ``missing_extra``: Dask, or what it needs for ``local:N``, is not installed.
-        StorageError: ``cluster_unreachable``: no server, or no Dask scheduler, answers there, or it has no workers.
+        StorageError: ``cluster_unreachable``: no Dask scheduler answers at the address, or it has no workers.
     """
     check_address(address)
     try:
@@ -193,7 +193,10 @@ def open_cluster(
 
 @contextmanager
 def _local_cluster(workers: int) -> Iterator[Any]:
-    """Start processes on this machine. They use TLS: other users of the machine could send them code otherwise."""
+    """Start worker processes on this machine.
+
+    They use TLS, because other users of the machine could otherwise send them code.
+    """
     import dask
     from distributed import LocalCluster
     from distributed.security import Security
@@ -227,7 +230,10 @@ def _local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Start processes that ignore the terminal's interrupt: the client receives it too, and ends them."""
+    """Context manager in which started processes ignore the terminal's interrupt.
+
+    The client gets the interrupt too, and ends the processes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -253,10 +259,10 @@ def _quiet() -> Iterator[None]:
 
 
 class Cluster:
-    """The workers of a cluster: an :class:`aggregator.reports.intake.remote.Executor`. Made by :func:`open_cluster`.
+    """The workers of a Dask cluster, as an :class:`aggregator.reports.intake.remote.Executor`.
 
-    It waits ``patience_seconds`` while there is no worker. All properties and methods raise a ``StorageError`` with the
-    reason ``cluster_lost`` if the scheduler no longer answers.
+    Made by :func:`open_cluster`. It waits ``patience_seconds`` while there is no worker. All properties and methods
+    raise a ``StorageError`` with the reason ``cluster_lost`` if the scheduler no longer answers.
     """
 
     def __init__(
@@ -272,18 +278,18 @@ class Cluster:
 
     @property
     def is_private(self) -> bool:
-        """Whether messages to the workers are encrypted, or stay in this process."""
+        """Return whether messages to the workers are encrypted, or stay in this process."""
         self._check_connected()
         return str(self._client.scheduler.address).startswith(("tls://", "inproc://"))
 
     @property
     def threads(self) -> int:
-        """Number of tasks that all workers together run at a time."""
+        """Return the number of tasks that all workers together run at a time."""
         return max(1, sum(self._threads().values()))
 
     @property
     def threads_each(self) -> int:
-        """Number of tasks that the worker with the most threads runs at a time."""
+        """Return the number of tasks that the worker with the most threads runs at a time."""
         return max(1, *self._threads().values(), 1)
 
     def _threads(self) -> dict[str, int]:
@@ -302,8 +308,8 @@ class Cluster:
 
         Raises:
             HearsayError: the function raised it.
-            StorageError: ``cluster_lost``: no workers for too long, no scheduler, or one task ended several
-                workers; ``cluster_differs``: a worker can not run the function.
+            StorageError: ``cluster_lost``: there were no workers for too long, there is no scheduler, or one task ended
+                several workers; ``cluster_differs``: a worker can not run the function.
         """
         pending: set[Any] = set()
         try:
@@ -323,14 +329,14 @@ class Cluster:
                     self._client.cancel(list(pending), force=True)
 
     def share(self, value: object) -> Any:
-        """Send a value to the workers once. The result is given to :meth:`run` as an argument in place of the value."""
+        """Send a value to the workers once. Give the result to :meth:`run` as an argument in place of the value."""
         self._check_connected()
         with _cluster_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # Dask warns that the value is large
             return self._client.submit(_identity, value, pure=False)
 
     def _wait(self, pending: set[Any]) -> tuple[set[Any], set[Any]]:
-        """Wait for some of the tasks. Returns the finished and the pending ones."""
+        """Wait until some of the tasks ``pending`` are finished. Returns the finished and the pending tasks."""
         from distributed import wait
 
         idle_since = None
@@ -355,7 +361,10 @@ def _identity(value: Result) -> Result:
 
 @contextmanager
 def _cluster_errors() -> Iterator[None]:
-    """Turn Dask's own errors into this project's; errors that tasks raise pass unchanged."""
+    """Context manager that turns Dask's own errors into errors of this project.
+
+    Errors that tasks raise pass unchanged.
+    """
     from distributed.client import ClosedClientError
     from distributed.comm import CommClosedError
     from distributed.scheduler import KilledWorker, NoValidWorkerError

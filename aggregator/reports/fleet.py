@@ -6,9 +6,9 @@
 The secrets link every report to its device. ε-LDP does not rely on unlinkability, but the secrets are protected all
 the same: the operator keeps the list under a passphrase.
 
-With a file of marks an ingest refuses the reports of all other devices, and needs no secret. A mark is a digest of an
-id. The file does not link reports to devices, and nobody can make a report with it, since it does not hold the ids
-(decision 46). Source: docs/formats.md, section 2 (ids) and 8 (the files).
+A mark is a digest of a report id. With a file of a fleet's marks an ingest refuses the reports of all other devices,
+and needs no secret. The file does not link reports to devices, and nobody can make a report with it, since it does not
+hold the ids (decision 46). Source: docs/formats.md, section 2 (ids) and 8 (the files).
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ _KEYS = {"hearsay_fleet", "fleet", "devices", "secrets"}
 
 
 class Roster(NamedTuple):
-    """A closed fleet. Its ``repr`` shows no secret.
+    """The list of a closed fleet's devices. Its ``repr`` shows no secret.
 
     Attributes:
         fleet: name of the fleet.
         devices: names of the devices, all different.
-        secrets: 32 bytes for each device, in the same order.
+        secrets: 32 bytes for each device, joined, in the order of ``devices``.
     """
 
     fleet: str
@@ -62,16 +62,16 @@ class Roster(NamedTuple):
         return f"Roster({self.fleet!r}, {len(self.devices)} devices)"
 
     def each_secret(self) -> Iterator[bytes]:
-        """The secrets, one by one."""
+        """Return an iterator of the devices' secrets."""
         return each_secret(self.secrets)
 
     def provisionings(self) -> Iterator[Provisioning]:
-        """The content of the provisioning file of each device."""
+        """Yield the content of the provisioning file of each device."""
         for name, secret in zip(self.devices, self.each_secret(), strict=True):
             yield Provisioning(self.fleet, name, secret)
 
     def without(self, names: Iterable[str]) -> Roster:
-        """The fleet without some of its devices.
+        """Return the fleet without the devices called ``names``.
 
         Raises:
             InputError: ``device_unknown``: a name is not in the list; ``fleet_empty``: no device is left.
@@ -83,7 +83,9 @@ class Roster(NamedTuple):
         return Roster(self.fleet, tuple(given.device for given in rest), b"".join(given.secret for given in rest))
 
     def renewed(self, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
-        """The fleet with new secrets for some of its devices. Reports under their old secrets no longer count.
+        """Return the fleet with new secrets for the devices called ``names``.
+
+        Reports under their old secrets no longer count.
 
         Raises:
             InputError: ``device_unknown``: a name is not in the list.
@@ -100,14 +102,14 @@ class Roster(NamedTuple):
 
 
 def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], bytes] = os.urandom) -> Roster:
-    """Draw a secret for every device. Run by the operator, once. ``entropy(n)`` returns n random bytes.
+    """Make a fleet: draw a secret for every device. Run by the operator, once. ``entropy(n)`` returns n random bytes.
 
-    Devices show the fleet's name; reports do not hold it.
+    Devices show the name ``fleet``; reports do not hold it.
 
     Raises:
-        InputError: ``name_invalid``, the fleet's name or a device's is empty, too long or can not be printed;
-            ``device_repeated``, a name occurs twice, or two names differ only by the case of letters, which some file
-            systems do not distinguish; ``fleet_empty``, there is no name.
+        InputError: ``name_invalid``: the fleet's name or a device's is empty, too long or can not be printed;
+            ``device_repeated``: a name occurs twice, or two names differ only by the case of letters, which some file
+            systems do not distinguish; ``fleet_empty``: there is no name.
     """
     names = tuple(names)
     if not is_text(fleet):
@@ -126,20 +128,20 @@ def new_roster(fleet: str, names: Iterable[str], *, entropy: Callable[[int], byt
 
 
 def each_secret(secrets: bytes) -> Iterator[bytes]:
-    """The secrets of some devices, which are joined, one by one."""
+    """Return an iterator of secrets. ``secrets`` joins them, 32 bytes each."""
     return (secrets[at : at + SECRET_BYTES] for at in range(0, len(secrets), SECRET_BYTES))
 
 
 def distinct_secrets(rosters: Iterable[Roster]) -> bytes:
-    """The secrets of all devices in ``rosters``, 32 bytes each, joined, sorted.
+    """Return the secrets of all devices in ``rosters``, 32 bytes each, sorted and joined.
 
-    A secret in several lists occurs once.
+    The secret of a device in several lists occurs once.
     """
     return b"".join(sorted({secret for roster in rosters for secret in roster.each_secret()}))
 
 
 def _file_name(device: str) -> str:
-    """The file name of a device. Its name can neither leave the folder nor make a hidden file."""
+    """Return the file name of a device. Its name can neither leave the folder nor make a hidden file."""
     quoted = quote(device, safe=" ")
     return f"%2E{quoted[1:]}.hsp" if quoted.startswith(".") else f"{quoted}.hsp"
 
@@ -153,12 +155,13 @@ def write_roster(
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> None:
-    """Write the list, and provisioning files for devices: all or none, readable only by their owner.
+    """Write the fleet list, and provisioning files for devices: all files or none, readable only by their owner.
 
     Args:
         out: a folder that does not exist, or is empty.
         roster: the fleet.
-        passphrase: encrypts the list, at this ``cost`` of an attempt; None writes the list as plain text.
+        passphrase: encrypts the list; None writes the list as plain text.
+        cost: of one attempt at the passphrase.
         devices: names of the devices that get a provisioning file; None for all.
         entropy: ``entropy(n)`` returns n random bytes, for the encryption.
 
@@ -206,7 +209,7 @@ def list_bytes(
     entropy: Callable[[int], bytes] = os.urandom,
     cost: Cost = STANDARD,
 ) -> bytes:
-    """The content of a fleet list's file. Arguments and errors are those of :func:`write_roster`."""
+    """Return the content of a fleet list's file. The arguments and errors are those of :func:`write_roster`."""
     body = {"hearsay_fleet": FORMAT, "fleet": roster.fleet, "devices": roster.devices, "secrets": roster.secrets}
     listed = canonical.pack(body)
     return listed if passphrase is None else seal_secret(listed, passphrase, entropy=entropy, cost=cost)
@@ -218,16 +221,17 @@ def read_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> Ro
 
 
 def open_roster(path: str | Path, passphrase: bytes | Callable[[], bytes]) -> tuple[Roster, bytes | None]:
-    """Read a fleet list, and return it with its passphrase; None for a plain list.
+    """Read a fleet list, and return it with its passphrase, or with None if the list is plain text.
 
-    ``passphrase`` is the list's, or a function that returns it. The function is called only for an encrypted list.
+    ``passphrase`` is the passphrase of the list, or a function that returns it. The function is called only for an
+    encrypted list.
 
     Raises:
         InputError: ``file_not_found``, ``unreadable``, ``too_large``; ``passphrase_wrong``; ``passphrase_missing``:
             the passphrase is empty.
         StorageError: ``sealed_damaged``: the file is neither a plain nor an encrypted list; ``sealed_newer``;
-            ``memory_short``: too little memory for the passphrase; ``fleet_damaged``: it was decrypted and holds no
-            fleet list.
+            ``memory_short``: too little memory for the passphrase; ``fleet_damaged``: the file was decrypted and holds
+            no fleet list.
     """
     raw = read_file(path, MAX_LIST_BYTES)
     roster = _parse(raw)
@@ -262,7 +266,7 @@ Ids = NDArray[np.uint64]
 
 MAGIC, FILE_VERSION = b"hsyi", 2
 BARE_IDS = 1
-"""The version of files that held the ids instead of marks."""
+"""The version of files of marks that held the ids themselves."""
 MARK_PREFIX = b"hearsay/1/enrolled-id-mark"
 DIGEST_BYTES = 32
 _HEAD = Struct(">4sB32sIIHQ")
@@ -272,14 +276,14 @@ _BLOCK_BYTES = 64
 _INNER = bytes(byte ^ 0x36 for byte in range(256))
 _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 _WORTH_A_PROCESS = 1_000_000
-"""Number of ids from which further processes save more time than their start takes."""
+"""For at least this many ids, further processes save more time than their start takes."""
 _CHUNK_BYTES = 1 << 20
 
 
 class IdMaker:
-    """Computes the ids of many devices, over a million per second and core.
+    """Computes the report ids of many devices, over a million per second and core.
 
-    The two HMAC states of each key are kept.
+    It keeps the two HMAC states of each device's secret.
     """
 
     def __init__(self, secrets: Iterable[bytes]) -> None:
@@ -287,9 +291,10 @@ class IdMaker:
         self._states = [(sha256(key.translate(_INNER)), sha256(key.translate(_OUTER))) for key in keys]
 
     def ids(self, campaign_id: bytes, period: int, index: int) -> Ids:
-        """The report ids of a period, (devices,) uint64, in the order of the secrets, as devices compute them.
+        """Return the devices' report ids for one answer of a period: (devices,) uint64, in the order of the secrets.
 
-        ``index`` says which answer of the period, from 0 to the number of answers of a device − 1.
+        ``index`` says which answer of the period it is, from 0 to the number of answers of a device − 1. Devices
+        compute the same ids.
         """
         message = ID_PREFIX + campaign_id + _TAIL.pack(period, index)
         raw = b"".join([_finish(inner.copy(), outer.copy(), message) for inner, outer in self._states])
@@ -304,9 +309,10 @@ def _finish(inner: Any, outer: Any, message: bytes) -> bytes:
 
 
 def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
-    """The mark of each id: SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8], (N,) uint64 → (N,) uint64.
+    """Return the mark of each of N ids: (N,) uint64 → (N,) uint64.
 
-    The prefix has 26 bytes, so that the bytes before the id are one block of the hash, which is hashed once.
+    A mark is SHA-256(prefix ‖ campaign ‖ period ‖ index ‖ id)[:8]. The prefix has 26 bytes, so that the bytes before
+    the id are one block of the hash, which is hashed once.
     """
     begun = sha256(MARK_PREFIX + campaign_id + _TAIL.pack(period, index))
     raw = ids.astype(">u8").tobytes()
@@ -315,13 +321,18 @@ def marks(campaign_id: bytes, period: int, index: int, ids: Ids) -> Ids:
 
 
 def _marked(state: Any, identifier: bytes) -> bytes:
-    """The mark of one id. ``state`` is a copy of the hash of all bytes before the id."""
+    """Return the mark of one id. ``state`` is a copy of the hash of all bytes before the id."""
     state.update(identifier)
     return bytes(state.digest()[:ID_BYTES])
 
 
 class PeriodIds(NamedTuple):
-    """The ids of one period: for every index 0 … r − 1 of a device's answers (devices,) uint64, sorted."""
+    """The report ids of one period.
+
+    Attributes:
+        period: number of the period.
+        by_index: for each of a device's answers in the period the sorted ids of all devices, (devices,) uint64.
+    """
 
     period: int
     by_index: tuple[Ids, ...]
@@ -330,7 +341,7 @@ class PeriodIds(NamedTuple):
 class FleetIds:
     """The ids of the devices of fleet lists that take part in a campaign, computed period by period.
 
-    ``digest`` names the set of ids. ``periods`` has all periods.
+    ``digest`` names the set of ids. ``periods`` is the range of all periods.
     """
 
     periods = range(1 << 32)
@@ -346,15 +357,21 @@ class FleetIds:
         return f"FleetIds({self.devices} devices)"
 
     def maker(self) -> IdMaker:
-        """What computes the ids; it takes more memory than the secrets."""
+        """Return the object that computes the ids. It takes more memory than the secrets."""
         return IdMaker(each_secret(self._secrets))
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:  # noqa: ARG002 - another source needs both
-        """Return ``ids``, (N,) uint64, unchanged. Another source, a file of marks, returns the marks of these ids."""
+        """Return N ``ids``, (N,) uint64, unchanged.
+
+        For a file of marks, :class:`IdReader` returns their marks instead.
+        """
         return ids
 
     def known(self, period: int, maker: IdMaker | None = None) -> tuple[Ids, ...]:
-        """The ids of all devices in a period: one array, (devices,) uint64, sorted, for each answer of a device."""
+        """Return the ids of all devices in a period: for each answer of a device an array, sorted, (devices,) uint64.
+
+        ``maker`` computes them; None makes a new one.
+        """
         maker = maker or self.maker()
         return tuple(np.sort(maker.ids(self._campaign_id, period, index)) for index in range(self._answers))
 
@@ -362,11 +379,12 @@ class FleetIds:
 def fleet_ids(
     rosters: Sequence[Roster], campaign: Campaign, periods: range, *, processes: int = 1
 ) -> Iterator[PeriodIds]:
-    """Yield the ids of all devices that take part, period by period. Run by the holder of the fleet list.
+    """Yield the ids of all devices that take part in a campaign, period by period. Run by the holder of the fleet list.
 
-    In a campaign of a series these are the devices in its share. Each may answer in any period, so each has an id in
-    every period: the ids do not tell whether a device answers twice. Together the rosters are the fleet; a device may
-    be in several. Up to ``processes`` processes compute; they are started only for a million ids or more.
+    In a campaign of a series (campaigns in which a device answers once in all) only the devices in its share take part.
+    Each may answer in any period, so each has an id in every period: the ids do not tell whether a device answers
+    twice. ``rosters`` together are the fleet; a device may be in several. Up to ``processes`` processes compute; they
+    are started only for a million ids or more.
     """
     ids = FleetIds(rosters, campaign)
     if processes <= 1 or len(periods) * campaign.answers * ids.devices < _WORTH_A_PROCESS:
@@ -383,7 +401,10 @@ def fleet_ids(
 
 
 def members(secrets: bytes, campaign: Campaign) -> bytes:
-    """The secrets, joined, of the devices that take part in a campaign: all, or those in its share of a series."""
+    """Return the secrets, joined, of the devices that take part in a campaign.
+
+    These are all devices, or in a series (campaigns in which a device answers once in all) those in its share.
+    """
     series = campaign.series
     if series is None:
         return secrets
@@ -406,10 +427,10 @@ def _of_period(period: int) -> PeriodIds:
 
 
 class IdFile(NamedTuple):
-    """The header of a file of marks, for a campaign and its covered periods.
+    """The header of a file of marks (digests of the report ids of a closed fleet).
 
-    ``answers`` is r, the number of answers that a device gives in a period, each with an index of its own. ``devices``
-    is the number of marks of each period and index.
+    ``periods`` are the campaign's periods that the file covers. ``answers`` is the number of answers that a device
+    gives in a period. Each answer has an index. ``devices`` is the number of marks of each period and index.
     """
 
     campaign: bytes
@@ -419,14 +440,14 @@ class IdFile(NamedTuple):
 
     @property
     def period_bytes(self) -> int:
-        """Bytes of the marks of one period, without the digest that follows."""
+        """Return the size of the marks of one period, in bytes, without the digest that follows."""
         return self.answers * self.devices * ID_BYTES
 
 
 def write_ids(
     sink: Any, campaign: Campaign, periods: range, found: Iterable[PeriodIds], done: Callable[[int], None]
 ) -> int:
-    """Write the marks of ids, ``found`` for each period, into an open file. Returns the number of written marks.
+    """Write the marks of the ids ``found`` into the open file ``sink``. Returns the number of written marks.
 
     ``done`` is called after each period with the number of periods written so far.
 
@@ -485,17 +506,17 @@ class IdReader:
 
     @property
     def periods(self) -> range:
-        """The periods that the file covers, by number."""
+        """Return the numbers of the periods that the file covers."""
         return self.about.periods
 
     def known_as(self, period: int, index: int, ids: Ids) -> Ids:
-        """The marks of (N,) uint64 ids, to be looked for among those of enrolled ids (:meth:`known`)."""
+        """Return the marks of N ids, (N,) uint64, to be looked for among the marks of enrolled ids (:meth:`known`)."""
         return marks(self.about.campaign, period, index, ids)
 
     def known(self, period: int) -> tuple[Ids, ...]:
-        """The marks of all enrolled ids of one period: for each answer of a device (devices,) uint64, sorted.
+        """Return the marks of all enrolled ids of one period: for each answer of a device an array, sorted.
 
-        The arrays are empty if the file does not cover the period.
+        The arrays are (devices,) uint64, or empty if the file does not cover the period.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the file is no longer as it was when it was opened.

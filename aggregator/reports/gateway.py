@@ -1,15 +1,16 @@
-"""The gateway's merge: many report files become one, sorted by id, so that the order of records hides their origin.
+"""Merge many report files into one, sorted by id, so that the order of records hides their origin.
 
 Ids are pseudo-random, so sorting by id shuffles the records. The output holds no name, order, size or time of an input
 file. Any order, division or repetition of the same batches gives the same bytes. A store counts the same from the
-output as from the inputs, byte for byte. The exception is an unproven record that forms a header: it is lost
+output as from the inputs, byte for byte. One exception: a record of a damaged batch whose bytes form a header is lost
 (:func:`_readable`).
 
     - Of identical records one is written. Different records with one id are all written; a store rejects them.
-    - Proven records are written into a batch with a trailer. Other records are written into batches *without* a
-      trailer, which every reader takes for unproven. The gateway does not vouch for records of damaged batches.
+    - Records of complete batches (proven) are written into a batch with a trailer. Other records are written into
+      batches *without* a trailer, which every reader takes for unproven. The gateway does not vouch for records of
+      damaged batches.
     - If the trailer of a damaged batch states the digest of a complete batch of the inputs (by its first eight bytes),
-      its records are a damaged copy and are left out (docs/formats.md, section 4).
+      the records of the damaged batch are copies and are left out (docs/formats.md, section 4).
     - Each campaign has its own batches. The campaign's document is not needed. With it (``campaign``) batches with a
       damaged header are read too, and records of other campaigns are left out.
 
@@ -49,11 +50,12 @@ _ID_BYTES = 8
 
 
 class Sorter:
-    """Sorts tagged records of ``length`` bytes, L, by the id at offset ``id_at``, also more than fit into memory.
+    """Sorts records of ``length`` bytes (L) by the id at offset ``id_at``, also more records than fit into memory.
 
-    Records that do not fit are divided into files below ``folder`` by the first byte of the id. Ids are pseudo-random,
-    so the files have about equal sizes. If someone chose the ids, a file that is too large is divided by the next byte.
-    ``held_bytes`` is the size of the records in memory, with their tags.
+    Each record has a tag, a number that is kept with it. Records that do not fit are divided into files below
+    ``folder`` by the first byte of the id. Ids are pseudo-random, so the files have about equal sizes. If someone chose
+    the ids, a file that is too large is divided by the next byte. ``held_bytes`` is the size of the records in memory,
+    with their tags.
     """
 
     def __init__(self, folder: Path, length: int, id_at: int) -> None:
@@ -65,7 +67,7 @@ class Sorter:
         self.held_bytes = 0
 
     def add(self, rows: Bytes, tag: int) -> None:
-        """Add records, (N, L) uint8, all with a number below 2^32, which :meth:`pieces` yields with each."""
+        """Add N records, (N, L) uint8. ``tag`` is a number below 2^32, which :meth:`pieces` yields with each record."""
         tags = np.frombuffer(tag.to_bytes(_TAG_BYTES, "big"), np.uint8)
         tagged = np.concatenate([rows, np.broadcast_to(tags, (len(rows), _TAG_BYTES))], axis=1)
         self._held.append(tagged)
@@ -78,13 +80,14 @@ class Sorter:
             self._spilled = True
 
     def pieces(self, memory_bytes: int) -> Iterator[tuple[Bytes, NDArray[np.uint32]]]:
-        """Yield all records in pieces, sorted by id. Every id of a piece is below every id of the next one.
+        """Yield all records, sorted by id, several at a time: a piece.
 
-        Call it only once, since it empties the sorter. A piece is larger than ``memory_bytes`` only if its ids are all
-        equal, or if :meth:`spill` was never called: then all records are one piece.
+        Every id of a piece is below every id of the next piece. Call it only once, since it empties the sorter. A piece
+        is larger than ``memory_bytes`` only if its ids are all equal, or if :meth:`spill` was never called: then all
+        records are one piece.
 
         Yields:
-            (N, L) uint8, the records, sorted; and (N,) uint32, their tags.
+            (N, L) uint8, N sorted records; and (N,) uint32, their tags.
         """
         if not self._spilled:
             yield self._untag(self._joined())
@@ -98,7 +101,7 @@ class Sorter:
         return rows
 
     def _divide(self, rows: Bytes, folder: Path, depth: int) -> None:
-        """Append rows, (N, L + 4) uint8, to the files of byte number ``depth`` of their ids."""
+        """Append N records with their tags, (N, L + 4) uint8, to files by byte number ``depth`` of their ids."""
         folder.mkdir(exist_ok=True)
         byte = rows[:, self._id_at + depth]
         order = np.argsort(byte, kind="stable")
@@ -132,7 +135,10 @@ class Sorter:
         return tagged[:, : self._length], tags
 
     def _order(self, tagged: Bytes) -> NDArray[np.intp]:
-        """Rows of (N, L + 4) uint8 sorted by id, then by all other bytes: the order depends only on the records."""
+        """Return the order that sorts N records with their tags, (N, L + 4) uint8, by id, then by all other bytes.
+
+        So the order depends only on the records.
+        """
         ids = np.ascontiguousarray(tagged[:, self._id_at : self._id_at + _ID_BYTES]).view(">u8")[:, 0]
         ids = ids.astype(np.uint64)
         order = np.argsort(ids, kind="stable")
@@ -147,10 +153,12 @@ class Sorter:
 
 
 def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> tuple[Bytes, Bytes, int]:
-    """Keep one of each group of identical rows of sorted (N, L) uint8; it is proven if any row of its group is.
+    """Keep one of each group of identical rows of N sorted records, (N, L) uint8.
+
+    The kept row is proven (of a complete batch) if any row of its group is.
 
     Returns:
-        (P, L) and (U, L) uint8, the proven and unproven kept rows; and the number of rows left out.
+        (P, L) and (U, L) uint8, the P proven and U unproven kept rows; and the number of rows left out.
     """
     if not len(rows):
         return rows, rows, 0
@@ -164,14 +172,14 @@ def split_standing(rows: Bytes, proven: NDArray[np.bool_]) -> tuple[Bytes, Bytes
 MEMORY_BYTES = 1 << 28
 MAX_BATCH_RECORDS = (1 << 32) - 1
 _MAPPED_BYTES = 1 << 24
-"""Larger files are read in pieces."""
+"""Larger files are read piece by piece."""
 _CHUNK_BYTES = 1 << 24
 _UNPROVEN_BYTES = 1 << 18
-"""A batch of unproven records has at most this many bytes, whatever the memory: the output depends on records alone."""
+"""Largest size of a batch of unproven records, whatever the memory, so that the output depends on the records alone."""
 _PROVEN, _NO_CLAIM = 0, 1
-"""Tags of records of proven batches, and of damaged batches whose trailer states no digest.
+"""Tags of records of complete batches, and of records of damaged batches whose trailer states no digest.
 
-Each larger tag means one digest that the trailers of damaged batches state.
+Each larger tag stands for one digest that the trailers of damaged batches state.
 """
 _CLAIM_BYTES = 8
 """Number of bytes of a stated digest that are compared with other digests, the same as in a store."""
@@ -182,11 +190,12 @@ class MergeSummary(NamedTuple):
 
     Attributes:
         files: number of files given.
-        campaigns: number of campaigns with records in them.
-        proven, unproven: number of written records.
-        repeated: number of left out copies of written records.
-        superseded: number of left out records of damaged copies of a complete batch.
-        rejected: number of left out pieces that are no record, and of records of other campaigns, by reason.
+        campaigns: number of campaigns of the written records.
+        proven, unproven: numbers of written records of complete and of damaged batches.
+        repeated: number of copies of written records, which are left out.
+        superseded: number of records of damaged copies of a complete batch, which are left out.
+        rejected: numbers of byte ranges that are no record, and of records of other campaigns, by reason. Both are left
+            out.
     """
 
     files: int
@@ -199,7 +208,7 @@ class MergeSummary(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Header and prefix of records that may share a batch."""
+    """What records that may share a batch have in common: the header of their batch, and their first bytes."""
 
     header: Header
     prefix: bytes
@@ -265,7 +274,7 @@ class _Merge:
         self._proven = self._unproven = self._repeated = self._superseded = 0
 
     def summary(self, files: int) -> MergeSummary:
-        """The summary of the merge."""
+        """Return the summary of the merge."""
         campaigns = {kind.header.campaign for kind in self.sorters}
         rejected = dict(sorted(self._rejected.items()))
         counts = (self._proven, self._unproven, self._repeated, self._superseded)
@@ -307,7 +316,7 @@ class _Merge:
                     each.spill()
 
     def _joined(self, data: Content, spans: Sequence[tuple[int, int]], length: int) -> Iterator[bytes]:
-        """Yield the bytes of some runs of records in steps: short runs are joined, long runs are divided."""
+        """Yield the bytes of runs of adjacent records (``spans``): short runs are joined, long runs are divided."""
         step, held = max(1, min(_CHUNK_BYTES, self._memory) // length) * length, 0
         waiting: list[bytes] = []
         for start, count in spans:
@@ -321,7 +330,7 @@ class _Merge:
         yield b"".join(waiting)
 
     def write(self, sink: IO[bytes]) -> None:
-        """Write all batches, in the order of their headers."""
+        """Write all batches to ``sink``, in the order of their headers."""
         left_out = np.zeros(len(self._claims) + 2, np.bool_)
         left_out[[tag for digest, tag in self._claims.items() if digest in self._whole]] = True
         for number, kind in enumerate(sorted(self.sorters)):
@@ -331,7 +340,7 @@ class _Merge:
     def _write_kind(self, sink: IO[bytes], aside: IO[bytes], kind: _Kind, left_out: NDArray[np.bool_]) -> None:
         """Write the proven records as one batch, then the unproven records as batches without a trailer.
 
-        ``left_out``, (tags,) bool, are the tags whose records are damaged copies.
+        ``left_out``, (tags,) bool, says for each tag whether its records are damaged copies, which are left out.
         """
         writer = _BatchWriter(sink, kind.header)
         for rows, tags in self.sorters[kind].pieces(self._memory):
@@ -353,9 +362,9 @@ class _Merge:
 
 @contextmanager
 def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
-    """The content of a file as an ingest reads it: decompressed, and in pieces if it is large.
+    """Context manager that gives the content of a file as an ingest reads it: decompressed, large files piecewise.
 
-    An empty file is empty.
+    The content of an empty file is empty bytes.
     """
     found = read_source(path, _MAPPED_BYTES)
     if isinstance(found, Unreadable):
@@ -374,7 +383,7 @@ def _content(path: str | os.PathLike[str]) -> Iterator[Content]:
 
 
 class _BatchWriter:
-    """Writes proven batches piece by piece. The trailer of a batch holds the number and the digest of its records."""
+    """Writes complete batches piece by piece. The trailer of a batch holds the number and the digest of its records."""
 
     def __init__(self, sink: IO[bytes], header: Header) -> None:
         self._sink = sink
@@ -383,7 +392,7 @@ class _BatchWriter:
         self._digest = sha256()
 
     def add(self, rows: NDArray[np.uint8]) -> None:
-        """Append records, (N, L) uint8. A new batch is begun when the number of records has reached its limit."""
+        """Append N records of L bytes, (N, L) uint8. A full batch is ended, and a new one begun."""
         while len(rows):
             if self._count == MAX_BATCH_RECORDS:
                 self.close()
@@ -406,10 +415,11 @@ class _BatchWriter:
 
 
 def _readable(header: Header, records: bytes, layouts: Any) -> Iterable[bytes]:
-    """Batches without a trailer from which a reader gets exactly these records, whatever header follows.
+    """Return batches without a trailer from which a reader gets exactly the given records.
 
-    The bytes of two adjacent records may form a header where they meet, and a reader would cut the batch there. Such a
-    batch is halved until no header is formed. A record that forms a header alone, which an attacker can make, is lost.
+    This holds whatever header follows. The bytes of two adjacent records may form a header where they meet, and a
+    reader would cut the batch there. Such a batch is halved until no header is formed. A record that forms a header
+    alone, which an attacker can make, is lost.
     """
     head = header.to_bytes()
     batch = head + records

@@ -1,12 +1,12 @@
 """Forget periods: remove their reports, and keep their counts.
 
-Before: records of every period. After: for the forgotten periods integer counts by period and standing, in one
-Parquet file that the manifest names; for the other periods the same records. So every tally, of all periods or of
-some, has the same bytes before and after. From then on, reports of a forgotten period are refused; decision 0025 says
-why.
+A store has records of every period. After :func:`forget` it has, for the forgotten periods, integer counts by period
+and by whether the records' batches were complete (``proven``), in one Parquet file that the manifest names. For the
+other periods it has the same records. So every tally has the same bytes before and after. From then on, reports of a
+forgotten period are refused; decision 0025 says why.
 
-Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (−1 for the number of answers) and ``count``.
-Zeros are left out.
+Columns of the counts: ``period``, ``proven``, ``question``, ``cell`` (index of a possible answer, a bit or a component;
+−1 for the number of answers) and ``count``. Zeros are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,12 @@ from protocol.documents.campaign import Campaign
 
 
 class Removal(NamedTuple):
-    """The first period whose reports are kept, and the numbers of ``removed`` and ``kept`` records, with repeats."""
+    """What :func:`forget` removed.
+
+    Attributes:
+        before: the first period whose reports are kept.
+        removed, kept: numbers of removed and of kept records, repeated ones included.
+    """
 
     before: int
     removed: int
@@ -38,10 +43,10 @@ class Removal(NamedTuple):
 
 
 def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, memory_bytes: int) -> Manifest:
-    """Write new files: the counts of the periods before a given one, and the records of all later periods.
+    """Write new files: the counts of the periods before ``before``, and the records of the other periods.
 
-    The result is the manifest to write. It names the new files in place of all parts and earlier counts. Until it is
-    written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records.
+    Returns the manifest for the caller to write. It names the new files in place of all parts and earlier counts. Until
+    it is written the store is unchanged. ``memory_bytes`` bounds the memory for one partition's records.
 
     Raises:
         StorageError: ``store_damaged``.
@@ -72,10 +77,11 @@ def forget(folder: Path, campaign: Campaign, manifest: Manifest, before: int, me
 
 
 def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored:
-    """The records of kept periods, and redacted records of earlier periods with the same ids.
+    """Return the records of kept periods, and redacted records of earlier periods with the same ids.
 
-    An id occurs in two periods only through a fault or a lie. Forgetting must not change which of its records counts,
-    if any. So the id, period and standing of the earlier record are kept; its question and answer are removed.
+    An id occurs in two periods only through a fault or a lie. Forgetting must not change which of the id's records
+    counts, if any. So the id, period and ``proven`` of the earlier record are kept; its question and answer are
+    removed.
     """
     answer_bytes = everything.records.answer.shape[1]
     kept = everything.take(everything.records.period >= before)
@@ -88,7 +94,10 @@ def _rest(everything: Stored, deduplicated: Deduplicated, before: int) -> Stored
 
 
 def _redacted(records: Columns) -> Columns:
-    """Records without question and answer. Different records of one id get different numbers as their questions."""
+    """Return records without question and answer.
+
+    Different records of one id get different numbers as their questions.
+    """
     _, place = np.unique(row_bytes(records), return_inverse=True)
     _, of_id = np.unique(records.id, return_inverse=True)
     first = np.full(len(place), len(place))
@@ -98,7 +107,7 @@ def _redacted(records: Columns) -> Columns:
 
 
 def forgotten_counts(folder: Path, campaign: Campaign, manifest: Manifest, scope: Scope) -> Counted:
-    """The counts of the forgotten periods that are in scope; zero if no period was forgotten.
+    """Return the counts of the forgotten periods that are in scope; zeros if no period was forgotten.
 
     The numbers of superseded, replayed and conflicting records are those of all forgotten periods.
 

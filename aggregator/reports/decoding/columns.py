@@ -1,7 +1,8 @@
-"""Records as rows of bytes and as columns: ``decoding`` makes them, ``storage`` keeps them and ``tally`` counts them.
+"""Records of reports as rows of bytes and as columns.
 
-N reports are an N × L matrix of bytes, and each field is a view with stride L. Only the fields in use are copied, in
-blocks that stay in the processor's cache.
+``decoding`` makes the columns, ``storage`` keeps them and ``tally`` counts them. N records of L bytes are an N × L
+matrix of bytes, and each field is a view of it. Only the fields in use are copied, in blocks that stay in the
+processor's cache.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ class Columns(NamedTuple):
 
     Attributes:
         id: (N,) uint64, the eight bytes of the report's id as a big-endian number.
-        period: (N,) uint32.
+        period: (N,) uint32, the number of the period that was asked about.
         question: (N,) uint16, index in the campaign's questions.
-        answer: (N, A) uint8, the bytes of the answer field, unchanged.
+        answer: (N, A) uint8, the A bytes of the answer field, unchanged.
         proven: (N,) bool, whether the record's batch had the right digest and number of records.
     """
 
@@ -37,7 +38,7 @@ class Columns(NamedTuple):
 
     @classmethod
     def empty(cls, answer_bytes: int) -> Self:
-        """Columns of no records, with answer fields of A = ``answer_bytes`` bytes."""
+        """Return columns of no records, whose answer fields have ``answer_bytes`` bytes."""
         return cls(
             np.empty(0, np.uint64),
             np.empty(0, np.uint32),
@@ -48,25 +49,25 @@ class Columns(NamedTuple):
 
     @classmethod
     def join(cls, pieces: Sequence[Columns], answer_bytes: int) -> Self:
-        """Concatenate the records of all pieces, in their order.
+        """Concatenate the records of all ``pieces``, in their order.
 
-        There may be none; only then ``answer_bytes`` is used.
+        ``answer_bytes``, the length of an answer field, is used only if there are no pieces.
         """
         columns = zip(*(pieces or [cls.empty(answer_bytes)]), strict=True)
         return cls._make(map(np.concatenate, columns))
 
     @property
     def size(self) -> int:
-        """The number of records, N."""
+        """Return the number of records, N."""
         return len(self.id)
 
     def take(self, rows: NDArray[Any] | slice) -> Columns:
-        """The records that ``rows`` selects: an index array, a mask of N values, or a slice."""
+        """Return the records that ``rows`` selects: an index array, a mask with one value per record, or a slice."""
         return Columns._make(column[rows] for column in self)
 
 
 def as_strings(rows: NDArray[np.uint8]) -> NDArray[Any]:
-    """View ``rows``, (N, L) uint8, as N strings of L bytes, which can be compared: (N,) of dtype ``S``.
+    """View N rows of L bytes, (N, L) uint8, as N strings that can be compared: (N,) of dtype ``S``.
 
     numpy ignores trailing zeros in comparisons. Strings of one length still differ if any byte differs.
     """
@@ -75,20 +76,30 @@ def as_strings(rows: NDArray[np.uint8]) -> NDArray[Any]:
 
 
 def big_endian(field: NDArray[np.uint8], kind: str) -> NDArray[Any]:
-    """Read bytes, (N, c·w) uint8, as (N, c) big-endian numbers of dtype ``kind``, for example ``">u4"`` with w = 4."""
+    """Read c numbers of w bytes from each of N rows, (N, c·w) uint8: (N, c) of the big-endian dtype ``kind``.
+
+    For example ``">u4"`` for w = 4.
+    """
     return np.ascontiguousarray(field).view(np.dtype(kind))
 
 
 BLOCK_RECORDS = 1 << 16
-"""Records of one array operation. Their fields, eight bytes each, fit into a second-level cache."""
+"""Number of records in one array operation. Their fields, eight bytes each, fit into a second-level cache."""
 SHORT = 256
-"""Runs of fewer records are joined, so that one array operation covers many of them."""
+"""Runs of fewer adjacent records are joined, so that one array operation covers many of them."""
 _FEW, _MANY = 8, 1 << 16
 _MANY_BYTES = 1 << 23
 
 
 class Matrix(NamedTuple):
-    """``rows`` adjacent records of one layout in a file, N, the first at position ``start``."""
+    """Adjacent records of one layout in a file, read without a copy.
+
+    Attributes:
+        data: the file.
+        start: position of the first record.
+        rows: number of records, N.
+        layout: lengths and kind of the records' fields.
+    """
 
     data: Content
     start: int
@@ -96,12 +107,15 @@ class Matrix(NamedTuple):
     layout: Layout
 
     def part(self, first: int, stop: int) -> Matrix:
-        """The rows from ``first`` to before ``stop``; ``stop`` may be larger than the number of rows."""
+        """Return the rows from ``first`` to before ``stop``; ``stop`` may be larger than the number of rows."""
         length = self.layout.record_length
         return self._replace(start=self.start + first * length, rows=min(stop, self.rows) - first)
 
     def field(self, offset: int, kind: str) -> NDArray[Any]:
-        """The numbers at one offset in all records, a view of the file: (N,) of dtype ``kind``, as ``">u4"``."""
+        """Return the number at one ``offset`` of each of the N records: (N,) of dtype ``kind``, a view of the file.
+
+        For example ``">u4"`` is four bytes.
+        """
         if not self.rows:
             return np.empty(0, kind)
         length = self.layout.record_length
@@ -109,11 +123,17 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows,), kind, data, start + offset, (length,))
 
     def first(self) -> NDArray[np.uint64]:
-        """(N,) uint64: the first eight bytes of each record: the bytes that all records share, and the id's start."""
+        """Return the first eight bytes of each of the N records as numbers: (N,) uint64.
+
+        These are the bytes that all records share, and the start of the report's id.
+        """
         return self.field(0, ">u8").astype(np.uint64)
 
     def head(self) -> NDArray[np.uint64]:
-        """(N,) uint64: period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``)."""
+        """Return period · 2^32 + question · 2^16 + value of each of the N records: (N,) uint64.
+
+        The value is 0 unless the layout is ``SINGLE`` (an answer is one number).
+        """
         place = len(self.layout.prefix) + ID_BYTES
         if self.layout.kind == SINGLE:
             return self.field(place, ">u8").astype(np.uint64)
@@ -123,16 +143,19 @@ class Matrix(NamedTuple):
         return head
 
     def ids(self) -> NDArray[np.uint64]:
-        """(N,) uint64: the id of each report."""
+        """Return the report's id of each of the N records: (N,) uint64."""
         return self.field(len(self.layout.prefix), ">u8").astype(np.uint64)
 
     def values(self) -> NDArray[np.int64]:
-        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
+        """Return each of N answer fields read as one number: (N,) int64.
+
+        Use it only for questions with a single value.
+        """
         width = 4 if self.layout.kind == INTEGERS else 2
         return self.field(len(self.layout.prefix) + FIXED_BYTES, f">u{width}").astype(np.int64)
 
     def answers(self) -> NDArray[np.uint8]:
-        """(N, A) uint8: the answer fields, a view of the file."""
+        """Return the N answer fields of A bytes, a view of the file: (N, A) uint8."""
         width, length = self.layout.answer_bytes, self.layout.record_length
         if not self.rows:
             return np.empty((0, width), np.uint8)
@@ -140,19 +163,19 @@ class Matrix(NamedTuple):
         return np.ndarray((self.rows, width), np.uint8, data, start + length - width, (length, 1))
 
     def positions(self) -> NDArray[np.int64]:
-        """(N,) int64: the position of each record in ``data``."""
+        """Return the position of each of the N records in ``data``: (N,) int64."""
         length = self.layout.record_length
         return np.arange(self.start, self.start + self.rows * length, length, dtype=np.int64)
 
 
 def matrices(data: Content, runs: Iterable[tuple[int, int]], layout: Layout) -> Iterator[tuple[Matrix, list[Matrix]]]:
-    """Cut runs of records, each a position and a number of records, into matrices of about :data:`BLOCK_RECORDS` rows.
+    """Cut runs of adjacent records, each a (position, number of records), into matrices of about 65536 rows.
 
     Long runs are cut in place, without a copy, unless the file is read in pieces. Short runs are copied into one
     matrix.
 
     Yields:
-        A matrix, and views of the file's runs whose records are its rows, in the order of the rows.
+        A matrix, and views of those parts of the file whose records are its rows, in the order of the rows.
     """
     waiting: list[Matrix] = []
     records = 0
@@ -179,7 +202,7 @@ def _joined(runs: list[Matrix]) -> Matrix:
 
 
 def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Copy answer fields, (N, A) uint8 with adjacent bytes in each row.
+    """Copy N answer fields of A adjacent bytes, (N, A) uint8.
 
     Copying whole rows is faster than single bytes.
     """
@@ -189,7 +212,7 @@ def copied(answers: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def count_adjacent(data: Content, position: int, length: int, prefix: bytes) -> int:
-    """Count the records of ``length`` bytes that follow one another from ``position`` on. All begin with ``prefix``."""
+    """Count the records of ``length`` bytes that follow one another from ``position`` on and begin with ``prefix``."""
     most = (len(data) - position) // length
     count = 0
     while count < min(_FEW, most):
@@ -212,7 +235,7 @@ def count_adjacent(data: Content, position: int, length: int, prefix: bytes) -> 
 
 
 def _in_memory(data: Content, start: int, size: int) -> tuple[bytes | mmap, int]:
-    """A buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in it.
+    """Return a buffer with ``size`` bytes of ``data`` from ``start`` on, and their position in it.
 
     Only a large file is copied.
     """
@@ -220,12 +243,12 @@ def _in_memory(data: Content, start: int, size: int) -> tuple[bytes | mmap, int]
 
 
 def other_prefix(rows: Matrix) -> NDArray[np.bool_]:
-    """Mask of the N records in ``rows`` that do not begin with the prefix of their layout: (N,) bool."""
+    """Return a mask of the N records in ``rows`` that do not begin with their layout's prefix: (N,) bool."""
     return _differ(rows.data, rows.start, rows.rows, rows.layout.record_length, rows.layout.prefix)
 
 
 def _differ(data: Content, position: int, rows: int, length: int, prefix: bytes) -> NDArray[np.bool_]:
-    """(N,) bool: which rows of ``length`` bytes from ``position`` on do not begin with ``prefix``."""
+    """Return which of N rows of ``length`` bytes from ``position`` on do not begin with ``prefix``: (N,) bool."""
     wrong = np.zeros(rows, np.bool_)
     data, position = _in_memory(data, position, rows * length)
     for place in range(0, len(prefix), 2):

@@ -1,8 +1,9 @@
-"""The content of files of any size, with bounded memory: bytes, mapped temporary files, and large files read in pieces.
+"""The content of files of any size, with bounded memory.
 
-A page of a mapped file counts as memory of the process after it is read. Pages are therefore released after use, and
-read again most often from the system's page cache. A large file of another user is not mapped: a mapping would end
-the process if the file became shorter.
+Content is bytes, a mapped temporary file, or a large file read piece by piece. A page of a mapped file counts as memory
+of the process after it is read. Pages are therefore released after use. A second reading mostly finds them in the
+system's page cache. A large file of another user is not mapped: if the file became shorter, the system would end the
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hashlib import sha256
 from typing import TypeAlias
 
 _BLOCK_BYTES = 1 << 18
-"""Number of adjacent bytes that each thread keeps of a file, for slices of less than a quarter of that number."""
+"""Each thread keeps this many adjacent bytes of a file, for slices of less than a quarter of it."""
 _END_BYTES = 64
 
 
@@ -25,10 +26,10 @@ class FileShortenedError(Exception):
 class LargeFile:
     """The first ``size`` bytes of an open file, whose descriptor is closed with this object. Threads may share it.
 
-    It behaves as ``bytes`` where readers of batches need it: length, slices, ``find``.
+    It has what readers of batches need of ``bytes``: length, slices, ``find``.
 
     Raises:
-        FileShortenedError: the file is shorter. Slices and ``find`` raise it, too.
+        FileShortenedError: the file has fewer than ``size`` bytes. Slices and ``find`` raise it, too.
         OSError: the disk failed.
     """
 
@@ -57,7 +58,7 @@ class LargeFile:
         return block[start - first : max(start, stop) - first]
 
     def find(self, what: bytes, start: int = 0, stop: int | None = None, /) -> int:
-        """The first position of ``what`` between ``start`` and ``stop``; −1 if it is not there, as ``bytes.find``.
+        """Return the first position of ``what`` between ``start`` and ``stop``, or −1 if it is not there.
 
         ``what`` must be short and not empty, and the positions must not be negative.
         """
@@ -71,7 +72,10 @@ class LargeFile:
         return -1
 
     def _block(self, start: int, stop: int) -> tuple[int, bytes]:
-        """This thread's block, with its position. Another block is read unless this one holds the bytes."""
+        """Return the block of bytes that this thread keeps, with its position in the file.
+
+        Another block is read first unless the kept one holds all bytes from ``start`` to ``stop``.
+        """
         first, block = getattr(self._kept, "block", (0, b""))
         if start < first or stop > first + len(block):
             first = start - start % (_BLOCK_BYTES // 4)
@@ -97,10 +101,7 @@ _STEP = 1 << 20
 
 
 def give_back(data: Content, start: int, stop: int) -> None:
-    """Release the pages of a mapped file between two positions, that of ``start`` included.
-
-    Do nothing for other data.
-    """
+    """Release the pages of a mapped file from position ``start`` to before ``stop``. Do nothing for other data."""
     if not isinstance(data, mmap.mmap):
         return
     first = start - start % mmap.PAGESIZE
@@ -109,7 +110,7 @@ def give_back(data: Content, start: int, stop: int) -> None:
 
 
 def piecewise_digest(data: Content, start: int, stop: int) -> bytes:
-    """SHA-256 of ``data[start:stop]``, read piece by piece.
+    """Return the SHA-256 of ``data[start:stop]``, read piece by piece.
 
     The pages of a mapped file are released after each piece.
     """

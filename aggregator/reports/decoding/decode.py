@@ -1,7 +1,7 @@
-"""Judge every record of a file with array operations. Good records become columns, bad records get a reason.
+"""Check every record of a file with array operations. Good records become columns, bad records get a reason.
 
-``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file
-raises an exception. Source: docs/formats.md, sections 2 to 4.
+``protocol.batches.batch`` finds batches, records and damage. ``rules`` checks the records. No content of a file raises
+an exception. Source: docs/formats.md, sections 2 to 4.
 
 A bad record gets the first reason that applies:
 
@@ -13,9 +13,11 @@ A bad record gets the first reason that applies:
     6. ``report_too_late``         its period begins at or after the campaign's expiry
     7. ``report_too_early``        its period ended before the campaign began, or has not begun yet
 
-Too late comes before too early, so that only ``report_too_early`` can become good with time (after a clock
-that ran ahead). Adjacent bytes that are no record are ``invalid_message`` or ``truncated``. They count as one
-piece, however long.
+Too late comes before too early, so that only ``report_too_early`` can become good with time (after a clock that ran
+ahead). Adjacent bytes that are no record get ``invalid_message`` or ``truncated``, and count as one rejected piece,
+however many they are.
+
+A record is *proven* if its batch is complete: the batch's trailer states the right digest and number of records.
 """
 
 from __future__ import annotations
@@ -37,20 +39,21 @@ from protocol.batches.report import Layout
 from protocol.documents.campaign import Campaign
 
 MAX_KEPT_BYTES = 64
-"""Number of bytes that are kept of a rejected piece that is no record of the campaign."""
+"""Number of bytes that are kept of rejected bytes that are no record of the campaign."""
 MAX_PIECES = 1000
-"""Largest number of rejected pieces of one file that are kept. All rejected pieces are counted."""
+"""Largest number of rejected pieces (records or byte ranges) of one file that are kept. All are counted."""
 
 
 class Rejected(NamedTuple):
-    """A rejected piece of a file: a record, or bytes that are no record.
+    """A rejected piece of a file: a record, or adjacent bytes that are no record.
 
     Attributes:
-        reason, offset, length: why, and where in the file it is.
-        data: all bytes of a record of the campaign, so that it can be judged again; the first
-            :data:`MAX_KEPT_BYTES` of other bytes.
-        proven: whether the record's batch is proven; None for bytes that are no record of the campaign.
-        claim: the digest that the trailer of an unproven batch states; empty without one.
+        reason: why it is rejected, for example ``report_too_early``.
+        offset, length: where it is in the file, in bytes.
+        data: all bytes of a record of the campaign, so that it can be checked again; of other bytes the first
+            :data:`MAX_KEPT_BYTES`.
+        proven: whether the record's batch is complete; None for bytes that are no record of the campaign.
+        claim: the digest that the trailer of an incomplete batch states; empty without a trailer.
     """
 
     reason: str
@@ -75,15 +78,15 @@ class BatchStanding(NamedTuple):
 
 
 class RecordSpan(NamedTuple):
-    """The positions of some records of a file. The records are not judged yet.
+    """The positions of some records of a file. The records are not checked yet.
 
     Attributes:
         runs: position and number of records of every run of adjacent records, in file order.
-        standings: of the batches of the records; equal neighbours appear once.
-        counts: for each entry of ``standings`` the number of its records, which follow one another in the runs.
-        digests: 32 bytes of every proven batch that ends in this span.
-        rejected, pieces: rejected pieces that are no record of the campaign: their number by reason, and at most
-            :data:`MAX_PIECES` of them in one file.
+        standings: one for each batch of the records; equal neighbours appear once.
+        counts: for each entry of ``standings`` the number of its records, which follow one another in ``runs``.
+        digests: 32 bytes for every complete batch that ends in this span.
+        rejected: number of rejected pieces that are no record of the campaign, by reason.
+        pieces: these rejected pieces, at most :data:`MAX_PIECES` in one file.
     """
 
     runs: tuple[tuple[int, int], ...]
@@ -95,7 +98,10 @@ class RecordSpan(NamedTuple):
 
 
 class SpanBuilder:
-    """Groups the batches of one file into spans of at most ``most`` records: parts of a batch, or several batches."""
+    """Groups the batches of one file into spans of at most ``most`` records.
+
+    A span holds a part of a batch, or several batches.
+    """
 
     def __init__(self, data: Content, layout: Layout, most: int) -> None:
         self._data = data
@@ -142,7 +148,7 @@ class SpanBuilder:
             self._digests.append(batch.digest)
 
     def rest(self) -> Iterator[RecordSpan]:
-        """Yield the last span, which is not full; nothing if it is empty. Call it after the last batch."""
+        """Yield the last span, which is not full, unless it is empty. Call it after the last batch."""
         if self._runs or self._digests or self._rejected:
             yield self._take_span()
 
@@ -158,9 +164,10 @@ SPAN_RECORDS = 1 << 20
 
 
 class Decoded(NamedTuple):
-    """The judged content of one file: the N good records in file order, and what was rejected.
+    """The checked content of one file.
 
     Attributes:
+        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
         rejected: number of rejected pieces by reason, without zeros.
         pieces: rejected pieces in file order, at most :data:`MAX_PIECES`.
@@ -173,12 +180,14 @@ class Decoded(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The judged records of one span of a file: the N good ones in file order, and what was rejected.
+    """The checked records of one span of a file.
 
     Attributes:
+        records: the N good records, in file order.
         positions: (N,) int64, byte position of each good record in the file.
-        batch: (N,) intp, index in ``standings`` of each record's batch; equal neighbours appear once there.
-        digests: 32 bytes of every proven batch that ends in this block.
+        batch: (N,) intp, index in ``standings`` of each record's batch.
+        standings: one for each batch; equal neighbours appear once.
+        digests: 32 bytes for every complete batch that ends in this block.
         rejected: number of rejected pieces by reason.
         pieces: rejected pieces, at most :data:`MAX_PIECES`.
     """
@@ -193,13 +202,13 @@ class Block(NamedTuple):
 
 
 class WholeFiles(NamedTuple):
-    """The records of all small files that are a single proven batch of good records.
+    """The records of all small files that are a single complete batch of good records.
 
     Attributes:
-        records: N proven records.
+        records: the N records.
         file: (N,) int64, index of the file of each record.
         digests: for every file the digest of its batch; empty for a file in ``left_over``.
-        left_over: indices of all other files.
+        left_over: indices of the files that are not a single complete batch of good records.
     """
 
     records: Columns
@@ -209,7 +218,9 @@ class WholeFiles(NamedTuple):
 
 
 def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
-    """Judge a whole file of concatenated batches in memory. Run by the aggregator. ``now``: seconds since 1970.
+    """Check all records of a file of concatenated batches. Run by the aggregator.
+
+    ``now`` is the present in seconds since 1970. All records are in memory at a time.
 
     Raises:
         FileShortenedError: ``data`` is a large file that became shorter.
@@ -218,10 +229,11 @@ def decode_batches(data: Content, campaign: Campaign, *, now: int) -> Decoded:
 
 
 class Decoder:
-    """Judges the files of one campaign. Immutable and picklable.
+    """Checks the records of files by the rules of one campaign. Immutable and picklable.
 
-    ``now`` is the present in seconds since 1970: reports of later periods are too early. Every method that reads a
-    :class:`~aggregator.reports.decoding.content.LargeFile` raises ``FileShortenedError`` if the file became shorter.
+    In all methods ``now`` is the present in seconds since 1970: reports of later periods are too early. Every method
+    that reads a :class:`~aggregator.reports.decoding.content.LargeFile` raises ``FileShortenedError`` if the file
+    became shorter.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -231,7 +243,7 @@ class Decoder:
         self._rules = Rules(campaign)
 
     def decode(self, data: Content, *, now: int) -> Decoded:
-        """Judge a whole file of concatenated batches. All its records are in memory at a time."""
+        """Check all records of a file of concatenated batches. All its records are in memory at a time."""
         blocks = list(self.blocks(data, now=now))
         rejected: Counter[str] = Counter()
         for block in blocks:
@@ -244,7 +256,7 @@ class Decoder:
         )
 
     def blocks(self, data: Content, *, now: int, most: int = SPAN_RECORDS) -> Iterator[Block]:
-        """Judge one file in blocks of at most ``most`` records, which bound the memory."""
+        """Check one file, and yield its records in blocks of at most ``most`` records, which bounds the memory."""
         room = MAX_PIECES
         for span in self.spans(data, most=most):
             block = self.judge(data, span, now=now)
@@ -253,9 +265,9 @@ class Decoder:
             yield block
 
     def spans(self, data: Content, *, most: int = SPAN_RECORDS) -> Iterator[RecordSpan]:
-        """Find the records of a file, in file order, without judging them. The first step of :meth:`blocks`.
+        """Find the records of a file, and yield their positions in file order. The first step of :meth:`blocks`.
 
-        The digest of a batch is checked before the first span with its records is yielded.
+        No record is checked yet. The digest of a batch is checked before the first span with its records is yielded.
         """
         builder = SpanBuilder(data, self._layout, most)
         layouts = {self._header.campaign: self._layout}
@@ -271,9 +283,9 @@ class Decoder:
         yield from builder.rest()
 
     def judge(self, data: Content, span: RecordSpan, *, now: int) -> Block:
-        """Judge the records of one span of a file. The second step of :meth:`blocks`.
+        """Check the records of one span of a file. The second step of :meth:`blocks`.
 
-        Threads may judge spans in any order.
+        Threads may do this for several spans at once, in any order.
         """
         bad = _BadRecords(Counter(span.rejected), [])
         batch = np.repeat(np.arange(len(span.counts)), span.counts)
@@ -305,7 +317,10 @@ class Decoder:
         now: int,
         bad: _BadRecords,
     ) -> tuple[Columns, NDArray[np.int64], NDArray[np.intp]]:
-        """The good records of a matrix, with their positions and batches. Bad records are added to ``bad``."""
+        """Return the good records of the matrix ``rows``, with their positions and batches.
+
+        Bad records are added to ``bad``.
+        """
         fields = Fields.of(rows)
         records = columns(fields, proven=np.array([standing.proven for standing in standings], np.bool_)[batch])
         if self._rules.is_sound(fields, now) and self._rules.in_domain(fields):
@@ -324,7 +339,7 @@ class Decoder:
         return records.take(good), positions[good], batch[good]
 
     def states_one_batch(self, data: Content) -> bool:
-        """Whether a file looks like one batch of the campaign, judged only by its length and its first and last bytes.
+        """Return whether a file looks like one batch of the campaign, by its length and its first and last bytes.
 
         The digest is not computed, so the batch may still be damaged.
         """
@@ -335,7 +350,7 @@ class Decoder:
         return data[place : place + len(stated)] == stated
 
     def whole_files(self, datas: Sequence[bytes], *, now: int) -> WholeFiles:
-        """Read all files that are one intact batch of good records. Other files are only listed in the result.
+        """Read all files that are one complete batch of good records. The result only lists the other files.
 
         One set of array operations serves all files, which saves most of the time per file.
         """
@@ -361,7 +376,7 @@ class Decoder:
         )
 
     def _whole_digest(self, data: bytes) -> bytes | None:
-        """The digest of a file that is a single proven batch of the campaign; None for another file."""
+        """Return the digest of a file that is a single complete batch of the campaign; None for another file."""
         if not self.states_one_batch(data):
             return None
         with memoryview(data) as view, view[:-TRAILER_BYTES] as body:
@@ -369,29 +384,29 @@ class Decoder:
         return digest if data.endswith(digest) else None
 
     def _stated(self, size: int) -> bytes | None:
-        """The first bytes of the trailer of a batch with ``size`` bytes in all; None if no batch has this size."""
+        """Return the first bytes of the trailer of a batch of ``size`` bytes; None if no batch has this size."""
         count, rest = divmod(size - len(self._head) - TRAILER_BYTES, self._layout.record_length)
         return None if rest or not 0 <= count < 1 << 32 else END + COUNT_HEAD + count.to_bytes(4, "big") + DIGEST_HEAD
 
 
 class _BadRecords(NamedTuple):
-    """Bad records of a block: numbers by reason, and the first bad records themselves, for the quarantine."""
+    """Bad records of a block: their number by reason, and the first of them, for the quarantine."""
 
     rejected: Counter[str]
     pieces: list[Rejected]
 
 
 def header_fault(header: Header, wanted: Header) -> str | None:
-    """The reason to reject all records of a batch whose header is not the ``wanted`` one; None if it is."""
+    """Return the reason to reject all records of a batch; None if its header equals the ``wanted`` header."""
     if header.campaign != wanted.campaign:
         return "unrecognized_campaign"
     return None if header == wanted else "invalid_message"
 
 
 def columns(fields: Fields, *, proven: bool | NDArray[np.bool_]) -> Columns:
-    """Copy N records into columns.
+    """Copy the fields of N records into columns.
 
-    ``proven``: whether their batches are proven, one value for all records or (N,) bool.
+    ``proven`` says whether their batches are complete: one value for all records, or (N,) bool.
     """
     rows = fields.rows
     return Columns(

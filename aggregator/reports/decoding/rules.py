@@ -1,7 +1,7 @@
 """A campaign's rules for single reports, as array operations.
 
 :meth:`Rules.is_sound` and :meth:`Rules.in_domain` check a whole block at once. Most blocks pass both.
-:meth:`Rules.faults` finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
+:meth:`Rules.faults` then finds the rule that each record breaks. Source: docs/formats.md, sections 2 to 4.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.documents.campaign import Campaign
 from protocol.mechanisms import BITS, INTEGERS, SINGLE, Mechanism
 
 FAULTS = ("question_unknown", "question_not_assigned", "value_out_of_domain", "report_too_late", "report_too_early")
-"""The reasons in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""
+"""The reasons to reject a record, in the order in which they apply. :meth:`Rules.faults` numbers them from 1."""
 
 _WORD = 8
 
@@ -26,9 +26,10 @@ class Fields(NamedTuple):
     """The fields of N records that the rules check.
 
     Attributes:
-        rows: the matrix that the fields are copied from.
-        first: (N,) uint64, the fixed first bytes and the start of the id.
-        head: (N,) uint64, period · 2^32 + question · 2^16 + value (0 unless the layout is ``SINGLE``).
+        rows: the records whose fields are copied.
+        first: (N,) uint64, the record's first eight bytes: the bytes that all records share, and the start of the id.
+        head: (N,) uint64, period · 2^32 + question · 2^16 + value. The value is 0 unless the layout is ``SINGLE`` (an
+            answer is one number).
         question: (N,) int64, index in the campaign's questions.
     """
 
@@ -39,14 +40,17 @@ class Fields(NamedTuple):
 
     @classmethod
     def of(cls, rows: Matrix) -> Fields:
-        """Decode the fields of every row. Keep the matrix within cache size."""
+        """Copy the fields of every row. The caller keeps the matrix within the processor's cache."""
         head = rows.head()
         question = head >> 16
         np.bitwise_and(question, 0xFFFF, out=question)
         return cls(rows, rows.first(), head, question.view(np.int64))
 
     def values(self) -> NDArray[np.int64]:
-        """(N,) int64: each answer field read as one number. Meaningful only for questions with a single value."""
+        """Return each of N answer fields read as one number: (N,) int64.
+
+        Use it only for questions with a single value.
+        """
         if self.rows.layout.kind == SINGLE:
             return (self.head & 0xFFFF).view(np.int64)
         return self.rows.values()
@@ -76,7 +80,7 @@ class Rules:
         self._integers = range(0)
         if layout.kind == INTEGERS:
             self._integers = range(layout.record_length - layout.answer_bytes, layout.record_length, 4)
-        # Most mechanisms can give every answer that the layout holds; only the others are asked.
+        # Most mechanisms can give every answer that the field can hold. Only the other mechanisms are asked.
         self._asked = [(place, each) for place, each in enumerate(mechanisms) if _excludes(each)]
         self._least, self._most = np.array([mechanism.bounds for mechanism in mechanisms] or [(0, 0)], np.int64).T
         # A report is too early if (period + 1)·precision ≤ not_before, and too late if period·precision ≥ expires.
@@ -85,7 +89,7 @@ class Rules:
         self._end_period = -(-campaign.header.expires // campaign.time_precision)
 
     def is_sound(self, fields: Fields, now: int) -> bool:
-        """Whether all records have the right first bytes and pass every rule, except the rules about answers."""
+        """Return whether all records have the right first bytes and pass every rule but those about answers."""
         head, question = fields.head, fields.question
         if not len(question):
             return True
@@ -97,11 +101,17 @@ class Rules:
         return bool(self._assigned(fields.first, question).all())
 
     def in_domain(self, fields: Fields) -> bool:
-        """Whether every answer is one that its question allows. Call it only after :meth:`is_sound` returned true."""
+        """Return whether every answer is one that its question allows.
+
+        Call it only after :meth:`is_sound` has returned True for these records.
+        """
         return not any(wrong.any() for wrong in self._wrong_answers(fields, fields.question))
 
     def faults(self, fields: Fields, now: int) -> NDArray[np.uint8]:
-        """The first rule that each of N records breaks: (N,) uint8, 0 for none, or 1 + its index in :data:`FAULTS`."""
+        """Return the first rule that each of N records breaks, by number: (N,) uint8.
+
+        0 stands for no rule, k for the k-th reason of :data:`FAULTS`.
+        """
         known = fields.question < self._questions
         question = np.where(known, fields.question, 0)
         period = (fields.head >> 32).view(np.int64)
@@ -120,16 +130,19 @@ class Rules:
         return np.where(faults.any(axis=0), 1 + faults.argmax(axis=0), 0).astype(np.uint8)
 
     def _assigned(self, first: NDArray[np.uint64], question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(N,) bool: low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width."""
+        """Return which of N records have an id in the interval of their question: (N,) bool.
+
+        The test is low ≤ first < low + width. Below low the unsigned difference wraps and exceeds every width.
+        """
         above = np.take(self._low, question, mode="clip")
         np.subtract(first, above, out=above)
         return np.less(above, np.take(self._width, question, mode="clip"))
 
     def _wrong_answers(self, fields: Fields, question: NDArray[np.int64]) -> list[NDArray[np.bool_]]:
-        """Masks of wrong answers to known questions, each (N,) bool.
+        """Return masks of wrong answers to known questions, each (N,) bool for N records.
 
-        Wrong are bits that must be zero, values at or above their limit, integers out of bounds, and answers that the
-        mechanism says are impossible.
+        Wrong are bits that must be zero and are not, values at or above their limit, integers out of bounds, and
+        answers that the mechanism can not give.
         """
         wrong = []
         for offset, zero in self._zero:
@@ -146,7 +159,10 @@ class Rules:
     def _impossible(
         self, fields: Fields, question: NDArray[np.int64], wrong: list[NDArray[np.bool_]]
     ) -> NDArray[np.bool_]:
-        """(N,) bool: whether an answer is one that no device gives. ``wrong`` ones are not asked."""
+        """Return which of N answers no device can give: (N,) bool.
+
+        Answers that are ``wrong`` already are not tested.
+        """
         found = np.zeros(len(question), np.bool_)
         left = ~np.any(wrong, axis=0) if wrong else ~found
         for place, mechanism in self._asked:
@@ -156,7 +172,7 @@ class Rules:
         return found
 
     def _out_of_bounds(self, fields: Fields, question: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """(N,) bool: whether an integer of the answer is outside its mechanism's bounds."""
+        """Return which of N answers hold an integer outside of its mechanism's bounds: (N,) bool."""
         least = np.take(self._least, question, mode="clip")
         most = np.take(self._most, question, mode="clip")
         wrong = np.zeros(len(question), np.bool_)
@@ -167,13 +183,16 @@ class Rules:
 
 
 def _excludes(mechanism: Mechanism) -> bool:
-    """Whether the layout holds answers that no device gives."""
+    """Return whether the answer field can hold answers that no device with this mechanism gives."""
     shape = (0,) if mechanism.layout == SINGLE else (0, mechanism.answers)
     return mechanism.impossible(np.empty(shape, np.int64)) is not None
 
 
 def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> NDArray[np.int64]:
-    """The answers of some records, as :meth:`Mechanism.impossible` takes them: (N,) or (N, A) int64."""
+    """Return the answers of some ``rows`` of N records as :meth:`Mechanism.impossible` takes them.
+
+    The result is (N,) int64 for single values, else (N, A) int64 with A numbers for each answer.
+    """
     if mechanism.layout == SINGLE:
         return fields.values()[rows]
     answers = fields.rows.answers()[rows]
@@ -183,7 +202,7 @@ def _answers(fields: Fields, rows: NDArray[np.intp], mechanism: Mechanism) -> ND
 
 
 def _limit(mechanism: Mechanism, kind: int) -> int:
-    """The number that a single value must be below. For other answers the largest number of the field plus 1."""
+    """Return the number that a single value must be below; for other answers 1 + the field's largest number."""
     if mechanism.layout == SINGLE:
         return mechanism.answers
     return 1 << (32 if kind == INTEGERS else 16)
@@ -192,10 +211,10 @@ def _limit(mechanism: Mechanism, kind: int) -> int:
 def _zero_words(
     mechanisms: list[Mechanism], kind: int, record_length: int, width: int
 ) -> list[tuple[int, NDArray[np.uint64]]]:
-    """The bits that must be zero, in words of eight bytes. The last word ends where the record ends.
+    """Return the bits of an answer that must be zero, by words of eight bytes. The last word ends with the record.
 
-    The first word may begin before the answer field, but no bit before that field is among the result: for each word
-    with such bits its offset in the record, and (questions,) uint64, the mask of each question.
+    For each word with such bits: its offset in the record, and (questions,) uint64, the mask of each question. The
+    first word may begin before the answer field, but no mask has a bit from before that field.
     """
     single = 32 if kind == INTEGERS else 16
     used = np.array(

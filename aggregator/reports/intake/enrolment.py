@@ -1,8 +1,9 @@
 """Closed fleets: accept only records that an enrolled device can have made.
 
-Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's period and
-an index i, and its question belongs to stratum i. Otherwise it is refused as ``id_not_enrolled``. This rule is checked
-last. So ids are computed only for periods of the campaign that have begun, whatever periods a stranger's reports name.
+Source: docs/formats.md, section 8. A record is enrolled if its id is that of some device for the record's period and an
+index i, and its question belongs to stratum i (the i-th group of questions, of which a device answers one). Otherwise
+it is refused as ``id_not_enrolled``. This rule is checked last. So ids are computed only for periods of the campaign
+that have begun, whatever periods a stranger's reports name.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class _Source(Protocol):
 
 
 class Enrolled:
-    """The ids of a closed fleet's devices in one campaign, or their marks. It can be sent to another process.
+    """The ids of a closed fleet's devices in one campaign, or their marks (digests). It can be sent to another process.
 
     ``source`` gives the ids of each period. ``cache_bytes`` bounds the memory for the ids of recent periods.
     """
@@ -55,23 +56,25 @@ class Enrolled:
 
     @property
     def digest(self) -> bytes:
-        """32 bytes that name the set of ids.
+        """Return 32 bytes that name the set of ids.
 
-        A file whose records were refused with one set is read again by an ingest with another set.
+        A file whose records were refused because of one set is read again by an ingest with another set.
         """
         return self._source.digest
 
     def covers(self, period: int) -> bool:
-        """Whether there are ids for ``period``. Otherwise no report of that period is accepted."""
+        """Return whether there are ids for ``period``. Otherwise no report of that period is accepted."""
         return period in self._source.periods
 
     @property
     def holds_secrets(self) -> bool:
-        """Whether this object holds the devices' secrets, and so must not be sent unencrypted."""
+        """Return whether this object holds the devices' secrets, and so must not be sent unencrypted."""
         return isinstance(self._source, FleetIds)
 
     def accepts(self, records: Columns) -> NDArray[np.bool_]:
-        """Which of N records, accepted by all other rules, an enrolled device made: (N,) bool. Run by the aggregator.
+        """Return which of N records, accepted by all other rules, an enrolled device made: (N,) bool.
+
+        Run by the aggregator.
 
         Raises:
             InputError: ``file_not_found``, ``ids_invalid``: the ids come from a file that changed after it was opened.
@@ -89,7 +92,7 @@ class Enrolled:
         return accepted
 
     def _ids(self, period: int) -> tuple[Ids, ...]:
-        """The ids of a period by index, computed once for all threads."""
+        """Return the ids of a period, one array for each index of an answer. They are computed once for all threads."""
         with self._lock:
             known = self._cache.get(period)
             if known is None:
@@ -112,7 +115,7 @@ def _size(by_index: tuple[Ids, ...]) -> int:
 
 
 def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
-    """Which of (N,) uint64 ids are among (M,) rising ids: (N,) bool."""
+    """Return which of N ``wanted`` ids, (N,) uint64, are among M rising ids, (M,) uint64: (N,) bool."""
     if not len(sorted_ids):
         return np.zeros(len(wanted), np.bool_)
     place = np.minimum(np.searchsorted(sorted_ids, wanted), len(sorted_ids) - 1)
@@ -120,7 +123,7 @@ def _is_in(wanted: Ids, sorted_ids: Ids) -> NDArray[np.bool_]:
 
 
 def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
-    """Whether the store belongs to a closed fleet. The first ingest into an empty store decides it.
+    """Return whether the store belongs to a closed fleet. The first ingest into an empty store decides this.
 
     Raises:
         PolicyError: ``enrolment_needed``: the store belongs to a closed fleet, and no ids are given;
@@ -134,7 +137,7 @@ def check_enrolment(manifest: Manifest, enrolled: Enrolled | None) -> bool:
 
 
 def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
-    """The ids in the open file ``reader`` that ``hearsay fleet ids`` made.
+    """Return the ids in the open file ``reader`` that ``hearsay fleet ids`` made.
 
     Raises:
         InputError: ``other_campaign``: the ids are for another campaign.
@@ -145,5 +148,5 @@ def enrolled_from_file(campaign: Campaign, reader: IdReader) -> Enrolled:
 
 
 def enrolled_from_rosters(campaign: Campaign, rosters: Sequence[Roster]) -> Enrolled:
-    """The ids of all devices in fleet lists. A period's ids are computed when its first record is checked."""
+    """Return the ids of all devices in fleet lists. A period's ids are computed when its first record is checked."""
     return Enrolled(campaign, FleetIds(rosters, campaign))

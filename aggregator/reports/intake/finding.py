@@ -1,4 +1,4 @@
-"""Find the files that an ingest is given: from folders, patterns and lists to names of files.
+"""Find the files that an ingest is given: turn folders, patterns and lists into names of files.
 
 URLs stay unchanged: the store expands their patterns (:mod:`aggregator.reports.intake.sources`).
 """
@@ -44,13 +44,13 @@ def find_files(names: Iterable[str], *, recursive: bool = False, suffixes: tuple
 
 
 class FileList:
-    """Files found by names.
+    """The files that names stand for.
 
     Attributes:
         files: names of files to read, in the order given; files of one folder or pattern are sorted. A pattern without
             a match, or a folder that can not be listed, is kept as a name: reading it will give the reason.
         left: number of files in the searched folders that are left out, because they are hidden or their names do not
-            end as they must.
+            end in one of the suffixes.
         folders: number of folders that were found and not searched.
     """
 
@@ -61,7 +61,10 @@ class FileList:
         self.left = self.folders = 0
 
     def match(self, pattern: str) -> None:
-        """Add the files that match a pattern. A pattern without a match is added itself, as a file to be not found."""
+        """Add the files that match a pattern.
+
+        A pattern without a match is added itself: reading it will give the reason.
+        """
         found = sorted(set(_matching(pattern)))
         for name in found:
             if not os.path.isdir(name):  # noqa: PTH112 - making a Path takes longer than the check
@@ -72,7 +75,10 @@ class FileList:
             self.files.append(pattern)
 
     def take(self, folder: str) -> None:
-        """Add a folder's report files. A folder that can not be listed is added itself, to be refused on reading."""
+        """Add a folder's report files.
+
+        A folder that can not be listed is added itself: reading it will give the reason.
+        """
         try:
             with os.scandir(folder) as entries:
                 found = sorted(entries, key=lambda entry: entry.name)
@@ -95,7 +101,10 @@ class FileList:
 
 
 def _matching(pattern: str) -> Iterator[str]:
-    """Names that match a pattern, some perhaps twice. ``**`` follows no links to folders, which may form a circle."""
+    """Yield the names that match a pattern, some perhaps twice.
+
+    ``**`` follows no links to folders, which may form a circle.
+    """
     above, stars, rest = _divided(pattern)
     if not stars:
         yield from glob(pattern)  # noqa: PTH207 - names come back as they were given
@@ -111,7 +120,10 @@ def _matching(pattern: str) -> Iterator[str]:
 
 
 def _divided(pattern: str) -> tuple[str, bool, str]:
-    """Split a pattern at its first part ``**``: the text before, whether there is such a part, the text after."""
+    """Split a pattern at its first part ``**``.
+
+    Returns the text before it, whether there is such a part, and the text after it.
+    """
     parts = pattern.split("/")
     if "**" not in parts:
         return pattern, False, ""

@@ -1,4 +1,4 @@
-"""Files to parts: judge the bytes of files by the campaign's rules, and write the good records.
+"""Read report files: check their records by the campaign's rules, and write the good ones into parts (Parquet files).
 
 No manifest names these parts yet. For every file a :class:`Read` holds the file's new entry in the index of files.
 """
@@ -38,13 +38,14 @@ from protocol.errors import StorageError
 
 
 class Read(NamedTuple):
-    """What was found in one file, ``number`` of those given, from 0.
+    """What was found in one file.
 
     Attributes:
-        entry: for the index of input files; None if the store has the whole content already.
+        number: index of the file among the files given, from 0.
+        entry: its entry for the index of input files; None if the store has the whole content already.
         known: the earlier entry of the same content, which ``entry`` replaces.
         proven, unproven: good records added to the store, from complete and from damaged batches.
-        claims: first eight bytes, as numbers, of the digests that damaged batches claim to have.
+        claims: first eight bytes, as numbers, of the digests that the trailers of damaged batches state.
         pieces: rejected records and byte ranges, for the quarantine.
         unreadable: why nothing of the file is stored: it does not fit into memory, or became shorter; else None.
         received: number of the file's bytes as they came, which bounds what the quarantine keeps.
@@ -66,9 +67,9 @@ class Division(NamedTuple):
 
     Attributes:
         records: M records to add to the store.
-        rows: (M,) intp, their rows in the block; None if they are all its rows.
-        forgotten: (F,) intp, rows whose period was forgotten.
-        foreign: (E,) intp, rows that no enrolled device made.
+        rows: (M,) intp, the rows of ``records`` in the block; None if these are all its rows.
+        forgotten: (F,) intp, the F rows whose period was forgotten.
+        foreign: (E,) intp, the E rows that no enrolled device made.
     """
 
     records: Columns
@@ -78,15 +79,15 @@ class Division(NamedTuple):
 
 
 class BlockResult(NamedTuple):
-    """The result of one block. Pairs are (unproven, proven) numbers of records.
+    """The result of one block of records. Pairs are numbers of (unproven, proven) records.
 
     Attributes:
         block: the block without its good records.
-        added: records written into the parts.
-        good: records of kept periods and enrolled devices, whether new or not.
-        forgotten: records whose period was forgotten.
-        foreign: (E,) int64, offsets in the file of the records that no enrolled device made.
-        pieces: some of the foreign records, for the quarantine.
+        added: number of records written into the parts.
+        good: number of records of kept periods and enrolled devices, whether new or not.
+        forgotten: number of records whose period was forgotten.
+        foreign: (E,) int64, offsets in the file of the E records that no enrolled device made.
+        pieces: some of the records that no enrolled device made, for the quarantine.
     """
 
     block: Block
@@ -99,11 +100,11 @@ class BlockResult(NamedTuple):
 
 FORGOTTEN = "period_forgotten"
 _BLOCK = 1 << 16
-"""Number of records of a file that are judged at a time."""
+"""Number of records of a file that are checked at a time."""
 _SMALL_BYTES = 1 << 16
-"""Files up to this size are judged together."""
+"""Files up to this size are read together."""
 SHARED_BYTES = 4 << 20
-"""Files from this size on are divided among threads."""
+"""Files of at least this size are divided among threads."""
 
 
 class _File:
@@ -113,7 +114,7 @@ class _File:
         name: its identity, 32 bytes; None if it is not computed yet.
         known: its entry from an earlier reading; None if there was none.
         kept: True once records of the file may be in the parts.
-        open_places: (N,) int64, offsets of the records that were not enrolled at the last reading.
+        open_places: (N,) int64, offsets of the N records that were not enrolled at the last reading.
     """
 
     def __init__(self, source: Source, name: bytes | None, known: Ingested | None) -> None:
@@ -125,7 +126,10 @@ class _File:
 
 
 def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
-    """Rows, (M,) intp, that an earlier reading refused as too early or not enrolled; None, for all, without one."""
+    """Return the M rows that an earlier reading of the file refused as too early or not enrolled: (M,) intp.
+
+    The result is None, for all rows, if the file was not read before.
+    """
     if file.known is None:
         return None
     is_open = np.isin(block.positions, file.open_places) if len(file.open_places) else False
@@ -133,16 +137,17 @@ def _new_rows(block: Block, file: _File) -> NDArray[np.intp] | None:
 
 
 class Reader:
-    """Judges files and writes their good records into parts. Threads may share one reader, and thereby its writer.
+    """Checks the records of files, and writes the good ones into parts (Parquet files). Threads may share one reader.
 
     Args:
         campaign: its rules judge the records.
-        inputs: index of the files that the store has read; not changed here.
+        inputs: index of the files that the store has read. The reader does not change it.
         writer: takes the good records.
         first_period: reports of earlier periods are refused as ``period_forgotten``.
         now: the present, in seconds since 1970.
-        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None for all ids.
-        sharing: takes the blocks of large files; None if one thread reads.
+        enrolled: ids of a closed fleet; reports with other ids are refused as ``id_not_enrolled``. None accepts all
+            ids.
+        sharing: pool to whose threads blocks of large files are given; None if one thread reads.
     """
 
     def __init__(
@@ -170,11 +175,11 @@ class Reader:
         self._enrolment = b"" if enrolled is None else enrolled.digest
 
     def finish(self) -> list[Part]:
-        """Write the records that still wait in memory, and return all parts. Called when every file is read."""
+        """Write the records that still wait in memory, and return all parts. Call it when every file is read."""
         return self._writer.finish()
 
     def read(self, sources: Sequence[Source], *, may_repeat: bool = False) -> list[Read]:
-        """Read files of different contents. The results, one for each, come in any order.
+        """Read files of different contents, and return one result for each file, in any order.
 
         ``may_repeat``: whether this ingest may have read one of the contents before.
 
@@ -207,7 +212,7 @@ class Reader:
             return found + [self._alone(source, None, None) for source in small]
 
     def read_anew(self, source: Source) -> Read:
-        """Read the file ``source`` again as if it came for the first time. The store must have no record of the file.
+        """Read the file ``source`` again as if it came for the first time. The store must hold no record of the file.
 
         The result still has the earlier entry of the file as ``known``. The errors are those of :meth:`read`.
         """
@@ -216,7 +221,10 @@ class Reader:
         return self._alone(source, name, None)._replace(known=known)
 
     def _alone(self, source: Source, name: bytes | None, known: Ingested | None) -> Read:
-        """Read one file by itself. It may be unreadable, unless some of it is in the parts already."""
+        """Read one file by itself.
+
+        The result may be that it is unreadable, unless some of it is in the parts already.
+        """
         file = _File(source, name, known)
         try:
             return self._whole(file)
@@ -232,7 +240,7 @@ class Reader:
         return Read(source.number, None, unreadable=Unreadable(source.file, reason))
 
     def _many(self, sources: list[Source]) -> list[Read]:
-        """Read small files: intact ones all at once, since most of the work of a small file is per call."""
+        """Read small files, all complete ones at once, since most of the work of a small file is per call."""
         if len(sources) < 2:
             return [self._alone(source, None, None) for source in sources]
         found = self._decoder.whole_files([source.data[:] for source in sources], now=self._now)
@@ -304,9 +312,10 @@ class Reader:
         )
 
     def _naming(self, file: _File) -> Callable[[], bytes] | None:
-        """Begin to compute the file's identity in another thread, unless it is known. The result returns the identity.
+        """Begin to compute the file's identity (a digest) in another thread. Call the result to get the identity.
 
-        None if the digest of the file's only batch will give the identity, or no other thread can compute it.
+        The result is None if the identity is known, if the digest of the file's only batch will give it, or if no other
+        thread can compute it.
         """
         data, known = file.source.data, file.name
         if known is not None:
@@ -316,14 +325,14 @@ class Reader:
         return self._sharing.begin(identity, data)
 
     def _blocks(self, file: _File) -> Iterator[BlockResult]:
-        """The results of all blocks of a file, in order. Threads share the blocks of a large file."""
+        """Yield the results of all blocks of a file, in order. Threads share the blocks of a large file."""
         spans = self._decoder.spans(file.source.data, most=_BLOCK)
         if self._sharing is None or len(file.source.data) < SHARED_BYTES:
             return map(partial(self._take, file), spans)
         return self._sharing.each(partial(self._take, file), spans)
 
     def _take(self, file: _File, span: RecordSpan) -> BlockResult:
-        """Judge a block, and write its good new records into the parts."""
+        """Check a block of records, and write its good new records into the parts."""
         data = file.source.data
         # Records that were once in time do not become too early when the clock is set back.
         last = 0 if file.known is None else file.known.present * self._period_seconds
@@ -346,7 +355,7 @@ class Reader:
         return BlockResult(rest, added, good, len(kept.forgotten), places, tuple(refused))
 
     def _kept(self, records: Columns, rows: NDArray[np.intp] | None = None) -> Division:
-        """Divide good records, or their ``rows``, (M,) intp, by what becomes of them."""
+        """Divide good records, or their M ``rows``, (M,) intp, by what becomes of them."""
         none = np.empty(0, np.intp)
         forgets = self._first_period and records.size and int(records.period.min()) < self._first_period
         if rows is None and self._enrolled is None and not forgets:
@@ -367,7 +376,7 @@ class Reader:
         rejected: dict[str, int],
         digests: Sequence[bytes],
     ) -> Ingested:
-        """The entry of a file for the index. ``good`` are its (proven, unproven) numbers of good records."""
+        """Return the entry of a file for the index. ``good`` are its numbers of (proven, unproven) good records."""
         proven, unproven = good
         if name is None:
             one_batch = len(digests) == 1 and len(source.data) == self._frame_bytes + proven * self._record_bytes
@@ -386,12 +395,15 @@ class Reader:
 
 
 def _claim(standing: BatchStanding) -> int:
-    """First eight bytes, as a number, of the digest that a damaged batch claims; 0 if it claims none."""
+    """Return the first eight bytes, as a number, of the digest that a damaged batch states; 0 if it states none."""
     return int.from_bytes(standing.claim[:TAIL_BYTES])
 
 
 def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] | None:
-    """The digests claimed by the batches of a block's records, or of its ``rows``: (N,) uint64; None without any."""
+    """Return for N records of a block the digest that their damaged batch states: (N,) uint64, its first eight bytes.
+
+    ``rows`` selects the records; None means all. The result is None if no batch states a digest.
+    """
     claims = np.array([_claim(standing) for standing in block.standings], np.uint64)
     if not claims.any():
         return None
@@ -399,7 +411,7 @@ def _claims(block: Block, rows: NDArray[np.intp] | None) -> NDArray[np.uint64] |
 
 
 def _by_standing(proven: NDArray[np.bool_]) -> tuple[int, int]:
-    """Numbers of unproven and of proven records of (N,) bool."""
+    """Return the numbers of unproven and of proven records of N records, (N,) bool."""
     count = int(np.count_nonzero(proven))
     return len(proven) - count, count
 
@@ -409,11 +421,11 @@ Result = TypeVar("Result")
 
 
 class WorkSharingPool:
-    """Divides a large piece of work among the threads of a pool, whose own threads may use it.
+    """Divides a large piece of work among the threads of a pool. The pool's own threads may use it.
 
-    A thread offers items of its work to the pool, and does itself the items that no other thread has begun. So a thread
-    never waits for an item that still stands in the queue, and a pool whose threads all offer items can not block
-    itself. ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
+    A thread offers items of its work to the pool, and does those items itself that no other thread has begun. So a
+    thread never waits for an item that no thread has begun, and a pool whose threads all offer items can not block
+    itself. At most ``offered`` items of one call of :meth:`each` wait or run at a time, which bounds memory.
     """
 
     def __init__(self, pool: Executor, offered: int) -> None:
@@ -421,15 +433,18 @@ class WorkSharingPool:
         self._most = offered
 
     def begin(self, function: Callable[[Item], Result], item: Item) -> Callable[[], Result]:
-        """Offer the call ``function(item)``.
+        """Offer the call ``function(item)`` to the pool, and return a function that gives its result.
 
-        The result returns its result, and makes the call itself if no thread has begun it.
+        That function makes the call itself if no thread has begun it.
         """
         future = self._pool.submit(function, item)
         return lambda: function(item) if future.cancel() else future.result()
 
     def each(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Yield ``function(item)`` of every item, in order. When the iteration ends, also by an error, no call runs."""
+        """Yield ``function(item)`` of every item, in order.
+
+        When the iteration has ended, also by an error, no call runs.
+        """
         waiting: deque[tuple[Future[Result], Item]] = deque()
         try:
             for item in items:
@@ -444,7 +459,7 @@ class WorkSharingPool:
 
 
 def _first(function: Callable[[Item], Result], waiting: deque[tuple[Future[Result], Item]]) -> Result:
-    """Return the first item's result. While another thread works on it, do the items after it."""
+    """Return the first item's result. While another thread works on the first item, do the items after it."""
     for place, (future, item) in enumerate(waiting):
         if waiting[0][0].done():
             break

@@ -1,15 +1,15 @@
-"""Reading an ingest's files by the tasks of a remote executor; the client collects what they find.
+"""Read an ingest's files by tasks on a remote executor. The client collects what the tasks find.
 
-1. Tasks tell the length and the end of every file.
-2. Of the files that agree in length and end, the first is read with all other files. Each task reads a share of the
-   files into parts of its own.
-3. Tasks name the remaining files by digest. Of the files with the same digest one is read.
+1. Tasks return the length and the last bytes of every file.
+2. Of several files that agree in length and last bytes only the first is read at this step. Each task reads a share of
+   the files into parts (Parquet files) of its own.
+3. Tasks compute the digests of the remaining files. Of the files with the same digest one is read.
 
 So every content is taken once, whichever tasks its copies come to.
 
 A task depends on the store's folder and its arguments. A task whose worker was lost runs again on another one. Every
 attempt writes parts under names of its own. No manifest names the parts of an attempt whose result never arrived, so
-they are removed as the parts of a crash are.
+the next change of the store removes them.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ from protocol.errors import PolicyError, StorageError
 class Executor(Protocol):
     """Processes, also on other machines, that see a store's folder under the client's path and have the same software.
 
-    :class:`aggregator.reports.cluster.Cluster` implements it with Dask. Another engine is one more class with these
-    members: what is read and counted remotely needs no others.
+    :class:`aggregator.reports.cluster.Cluster` implements it with Dask. For another engine, write another class with
+    these members.
     """
 
     @property
     def threads(self) -> int:
-        """Number of tasks that all processes together run at a time."""
+        """Return the number of tasks that all processes together run at a time."""
 
     @property
     def threads_each(self) -> int:
-        """Number of tasks that one process runs at a time. They share its memory."""
+        """Return the number of tasks that one process runs at a time. They share its memory."""
 
     @property
     def is_private(self) -> bool:
-        """Whether calls and shared values travel encrypted, and so may hold secrets."""
+        """Return whether calls and shared values travel encrypted, and so may hold secrets."""
 
     def run(self, function: Callable[..., Result], calls: Iterable[Sequence[Any]]) -> Iterator[Result]:
         """Call a function once for each sequence of arguments, and yield the results as they become ready.
@@ -82,16 +82,18 @@ class Executor(Protocol):
 
 
 _LISTED = 2048
-"""Files whose marks or digests one task finds, at most."""
+"""Largest number of files whose ends or digests one task finds."""
 _TASKS_EACH = 4
-"""Tasks for each thread of the executor: fewer would leave some idle at the end, more make small parts."""
+"""Tasks for each thread of the executor. With fewer tasks some threads are idle at the end; more tasks make small
+parts.
+"""
 _TASK_BYTES = 1 << 30
-"""A task reads about this much at most: it is read again when a worker is lost."""
+"""A task reads about this much at most, because all of it is read again when a worker is lost."""
 _FILE_BYTES = 1 << 14
 """Opening a file takes as long as reading this much of it."""
 
 MOST_PIECES = 1 << 18
-"""Rejected pieces that one task sends for the quarantine, at most. All are counted."""
+"""Largest number of rejected pieces that one task sends for the quarantine. All are counted."""
 
 Result = TypeVar("Result")
 
@@ -101,7 +103,7 @@ class Job(NamedTuple):
 
     Attributes:
         folder: its absolute path, the same on all machines.
-        manifest: fingerprint of the manifest on the disk, as the client sees it.
+        manifest: digest of the manifest on the disk, as the client sees it.
         software: version of the client's software.
     """
 
@@ -123,9 +125,12 @@ class Ends(NamedTuple):
 
 
 class ListedFile(NamedTuple):
-    """A file to read: its index among the files given, its absolute path or URL, and its ends when it was listed.
+    """A file to read.
 
-    ``ends`` is None if the file was empty or could not be read.
+    Attributes:
+        number: index of the file among the files given.
+        file: its absolute path or URL.
+        ends: its length and last bytes when it was listed; None if it was empty or could not be read.
     """
 
     number: int
@@ -137,8 +142,8 @@ class ShareResult(NamedTuple):
     """The result of a task that read some files. Files are named by their indices among the files given.
 
     Attributes:
-        parts: written to the disk; no manifest names them yet.
-        reads: one for each file that was read.
+        parts: parts (Parquet files) on the disk; no manifest names them yet.
+        reads: what was found in each file that was read.
         unreadable: the files that could not be read, each with the reason.
         changed: the files that changed after they were listed; none of their records was kept.
     """
@@ -176,7 +181,7 @@ def read_remotely(
 
 
 class _RemoteReading:
-    """The state of one call of :func:`read_remotely`. The arguments are those of that call."""
+    """The state of one call of :func:`read_remotely`, with the arguments of that call."""
 
     def __init__(
         self,
@@ -201,7 +206,7 @@ class _RemoteReading:
         self._parts: list[Part] = []
 
     def read_all(self) -> None:
-        """Read every content once. Every task wrote a small part into each bucket; these are joined at the end."""
+        """Read every content once, and join the small parts that every task wrote into each bucket."""
         ends = self._each(ends_from, range(len(self._names)))
         first, similar = [], []
         seen: set[Ends] = set()
@@ -219,7 +224,7 @@ class _RemoteReading:
         transaction.add_parts(compact(*parts, most_small=1, name="gathered"))
 
     def _each(self, task: Callable[..., tuple[int, list[Result]]], numbers: Sequence[int]) -> dict[int, Result]:
-        """The results of a task about each of some files, by the files' numbers, in order."""
+        """Run a task about each of the files ``numbers``, and return its results by these numbers, in order."""
         size = max(1, min(_LISTED, -(-len(numbers) // self._threads)))
         groups = [numbers[start : start + size] for start in range(0, len(numbers), size)]
         calls = [(place, [self._names[number] for number in group]) for place, group in enumerate(groups)]
@@ -231,9 +236,10 @@ class _RemoteReading:
         }
 
     def _read(self, listed: Sequence[ListedFile], *, apart: bool) -> list[int]:
-        """Have files read. Returns the numbers of the files that changed after they were listed; these were not read.
+        """Have the ``listed`` files read. Returns the numbers of the files that changed after they were listed.
 
-        ``apart`` is true if some files agree in length and end, but no two have the same content.
+        No record of the changed files is kept. ``apart`` is true if some files agree in length and last bytes, but no
+        two have the same content.
         """
         changed: list[int] = []
         bucket_bytes = self._transaction.manifest.buckets * self._transaction.campaign.layout.record_length
@@ -246,7 +252,10 @@ class _RemoteReading:
         return changed
 
     def _note(self, result: ShareResult) -> None:
-        """Note the results of a task in the transaction. The parts must be visible in the store's folder here."""
+        """Note the results of a task in the transaction.
+
+        This machine must see the task's parts in the store's folder.
+        """
         for part in result.parts:
             if not (self._transaction.folder / part.path).is_file():
                 problem = "a worker wrote into another folder of the same name; all must see the store's"
@@ -260,7 +269,7 @@ class _RemoteReading:
         self._report(len(result.unreadable) + len(result.reads))
 
     def _read_similar(self, numbers: Sequence[int], ends: Mapping[int, Ends | None]) -> None:
-        """Read files that have the length and end of another one; each content once."""
+        """Read each content once of files that agree in length and last bytes with another file."""
         unsure = self._each(identities_from, numbers)
         while unsure:
             first: list[ListedFile] = []
@@ -281,10 +290,10 @@ class _RemoteReading:
 
 
 def _balanced(listed: Sequence[ListedFile], threads: int, bucket_bytes: int) -> list[list[ListedFile]]:
-    """Divide files into shares of about the same work, each in order.
+    """Divide files into shares of about the same work. The files of a share are in order.
 
-    If there is much to read, a share has enough records that its parts are not small; one record in every bucket has
-    ``bucket_bytes``.
+    If there is much to read, a share has so many records that its parts are not small. ``bucket_bytes`` is the size of
+    records of which every bucket gets one.
     """
     weights = [_FILE_BYTES + (one.ends.size_bytes if one.ends is not None else 0) for one in listed]
     total = sum(weights)
@@ -300,12 +309,14 @@ def _balanced(listed: Sequence[ListedFile], threads: int, bucket_bytes: int) -> 
 
 
 def _absolute(names: Sequence[str]) -> list[str]:
-    """The names, unchanged if they are URLs: another process may have another working folder."""
+    """Return absolute paths, since another process may have another working folder. URLs stay unchanged."""
     return [name if is_url(name) else os.path.abspath(name) for name in names]  # noqa: PTH100 - a Path takes longer
 
 
 def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | None = None) -> tuple[Unreadable, ...]:
-    """Find out, by a cluster's workers or this process, whether not a single file can be read, before a store is made.
+    """Find out whether none of the files can be read, before a store is made.
+
+    The workers of ``cluster`` or this process try.
 
     Returns:
         Every file with the reason why it can not be read; empty as soon as one file can be read.
@@ -329,7 +340,7 @@ def all_unreadable(files: Sequence[str | os.PathLike[str]], cluster: Executor | 
 
 
 def unreadable_from(start: int, files: Sequence[str]) -> tuple[int, list[str]]:
-    """Task: why each of some files can not be read; empty as soon as one can. ``start`` is returned, too."""
+    """Task: return ``start``, and why each of some files can not be read; no reasons if some file can be read."""
     check_urls(files)
     return start, _unreadable_reasons(files)
 
@@ -345,7 +356,7 @@ def _unreadable_reasons(files: Sequence[str]) -> list[str]:
 
 
 def ends_from(start: int, files: Sequence[str]) -> tuple[int, list[Ends | None]]:
-    """Task: the length and end of each file; None if it is empty or can not be read. ``start`` is returned, too."""
+    """Task: return ``start``, and the length and last bytes of each file, or None if it is empty or can not be read."""
     check_urls(files)
     return start, list(ahead(_ends, files))
 
@@ -371,7 +382,7 @@ def _ends(file: str | os.PathLike[str]) -> Ends | None:
 
 
 def identities_from(start: int, files: Sequence[str]) -> tuple[int, list[bytes | None]]:
-    """Task: the digest that names each file's content; None if it can not be read. ``start`` is returned, too."""
+    """Task: return ``start``, and the digest that names each file's content, or None if it can not be read."""
     check_urls(files)
     return start, [_identity(found) for found in ahead(read_source, files)]
 
@@ -390,13 +401,13 @@ def read_share(
     enrolled: Enrolled | None,
     apart: bool,  # noqa: FBT001 - an executor passes arguments by position only
 ) -> ShareResult:
-    """Task: judge files and write their good records into parts.
+    """Task: check the records of files, and write the good ones into parts (Parquet files).
 
-    ``apart`` is false if no two of the files agree in length and end. It is true if they may, but the client has made
-    sure that no other file of this ingest has the same content.
+    ``apart`` is false if no two of the files agree in length and last bytes. It is true if some may, and the client has
+    made sure that no two files of this ingest have the same content.
 
     Raises:
-        StorageError, InputError: as :func:`opened`, :func:`check_urls` and ``Reader.read``.
+        StorageError, InputError: the errors of :func:`opened`, :func:`check_urls` and ``Reader.read``.
     """
     campaign, manifest = opened(job)
     files = [one.file for one in listed]
@@ -425,7 +436,7 @@ def read_share(
 
 
 def _apart(files: Sequence[str]) -> Iterator[Share]:
-    """Every file in a share of its own."""
+    """Yield every file in a share of its own."""
     for place, loaded in enumerate(ahead(read_source, files)):
         if isinstance(loaded, Unreadable):
             yield Share([], [(place, loaded)], [])
@@ -444,7 +455,7 @@ def opened(job: Job) -> tuple[Campaign, Manifest]:
 
     Raises:
         StorageError: ``store_not_shared``: at its path the worker sees another store, or none; ``cluster_differs``:
-            the worker has another version of this software; as :func:`read_documents`.
+            the worker has another version of this software; the errors of :func:`read_documents`.
     """
     if job.software != VERSION:
         raise StorageError("cluster_differs", "a worker has another version of hearsay; install the same everywhere")

@@ -1,11 +1,11 @@
-"""Report files as names and URLs give them: loaded one after the other, decompressed within bounds.
+"""Load report files one after the other by path or URL, decompressed within bounds.
 
 URLs are those that fsspec can read: ``s3://…``, ``gs://…``, ``file://…`` and others. Paths need no fsspec: it is
 imported for the first URL. A store is never named by a URL (decision 28).
 
-Compressed files are gzip (RFC 1952) and zstd (RFC 8878). Reports hardly shrink, since ids and noise are random: batches
-of every mechanism grow less than fourfold. A file that grows further makes an ingest work for bytes that nobody sent,
-or would fill memory or disk.
+Compressed files are gzip (RFC 1952) and zstd (RFC 8878). Reports hardly shrink, since ids and noise are random:
+decompression makes batches of every mechanism less than four times as long. A file that grows more would make an ingest
+work for bytes that nobody sent, or would fill memory or disk.
 """
 
 from __future__ import annotations
@@ -37,22 +37,24 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)(::[^/]*)?://")
 _COLLAPSED = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _PATTERN = re.compile(r"[*?\[]")
 _MAPPED_BYTES = 1 << 25
-"""Content from this size on goes through a temporary file, to bound memory."""
+"""Content of at least this size goes through a temporary file, to bound memory."""
 _WHOLE_BYTES = 1 << 14
 """Files up to this size are read in one request where only their ends are needed."""
 _AHEAD = 8
-"""Number of remote files that are read at a time."""
+"""Largest number of remote files that are read at a time."""
 _UNANSWERED = {"ClientConnectionError", "EndpointConnectionError", "HTTPClientError", "ServerTimeoutError"}
 """Names of the errors that aiohttp and botocore raise when no server answers. Both may not be installed."""
 
 
 def is_url(file: str | os.PathLike[str]) -> bool:
-    """Whether the name ``file`` is a URL, and not a path."""
+    """Return whether the name ``file`` is a URL, and not a path."""
     return _URL.match(os.fspath(file)) is not None
 
 
 def check_folder(path: str | os.PathLike[str]) -> None:
-    """Refuse a path of a store that can not name a folder. A URL that became a ``Path`` has lost one of its slashes.
+    """Raise an error if the path of a store can not name a folder.
+
+    A URL that became a ``Path`` is recognised, although it has lost one of its slashes.
 
     Raises:
         InputError: ``store_not_folder``: the path is a URL, or has a zero byte.
@@ -88,7 +90,8 @@ def check_urls(files: Iterable[str | os.PathLike[str]]) -> None:
 def expand(files: Iterable[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
     """Replace each URL with ``*``, ``?`` or ``[`` by the files that match it, sorted. Other names stay.
 
-    A pattern without a match stays, too. Reading it will say that the file is not found. Errors as :func:`check_urls`.
+    A pattern without a match stays, too: reading it will say that the file is not found. Raises the errors of
+    :func:`check_urls`.
     """
     given = list(files)
     urls = [file for file in given if is_url(file)]
@@ -122,9 +125,9 @@ def read_url(url: str, most: int) -> bytes | mmap.mmap:
 
 
 def ends_of(url: str, most: int) -> tuple[int, bytes, bytes]:
-    """The length, the first ``most`` bytes and the last ``most`` bytes of the remote file ``url``.
+    """Return the length, the first ``most`` bytes and the last ``most`` bytes of the remote file ``url``.
 
-    Errors as :func:`read_url`.
+    Raises the errors of :func:`read_url`.
     """
     files, path, size = _found(url)
     with _library_errors():
@@ -156,7 +159,10 @@ def ahead(
 
 
 def _found(url: str) -> tuple[Any, str, int | None]:
-    """The file system of a URL, the path in it, and the file's size, None if the file system does not know it."""
+    """Return the file system of a URL, the path in it, and the file's size.
+
+    The size is None if the file system does not know it.
+    """
     from fsspec.core import url_to_fs
 
     with _library_errors():
@@ -168,7 +174,10 @@ def _found(url: str) -> tuple[Any, str, int | None]:
 
 
 def _matches(url: str) -> list[str]:
-    """The URLs of the files that match a URL with a pattern; the URL itself if it is none, or nothing matches."""
+    """Return the URLs of the files that match a URL with a pattern.
+
+    If it has no pattern, or no file matches, return the URL itself.
+    """
     from fsspec.core import url_to_fs
 
     if not _PATTERN.search(url):
@@ -183,7 +192,10 @@ def _matches(url: str) -> list[str]:
 
 @contextmanager
 def _library_errors() -> Iterator[None]:
-    """Turn the exceptions of all file system libraries into ``OSError``; ``EHOSTUNREACH`` if no server answered."""
+    """Context manager that turns the exceptions of all file system libraries into ``OSError``.
+
+    ``errno`` is ``EHOSTUNREACH`` if no server answered.
+    """
     try:
         yield
     except Exception as error:
@@ -196,7 +208,7 @@ def _library_errors() -> Iterator[None]:
 
 
 def _is_unanswered(error: BaseException) -> bool:
-    """Whether an error, or one of its causes, says that no server answered."""
+    """Return whether an error, or one of its causes, says that no server answered."""
     seen: BaseException | None = error
     while seen is not None:
         names = {kind.__name__ for kind in type(seen).__mro__}
@@ -208,7 +220,7 @@ def _is_unanswered(error: BaseException) -> bool:
 
 _MAGIC = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
 MOST_GROWTH = 16
-"""A compressed file may hold this many times its length. Any file may hold :data:`LEAST_BYTES`."""
+"""A compressed file may hold this many times its length, but any file may hold :data:`LEAST_BYTES`."""
 LEAST_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 20
 _STEP_BYTES = ((1 << 16, 1 << 20), (1 << 12, 1 << 15), (1 << 8, 1 << 10), (1 << 4, 1 << 5), (1, 1))
@@ -220,16 +232,20 @@ that place on, so less is lost. Each round takes about as long as the first.
 
 
 def codec_of(data: Content) -> str | None:
-    """The compression of ``data`` by its first bytes: ``gzip``, ``zstd``, or None, also for every batch."""
+    """Return the compression of ``data`` by its first bytes: ``gzip`` or ``zstd``, or None for other data.
+
+    No batch begins like compressed data.
+    """
     return next((codec for codec, magic in _MAGIC.items() if data[: len(magic)] == magic), None)
 
 
 def decompress(data: Content, codec: str, in_memory: int, growth: int = MOST_GROWTH) -> bytes | mmap.mmap:
-    """Decompress a file, by ``gzip`` or ``zstd``. Of a cut or damaged file, return the content before the damage.
+    """Decompress a file by ``codec``, ``gzip`` or ``zstd``.
 
-    gzip gives every byte before a cut, zstd complete blocks of up to 128 KiB. Consecutive members (gzip) or frames
-    (zstd) form one content. Bytes after the last member or frame, for example padding, are ignored. Content of more
-    than ``in_memory`` bytes goes through a temporary file, and is returned as a mapping of it.
+    Of a cut or damaged file return the content before the damage. gzip gives every byte before a cut, zstd complete
+    blocks of up to 128 KiB. Consecutive members (gzip) or frames (zstd) form one content. Bytes after the last member
+    or frame, for example padding, are ignored. Content of more than ``in_memory`` bytes goes through a temporary file,
+    and is returned as a mapping of it.
 
     Raises:
         OSError: ``errno`` ``EFBIG``: the file holds more than ``growth`` times its length; ``EILSEQ``:
@@ -271,10 +287,10 @@ def _copy(data: Content, codec: str, content: IO[bytes], most: int) -> int:
 
 
 class _Steps:
-    """A file that a codec reads in steps. Steps are smaller near a damaged place, so that less before it is lost.
+    """A file that a codec reads in steps, which are smaller near a damaged place, so that less before it is lost.
 
-    Up to the offset ``sound`` steps are as large as the codec asks, then at most ``given`` bytes. The last step begins
-    at ``start``.
+    Up to the offset ``sound`` steps are as large as the codec asks, and from there on at most ``given`` bytes. The last
+    step begins at ``start``.
     """
 
     closed = False
@@ -299,7 +315,7 @@ class _Steps:
 
 MAX_FILE_BYTES = 1 << 40
 MAPPED_BYTES = 1 << 27
-"""Larger content is mapped from a temporary file, larger files are read in pieces. This bounds memory."""
+"""Larger content is mapped from a temporary file, and larger files are read in pieces, to bound memory."""
 SHORTENED_REASON = "file_shortened"
 _SHARE_BYTES, _SHARE_FILES = 4 << 20, 2048
 
@@ -337,9 +353,10 @@ class Source(NamedTuple):
 
 
 class Share(NamedTuple):
-    """Files that one thread judges together: a large one, or many small ones.
+    """Files that one thread reads together: a large file, or many small ones.
 
     Attributes:
+        sources: the loaded files.
         unreadable: files that could not be read, each with its index among the files given.
         similar: indices and names of possible copies: files with the same length and the same last bytes as an earlier
             file.
@@ -354,7 +371,7 @@ def shares(files: Sequence[str | os.PathLike[str]]) -> Iterator[Share]:
     """Load the files one after the other, and yield them in shares of several megabytes or many files.
 
     A file with the same length and the same last bytes as an earlier file may be a copy. Such a file is not loaded, but
-    named in ``similar`` of the share that it would be in; the caller reads it later.
+    named in ``similar`` of its share; the caller reads it later.
     """
     seen: set[tuple[int, bytes]] = set()
     share, size = Share([], [], []), 0
@@ -416,9 +433,9 @@ def read_source(
 def decompressed(
     file: str | os.PathLike[str], data: Content, in_memory: int = MAPPED_BYTES, growth: int = MOST_GROWTH
 ) -> Content | Unreadable:
-    """The content of a file whose bytes are ``data`` and may be compressed, or why there is none.
+    """Return the content of a file whose bytes ``data`` may be compressed, or the reason why there is none.
 
-    Limits: :func:`decompress`.
+    The limits ``in_memory`` and ``growth`` are those of :func:`decompress`.
     """
     codec = codec_of(data)
     if codec is None:

@@ -1,7 +1,7 @@
 """What one ingest has read so far, and the manifest that names all of it.
 
-Readers write parts that no manifest names, and report every file to the transaction. Only the caller, who holds
-the store's lock, commits: it writes the manifest that :meth:`IngestTransaction.commit` returns.
+Readers write parts (Parquet files) that no manifest names, and report every file to the transaction. Only the caller,
+who holds the store's lock, commits: it writes the manifest that :meth:`IngestTransaction.commit` returns.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class IngestSummary(NamedTuple):
 
     @property
     def accepted(self) -> int:
-        """Number of good records added, proven and unproven. Records that repeat an id are included."""
+        """Return the number of good records added, proven and unproven. Records that repeat an id are included."""
         return self.proven + self.unproven
 
     def _repr_html_(self) -> str:
@@ -60,7 +60,10 @@ class IngestSummary(NamedTuple):
 
 
 def joined(steps: Sequence[IngestSummary]) -> IngestSummary:
-    """The result of all steps of one call of :meth:`aggregator.operations.report_store.Store.ingest`; at least one."""
+    """Return the sum of the results of all steps of one :meth:`aggregator.operations.report_store.Store.ingest`.
+
+    There must be at least one step.
+    """
     return IngestSummary(
         sum(step.files for step in steps),
         sum(step.files_repeated for step in steps),
@@ -76,8 +79,8 @@ class IngestTransaction:
 
     Reading with threads (:func:`read_with_threads`), reading on a remote executor
     (:mod:`aggregator.reports.intake.remote`) and judging the quarantine again (:mod:`aggregator.operations.retry`)
-    share it. ``quarantine`` keeps the pieces of files that are set aside; None keeps none. The public counts are those
-    of :class:`IngestSummary`; ``inputs`` is the index of the input files, with those of this ingest.
+    share it. ``quarantine`` keeps rejected pieces of files; None keeps none. The public counts are those of
+    :class:`IngestSummary`. ``inputs`` is the index of the input files, including those of this ingest.
 
     Raises:
         StorageError: ``store_damaged``: the index of input files is not as it was written.
@@ -99,7 +102,7 @@ class IngestTransaction:
 
     @property
     def unreadable(self) -> tuple[Unreadable, ...]:
-        """The files that could not be read, in the order in which they were given."""
+        """Return the files that could not be read, in the order in which they were given."""
         return tuple(found for _, found in sorted(self._unreadable))
 
     @contextmanager
@@ -114,7 +117,7 @@ class IngestTransaction:
             yield Reader(self.campaign, self.inputs, writer, first_period, now, enrolled, sharing)
 
     def note(self, read: Read) -> None:
-        """Take over the result of one file: its entry in the index, its counts, its pieces for the quarantine."""
+        """Add the result of one file: its entry in the index, its counts, its rejected pieces for the quarantine."""
         entry, known = read.entry, read.known
         if read.unreadable is not None:
             self.note_unreadable(read.number, read.unreadable)
@@ -136,7 +139,10 @@ class IngestTransaction:
         self.rejected += Counter(entry.rejected) - before
 
     def note_unreadable(self, number: int, found: Unreadable) -> None:
-        """Add file ``number`` of those given to :attr:`unreadable`. The ingest goes on with the other files."""
+        """Add the file with index ``number`` among those given to :attr:`unreadable`.
+
+        The ingest goes on with other files.
+        """
         self._unreadable.append((number, found))
 
     def add_parts(self, parts: Iterable[Part]) -> None:
@@ -144,15 +150,15 @@ class IngestTransaction:
         self._parts += parts
 
     def correct_totals(self, *, fewer: Counter[str], more: Counter[str]) -> None:
-        """Change the store's totals of rejected pieces, by reason."""
+        """Change the store's totals of rejected pieces by reason: subtract ``fewer``, add ``more``."""
         self._totals.update(more)
         self._totals.subtract(fewer)
 
     def commit(self) -> Manifest | None:
         """Write the index, join small parts, and return the manifest for the caller to write.
 
-        None if the ingest changes nothing: the index got no new entry. All files that the manifest names are on the
-        disk. In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
+        The result is None if the index got no new entry, so that nothing changes. All files that the manifest names are
+        on the disk. In both cases the names of empty files go into the quarantine, which is then flushed to the disk.
 
         Raises:
             StorageError: ``store_damaged``: a part that is joined with others is not as it was written.
@@ -176,12 +182,12 @@ class IngestTransaction:
         )
 
     def summary(self, files: int) -> IngestSummary:
-        """The result for the operator. ``files``: number of files read."""
+        """Return the result for the operator. ``files``: number of files read."""
         rejected = dict(sorted(self.rejected.items()))
         return IngestSummary(files, self.repeated, self.unreadable, self.proven, self.unproven, rejected)
 
     def _superseded(self, claims: frozenset[int]) -> frozenset[int]:
-        """Claimed digests that equal the digest of a complete batch, of this ingest or an earlier one."""
+        """Return those of the digests ``claims`` that a complete batch has, of this ingest or an earlier one."""
         if not claims:
             return frozenset()
         complete = np.concatenate([numbers(b"".join(self._digests)), self.inputs.batches()])
@@ -190,7 +196,7 @@ class IngestTransaction:
 
 
 _OFFERED = 4
-"""Blocks of one large file that wait or are judged at a time, for each thread."""
+"""Number of blocks of one large file that wait or are checked at a time, for each thread."""
 
 
 def read_with_threads(
@@ -205,11 +211,12 @@ def read_with_threads(
 ) -> int:
     """Read files with the threads of this process, and write their new records into parts. Run by a store's ingest.
 
-    ``enough`` is asked after every share of files whether no further share is to be read, and ``progress`` is called
-    with a number of files that are finished. The result is the number of files that were read, from the first on.
+    ``enough`` is called after every share of files; if it returns True, no further share is read. ``progress`` is
+    called with a number of files that are finished. The result is the number of files that were read, from the first
+    on.
 
     Raises:
-        StorageError, InputError: as :meth:`Reader.read`.
+        StorageError, InputError: the errors of :meth:`Reader.read`.
     """
     pool = ThreadPoolExecutor(threads)
     sharing = WorkSharingPool(pool, _OFFERED * threads) if threads > 1 else None
@@ -248,7 +255,7 @@ def read_with_threads(
 def _note_some(
     transaction: IngestTransaction, pending: set[Future[list[Read]]], progress: Callable[[int], None]
 ) -> set[Future[list[Read]]]:
-    """Wait for at least one share, and note its files. Returns the shares that are still being read."""
+    """Wait for at least one share of files, and note its files. Returns the shares that are still being read."""
     done, rest = wait(pending, return_when=FIRST_COMPLETED)
     for future in done:
         for read in future.result():

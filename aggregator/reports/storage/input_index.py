@@ -1,8 +1,8 @@
-"""The index of input files, by which each content is ingested once.
+"""The index of a store's input files, so that each file content is ingested once.
 
-Each ingest writes a Parquet file below ``inputs/``, which the manifest names. If several entries have one content, the
-last one is valid. The :func:`identity` of a file names its content. :func:`tail` tells most files apart without a
-digest.
+Each ingest writes a Parquet file below ``inputs/``, which the manifest names. It has an entry for each input file. If
+several entries have one content, the last one is valid. The digest :func:`identity` names the content of a file. Its
+last bytes (:func:`tail`) tell most files apart without a digest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aggregator.reports.storage.manifest import INPUTS, SideFile, damaged
 from protocol.batches.batch import TRAILER_BYTES
 
 MAX_FILES = 16
-"""Limit of the number of files of the index. Beyond it the next ingest writes one file in place of all."""
+"""Largest number of files of the index. When it is reached, the next ingest writes one file in place of all."""
 TAIL_BYTES = 8
 
 _SCHEMA = pa.schema(
@@ -51,15 +51,18 @@ class Ingested(NamedTuple):
     """The index entry of one input file.
 
     Attributes:
-        identity, tail: name its content: :func:`identity`, :func:`tail`.
-        name: its name, without folders, when it was read.
+        identity: digest of its content (:func:`identity`).
+        tail: the last bytes of its content (:func:`tail`).
+        name: name of the file, without folders, when it was read.
         size_bytes: length of its content, decompressed.
         present: the latest period in which it was read. Reports of later periods were refused as too early.
-        proven, unproven: numbers of good records in batches with the right digest and count, and in other batches.
-        rejected: number of rejected pieces by reason.
-        batches: the first eight bytes of the digest of every batch with the right digest and count, one after another.
+        proven: number of good records in complete batches (with the right digest and count).
+        unproven: number of good records in damaged batches.
+        rejected: number of rejected records and byte ranges by reason.
+        batches: the first eight bytes of the digest of every complete batch, one after another.
         refused: positions of the records that were refused as ``id_not_enrolled``, packed by :func:`pack_places`.
-        enrolment: digest of the one set of enrolled ids with which records were refused; empty without one.
+        enrolment: digest of the set of enrolled ids with which records were refused; empty if no record was refused so,
+            or if several sets refused some.
     """
 
     identity: bytes
@@ -76,20 +79,21 @@ class Ingested(NamedTuple):
 
 
 def pack_places(places: NDArray[np.int64]) -> bytes:
-    """Pack rising positions of a file's records, (N,) int64, for the index of inputs; empty if N is 0."""
+    """Compress the N rising positions of a file's records, (N,) int64, for the index; empty if N is 0."""
     return zlib.compress(np.diff(places, prepend=0).astype("<u8").tobytes(), 1) if len(places) else b""
 
 
 def unpack_places(packed: bytes) -> NDArray[np.int64]:
-    """Decompress positions of records, which :func:`pack_places` made: (N,) int64."""
+    """Decompress N positions of records, (N,) int64, which :func:`pack_places` compressed."""
     steps = np.frombuffer(zlib.decompress(packed), "<u8") if packed else np.empty(0, np.uint64)
     return np.cumsum(steps.astype(np.int64))
 
 
 def identity(data: Content, body: bytes | None = None) -> bytes:
-    """SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes): 32 bytes that name decompressed content.
+    """Return a digest that names the decompressed content of a file, 32 bytes.
 
-    In a file of one batch the inner digest, ``body``, is the digest of the batch, which is computed anyway.
+    It is SHA-256(SHA-256(all but the last 44 bytes) ‖ the last 44 bytes). In a file of one batch the inner digest,
+    ``body``, is the digest of the batch, which is computed anyway.
 
     Raises:
         FileShortenedError: ``data`` is a large file that became shorter.
@@ -100,7 +104,7 @@ def identity(data: Content, body: bytes | None = None) -> bytes:
 
 
 def tail(data: Content) -> bytes:
-    """The last eight bytes of a file's content ``data``. Shorter content is padded with zeros in front."""
+    """Return the last eight bytes of a file's content ``data``. Shorter content is padded with zeros in front."""
     return data[-TAIL_BYTES:].rjust(TAIL_BYTES, b"\0")
 
 
@@ -126,18 +130,19 @@ class Inputs:
         self._new: dict[bytes, Ingested] = {}
 
     def may_know(self, tail: bytes) -> bool:
-        """Whether an earlier ingest read a file with these last eight bytes (:func:`tail`).
+        """Return whether an earlier ingest read a file with these last eight bytes (:func:`tail`).
 
-        If so, only its identity tells.
+        If so, only the digest :func:`identity` tells whether it was the same content.
         """
         low, high = _places(self._tails, tail)
         return high > low
 
     def has_all(self, name: bytes, present: int, enrolment: bytes = b"") -> bool:
-        """Whether a file is known and reading it again would add no report. True for all files that this ingest read.
+        """Return whether a file is known, and reading it again would add no report.
 
-        Reports that were too early may be accepted in a later period. Reports that were not enrolled may be accepted
-        with another set of enrolled ids, whose digest is ``enrolment``; empty for an open store.
+        This is so for all files that this ingest read. Reports that were too early may be accepted in a later period,
+        ``present``. Reports that were not enrolled may be accepted with another set of enrolled ids, whose digest is
+        ``enrolment``; it is empty for an open store.
         """
         if name in self._new:
             return True
@@ -148,16 +153,16 @@ class Inputs:
         return not (refused and refused.size) or self._table["enrolment"][place].as_py() == enrolment
 
     def get(self, name: bytes) -> Ingested | None:
-        """The entry of the file whose identity is ``name``, from this ingest or an earlier one; None if unknown."""
+        """Return the entry of the file with the :func:`identity` ``name``, or None if no ingest has read it."""
         if name in self._new:
             return self._new[name]
         place = self._place(name)
         return None if place is None else _rows(self._table.slice(place, 1))[0]
 
     def _place(self, name: bytes) -> int | None:
-        """The row of the last entry of a file; None if there is no entry.
+        """Return the row of the last entry of a file, or None if it has no entry.
 
-        The lookup goes by identity, since an attacker can give many files the same tail.
+        The lookup goes by :func:`identity`, since an attacker can give many files the same last bytes.
         """
         low, high = _places(self._starts, name[:8])
         for place in self._order[low:high][::-1].tolist():  # The last entry of a file is valid, so it is tried first.
@@ -170,29 +175,28 @@ class Inputs:
         self._new[entry.identity] = entry
 
     def is_new(self, name: bytes) -> bool:
-        """Whether this ingest added the file whose identity is ``name``."""
+        """Return whether this ingest added the file with the :func:`identity` ``name``."""
         return name in self._new
 
     @property
     def new(self) -> bool:
-        """Whether this ingest added any entry."""
+        """Return whether this ingest added an entry."""
         return bool(self._new)
 
     def entries(self) -> Iterator[Ingested]:
-        """Yield the valid entry of every content."""
+        """Yield the last, and so valid, entry of every content."""
         latest = {entry.identity: entry for entry in _rows(self._table)} | self._new
         yield from latest.values()
 
     def batches(self) -> NDArray[np.uint64]:
-        """The first eight bytes of the digest of every complete batch of earlier ingests: (B,) uint64."""
+        """Return the first eight bytes of the digest of each of B complete batches of earlier ingests: (B,) uint64."""
         return numbers(b"".join(self._table["batches"].to_pylist()))
 
     def write(self, name: str) -> tuple[SideFile, ...]:
-        """Write the entries of this ingest to a file called ``name``.
+        """Write the entries of this ingest to a file called ``name``, and return all files of the index.
 
-        Returns all files of the index, for the next manifest.
-
-        If the index has :data:`MAX_FILES` files already, the new file gets all entries and replaces these files.
+        The next manifest names them. If the index has :data:`MAX_FILES` files already, the new file gets all entries
+        and replaces these files.
         """
         joined = len(self._files) >= MAX_FILES
         table = _to_table(self.entries() if joined else self._new.values())
@@ -201,13 +205,16 @@ class Inputs:
 
 
 def _places(ordered: NDArray[np.uint64], eight: bytes) -> tuple[int, int]:
-    """First and end position of a number, given as eight bytes, in the sorted array ``ordered``, (N,) uint64."""
+    """Return the first and end position of a number in ``ordered``, N sorted numbers, (N,) uint64.
+
+    The number is given as ``eight`` bytes.
+    """
     number = np.uint64(int.from_bytes(eight))
     return int(ordered.searchsorted(number)), int(ordered.searchsorted(number, "right"))
 
 
 def write_side_file(folder: Path, name: str, table: pa.Table) -> SideFile:
-    """Write a table to a Parquet file, durably. The result is what the next manifest says of it."""
+    """Write a table to a Parquet file, durably, and return what the next manifest says of the file."""
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd")
     raw = bytes(sink.getvalue())

@@ -1,7 +1,7 @@
 """Atomic writes of files, and one lock per folder.
 
-A file is written under a temporary name, flushed and renamed, and its folder is flushed. After a power cut the file
-has its old content or its new content.
+A file is written under a temporary name, flushed to the disk and renamed, and then its folder is flushed. After a power
+cut the file has its old content or its new content.
 """
 
 from __future__ import annotations
@@ -25,21 +25,24 @@ LOCK_TIMEOUT_SECONDS = 60.0
 """How long a process waits for the lock, unless ``Store.lock_timeout_seconds`` is changed."""
 _POLL_SECONDS = 0.05
 _FLUSHERS = 16
-"""Most files that are flushed at a time."""
+"""Largest number of files that are flushed at a time."""
 
 
 def write_durably(path: Path, data: bytes, mode: int = ORDINARY) -> None:
     """Write ``data`` to ``path`` atomically with permissions ``mode``, and flush the file and its folder to the disk.
 
-    A link under the temporary name is removed, and never followed. If it fails, ``path`` is as before, unless only the
-    flush of its folder failed.
+    A link under the temporary name is removed, and never followed. After an error ``path`` is as before, unless only
+    the flush of its folder failed.
     """
     write_temporary(path, data, mode)
     replace_durably([path])
 
 
 def write_temporary(path: Path, data: bytes, mode: int = ORDINARY) -> None:
-    """Write ``data`` under the temporary name of ``path`` without a flush, for :func:`replace_durably`."""
+    """Write ``data`` under the temporary name of ``path``, without a flush.
+
+    :func:`replace_durably` moves it to ``path``.
+    """
     temporary = _temporary(path)
     temporary.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,11 +96,12 @@ def exclusive(
 ) -> Iterator[None]:
     """Context manager that holds the lock file at ``path``, which the system releases when the process ends or crashes.
 
-    It waits up to ``timeout_seconds`` for another process. ``clock`` and ``sleep`` measure and pass the time.
+    It waits up to ``timeout_seconds`` for another process to release the lock. ``clock`` and ``sleep`` measure and pass
+    the time.
 
     Raises:
         OSError: ``path`` is a link, or can not be opened.
-        StorageError: ``store_busy`` after ``timeout_seconds``.
+        StorageError: ``store_busy``: another process held the lock for ``timeout_seconds``.
     """
     deadline = clock() + timeout_seconds
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

@@ -1,11 +1,12 @@
-"""A store's folder: the manifest that names all other files, the campaign file, and files that a crash left.
+"""A store's folder: the manifest that names all other files, and the campaign file.
 
-A file that the manifest does not name is not part of the store. Replacing the manifest therefore commits an ingest.
-The manifest ends with the digest of its content, so that a change by another program or a bad disk is noticed.
+A file that the manifest does not name is not part of the store, and may be left from a crash. Replacing the manifest
+therefore commits an ingest. The manifest ends with the digest of its content, so that a change by another program or a
+bad disk is noticed.
 
-The store's lock file says which generation of the manifest was committed last. An older manifest that is restored
-alone is refused: the next change would remove the newer parts, which it does not name. A copy of the whole folder is
-as good as the store was when it was made.
+The store's lock file says which generation of the manifest was committed last. An older manifest that is restored alone
+is refused: the next change would remove the newer parts, which it does not name. A copy of the whole folder is as good
+as the store was when it was made.
 """
 
 from __future__ import annotations
@@ -32,23 +33,30 @@ SUMMARIES_FILE = "nodes.sqlite"
 """The file of a store of nodes' summaries, which is no store of reports (:mod:`aggregator.nodes`)."""
 FORMAT = 2
 CLAMPED = 2
-"""How answers of integers are added up, in manifests: each clamped to the bounds of its mechanism first."""
+"""How integer answers were added up, as manifests say it: each was clamped to the bounds of its mechanism first."""
 REPORTS, INPUTS, FORGOTTEN, QUARANTINE = "reports", "inputs", "forgotten", "quarantine"
 """Names of the folders in a store's folder."""
 BUCKETS = 16
 """Number of buckets of a new store, unless its maker asks for another power of two."""
 MAX_BUCKETS = 1 << 12
 MAX_GENERATION = 10**8 - 1
-MANIFEST_MISSING = "its manifest.json is missing; put the newest copy back"
 """The largest number that the eight digits in the names of files can hold."""
+MANIFEST_MISSING = "its manifest.json is missing; put the newest copy back"
 PERIODS = 1 << 32
-"""Number of possible periods: a report states its period in four bytes."""
+"""Number of possible periods. A report states its period in four bytes."""
 _NOTED = re.compile(rb"[0-9]{8}\n")
 _SEAL = b',\n "sha256": "'
 
 
 class Part(NamedTuple):
-    """One Parquet file of records of one bucket. ``sha256`` is the hexadecimal digest of its bytes."""
+    """A Parquet file with records of one bucket (records that agree in the low bits of their ids).
+
+    Attributes:
+        bucket: number of the bucket.
+        name: name of the file.
+        records: number of records.
+        sha256: hexadecimal digest of the file's bytes.
+    """
 
     bucket: int
     name: str
@@ -57,12 +65,15 @@ class Part(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path of the part's file, relative to the store's folder."""
+        """Return the path of the part's file, relative to the store's folder."""
         return f"{REPORTS}/bucket={self.bucket:02d}/{self.name}"
 
 
 class SideFile(NamedTuple):
-    """A Parquet file without records: the index of input files of an ingest, or the counts of forgotten periods."""
+    """A Parquet file of a store that holds no records.
+
+    It holds the index of input files of an ingest, or the counts of forgotten periods.
+    """
 
     name: str
     rows: int
@@ -78,7 +89,7 @@ class Forgotten(NamedTuple):
         replayed: number of removed records that were surplus copies of counted ones.
         conflicting: number of removed records whose id had different records.
         superseded: number of removed unproven records in whose place proven records count.
-        way: :data:`CLAMPED`.
+        way: how integer answers were added up: :data:`CLAMPED`.
     """
 
     before: int
@@ -97,11 +108,13 @@ class Manifest(NamedTuple):
         buckets: number of buckets, a power of two. The bucket of a record is its id modulo this number.
         generation: number of replacements so far; it is part of the names of new files.
         parts: all parts, in order of bucket and name.
-        inputs: index of the input files, oldest first. If several entries have one content, the last one is valid.
-        rejected: number of rejected pieces in all input files, by reason.
-        claims: first eight bytes, as numbers, of the digests that damaged batches state and no complete batch here has.
-        superseded: the same of those that a complete batch here has. Records of these damaged batches do not count.
-        forgotten: None if no period was forgotten.
+        inputs: files of the index of input files, oldest first.
+        rejected: number of rejected records and byte ranges in all input files, by reason.
+        claims: first eight bytes, as numbers, of the digests that damaged batches state and no complete batch in the
+            store has.
+        superseded: first eight bytes, as numbers, of the digests that damaged batches state and a complete batch in the
+            store has. Records of these damaged batches do not count.
+        forgotten: counts of the forgotten periods; None if no period was forgotten.
         closed: whether only reports of enrolled devices are accepted. The first ingest decides it.
     """
 
@@ -118,16 +131,16 @@ class Manifest(NamedTuple):
 
     @property
     def first_period(self) -> int:
-        """The first period whose reports are accepted: 0, or the first period that was not forgotten."""
+        """Return the first period whose reports are accepted: 0, or the first period that was not forgotten."""
         return 0 if self.forgotten is None else self.forgotten.before
 
     @property
     def records(self) -> int:
-        """Number of records in all parts, repeats included."""
+        """Return the number of records in all parts, including repeated ones."""
         return sum(part.records for part in self.parts)
 
     def bucket_parts(self, bucket: int) -> list[Part]:
-        """All parts with records of the bucket with number ``bucket``."""
+        """Return all parts with records of the bucket with number ``bucket``."""
         return [part for part in self.parts if part.bucket == bucket]
 
     def paths(self) -> set[str]:
@@ -142,8 +155,9 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest atomically. This commits a change of the store.
 
     Raises:
-        StorageError: ``store_damaged``: the manifest was replaced too often. Only an edited manifest says so.
-        OSError: the old manifest stays, unless only the flush of the folder failed.
+        StorageError: ``store_damaged``: the manifest says that it was replaced too often, which only an edited manifest
+            does.
+        OSError: the disk failed. The old manifest stays, unless only the flush of the folder failed.
     """
     if manifest.generation > MAX_GENERATION:
         raise damaged(f"its manifest can not be replaced more than {MAX_GENERATION} times")
@@ -151,7 +165,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def note_generation(folder: Path, generation: int) -> None:
-    """Write into the lock file, durably, that the manifest of this generation was committed."""
+    """Write into the lock file, durably, that the manifest of this ``generation`` was committed."""
     descriptor = os.open(folder / LOCK_FILE, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, ORDINARY)
     try:
         os.pwrite(descriptor, b"%08d\n" % generation, 0)
@@ -161,7 +175,7 @@ def note_generation(folder: Path, generation: int) -> None:
 
 
 def noted_generation(folder: Path) -> int:
-    """The generation that the lock file says; 0 if it says none."""
+    """Return the generation (number of committed manifests) that the lock file states; 0 if it states none."""
     noted = b""
     with suppress(OSError):
         descriptor = os.open(folder / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -171,7 +185,7 @@ def noted_generation(folder: Path) -> int:
 
 
 def fingerprint(manifest: Manifest) -> bytes:
-    """SHA-256 of a manifest's file. Equal fingerprints mean equal manifests, which name the same files."""
+    """Return the SHA-256 of a manifest's file. Manifests with equal fingerprints name the same files."""
     return sha256(_to_bytes(manifest)).digest()
 
 
@@ -194,7 +208,7 @@ def _to_bytes(manifest: Manifest) -> bytes:
 
 
 def sealed(body: Mapping[str, Any]) -> bytes:
-    """JSON text of ``body``, with a last member ``sha256``: the digest of all bytes before it."""
+    """Return the JSON text of ``body``, with a last member ``sha256``: the digest of all bytes before it."""
     said = json.dumps(body, indent=1, ensure_ascii=True).encode().removesuffix(b"\n}")
     return said + _seal(said)
 
@@ -209,12 +223,12 @@ def _is_sealed(raw: bytes) -> bool:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a store.
+    """Return the manifest of a store.
 
     Raises:
         StorageError: ``not_a_store``; ``store_of_nodes``: the folder is a store of nodes' summaries; ``store_newer``,
-            ``store_older``: written by other software; ``store_damaged``: the content is no manifest, was changed, or
-            is older than the last change of the store.
+            ``store_older``: newer or older software wrote the store; ``store_damaged``: the content is no manifest, was
+            changed, or is older than the last change of the store.
     """
     noted = noted_generation(folder)  # Before the manifest is read: a change in between makes that newer.
     try:
@@ -250,7 +264,10 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _parse(body: dict[str, Any]) -> Manifest:
-    """The manifest of a file's content; ``ValueError``, ``KeyError`` or ``TypeError`` if it is none."""
+    """Return the manifest that ``body``, the content of a manifest's file, states.
+
+    Raises ``ValueError``, ``KeyError`` or ``TypeError`` if it states no manifest.
+    """
     campaign, buckets, forgotten = bytes.fromhex(body["campaign"]), _count(body["buckets"]), body["forgotten"]
     manifest = Manifest(
         campaign,
@@ -276,7 +293,7 @@ def _parse(body: dict[str, Any]) -> Manifest:
 
 
 def is_bucket_count(number: int) -> bool:
-    """Whether a store may have ``number`` buckets: a power of two, at most :data:`MAX_BUCKETS`."""
+    """Return whether a store may have ``number`` buckets: a power of two, at most :data:`MAX_BUCKETS`."""
     return 1 <= number <= MAX_BUCKETS and number & (number - 1) == 0
 
 
@@ -310,7 +327,7 @@ def _count(value: object, most: float = inf) -> int:
 
 
 def _name(value: object) -> str:
-    """Check a file name. A path, which could leave the folder, is refused."""
+    """Return ``value`` if it is a file name; refuse a path, which could lead out of the folder."""
     if not isinstance(value, str) or not {"/", "\0"}.isdisjoint(value) or not value.endswith(".parquet"):
         raise ValueError
     value.encode()  # raises ValueError for a lone surrogate, which no file name can hold
@@ -318,7 +335,7 @@ def _name(value: object) -> str:
 
 
 def _digest(file: dict[str, Any]) -> str:
-    """The SHA-256 of a file in lower-case hexadecimal, as ``hexdigest`` writes it."""
+    """Return the SHA-256 that a manifest states of a ``file``, in lower-case hexadecimal as ``hexdigest`` writes it."""
     value = file["sha256"]
     if not isinstance(value, str) or bytes.fromhex(value).hex() != value or len(value) != 64:
         raise ValueError
@@ -344,11 +361,11 @@ class Opened(NamedTuple):
 
 
 def read_documents(folder: Path) -> Opened:
-    """Read a store's manifest and campaign. Run by a store's operator and by a cluster's worker.
+    """Read a store's manifest and campaign. Run by the operator and by a cluster's workers.
 
     Raises:
-        StorageError: as :func:`read_manifest`; ``store_damaged`` also if the campaign file is missing, not acceptable,
-            or of another campaign.
+        StorageError: the errors of :func:`read_manifest`; ``store_damaged`` also if the campaign file is missing, not
+            acceptable, or of another campaign.
     """
     manifest = read_manifest(folder)
     problem = ""
@@ -367,10 +384,13 @@ def read_documents(folder: Path) -> Opened:
 
 
 def read_campaign(raw: bytes) -> Campaign:
-    """Parse the bytes of a signed campaign file. Signatures are not verified here: the caller has done so.
+    """Parse the bytes of a signed campaign file, without a check of its signatures.
+
+    The caller must have verified the signatures.
 
     Raises:
-        DocumentError: as :func:`protocol.documents.campaign.parse_campaign`; ``wrong_role``, ``unknown_crit``.
+        DocumentError: the errors of :func:`protocol.documents.campaign.parse_campaign`; ``wrong_role``,
+            ``unknown_crit``.
     """
     campaign = parse_campaign(read_envelope(raw, "campaign").payload)
     check_understood(campaign.header, UNDERSTOOD)
@@ -378,9 +398,9 @@ def read_campaign(raw: bytes) -> Campaign:
 
 
 def remove_orphans(folder: Path, manifest: Manifest) -> None:
-    """Delete parts, side files and temporary files that the manifest does not name, for example after a crash.
+    """Delete Parquet files and temporary files that the manifest does not name, for example after a crash.
 
-    Folders, links and files of other kinds stay, since no store makes them. Nothing is deleted if a named file is
+    Folders, links and files of other kinds are kept, since no store makes them. Nothing is deleted if a named file is
     missing: the manifest may then be an old copy, and the unnamed files may be the newer ones.
 
     Raises:
@@ -405,7 +425,7 @@ def remove_orphans(folder: Path, manifest: Manifest) -> None:
 
 
 def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
-    """The entries of a folder of the store; empty if the folder does not exist."""
+    """Return the entries of the folder ``place`` of the store; empty if it does not exist."""
     path = folder / place
     if place and path.is_symlink():
         # Files behind a link may belong to another program, and must not be deleted.
@@ -420,11 +440,11 @@ def _entries(folder: Path, place: str) -> list[os.DirEntry[str]]:
 def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, buckets: int) -> None:
     """Make the folder of a new store, divided into ``buckets``, and missing folders above it.
 
-    If a manifest is there already, nothing is changed, and no campaign compared.
+    If the folder has a manifest already, nothing is changed, and its campaign is not compared.
 
     Raises:
-        StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: a
-            store without its manifest; ``store_busy``.
+        StorageError: ``not_a_store``: the path is a file, or a folder that holds something else; ``store_damaged``: it
+            is a store without its manifest; ``store_busy``: another process holds its lock.
     """
     with storage_errors(f"the store at '{folder}' can not be made"):
         if folder.exists() and not folder.is_dir():
@@ -441,7 +461,7 @@ def create_folder(folder: Path, campaign: Campaign, campaign_bytes: bytes, bucke
 
 
 def _check_unused(folder: Path) -> None:
-    """Refuse to make a store among other files, except for the files of an interrupted attempt."""
+    """Raise ``not_a_store`` if the folder has other files than those of an interrupted attempt to make a store."""
     names = {entry.name.removesuffix(".tmp") for entry in folder.iterdir()} if folder.is_dir() else set()
     if not names <= {LOCK_FILE, CAMPAIGN_FILE, FILE_NAME}:
         if noted_generation(folder):

@@ -1,13 +1,13 @@
-"""Columns as Parquet parts, which pandas, DuckDB, Spark and Dask can read directly: read, written, and joined.
+"""Read, write and join parts: Parquet files of records, which pandas, DuckDB, Spark and Dask can read directly.
 
 Columns of a part: ``id`` uint64, ``period`` uint32, ``question`` uint16, ``answer`` (uint16 in the layout ``SINGLE``,
-the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. For a record of a damaged batch
-``claim`` is the first eight bytes of the digest that the batch's trailer states, and null if it states none; for other
-records it is null. docs/reference/store.md describes the data set for its readers. Decision 0024 gives the reasons.
+the bytes of the answer field in others), ``proven`` bool, and ``claim`` uint64. ``claim`` is null, but for a record of
+a damaged batch whose trailer states a digest: then it is the digest's first eight bytes. docs/reference/store.md
+describes the data set for its readers. Decision 0024 gives the reasons.
 
 A writer divides records into buckets by the low bits of their ids, and writes them in row groups. A part counts only
-once a manifest names it, so it is written under its final name, and only flushed. The next change of the store removes
-the parts that a crash leaves. Threads share a writer: each bucket has its own lock.
+once a manifest names it, so it is written under its final name. The next change of the store removes the parts that a
+crash leaves. Threads share a writer: each bucket has its own lock.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from protocol.mechanisms import INTEGERS, SINGLE
 
 _PACKED = "DELTA_BINARY_PACKED"
 _CONSTANT = ["proven", "claim"]
-"""Columns with mostly one value. If the statistics of a row group show that, the column is not read."""
+"""Columns that mostly have one value. If the statistics of a row group show that, such a column is not read."""
 
 
 class Stored(NamedTuple):
-    """N records with the column that only parts have.
+    """N records with the column ``claim``, which only parts have.
 
     Attributes:
+        records: the other columns.
         claim: (N,) uint64, the first eight bytes of the digest that the trailer of a record's damaged batch states; 0
             for a record without such a trailer. None if all are 0.
     """
@@ -51,12 +52,15 @@ class Stored(NamedTuple):
     claim: NDArray[np.uint64] | None
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Stored:
-        """The records that ``rows`` selects: an index array, a mask of N values, or a slice."""
+        """Return the records that ``rows`` selects: an index array, a mask with one value per record, or a slice."""
         return Stored(self.records.take(rows), None if self.claim is None else self.claim[rows])
 
     @classmethod
     def join(cls, pieces: list[Stored], answer_bytes: int) -> Stored:
-        """Concatenate the records of all pieces, in their order, as :meth:`Columns.join` does."""
+        """Concatenate the records of all ``pieces``, in their order.
+
+        ``answer_bytes``, the length of an answer field, is used only if there are no pieces.
+        """
         records = Columns.join([piece.records for piece in pieces], answer_bytes)
         if all(piece.claim is None for piece in pieces):
             return cls(records, None)
@@ -65,7 +69,7 @@ class Stored(NamedTuple):
 
 
 def part_schema(layout: Layout) -> pa.Schema:
-    """Names and types of the columns of a part, a Parquet file of the store, of one record layout."""
+    """Return the names and types of the columns of a part whose records have the given layout."""
     answer = pa.uint16() if layout.kind == SINGLE else pa.binary(layout.answer_bytes)
     return pa.schema(
         [
@@ -80,12 +84,12 @@ def part_schema(layout: Layout) -> pa.Schema:
 
 
 def parquet_writer(sink: object, layout: Layout) -> pq.ParquetWriter:
-    """A Parquet writer with the encodings of a part. The caller closes ``sink``, an open file object.
+    """Return a Parquet writer with the encodings of a part. The caller closes ``sink``, an open file object.
 
     Ids and bits are practically random, so compression would cost time without a gain. Small numbers are packed by
     their differences: every engine can read that, and it takes half the time of a dictionary. Periods hardly vary, and
     noisy sums have empty high bytes, so both are compressed. Statistics of ids would be useless, since ids fill their
-    whole range in every row group. The digest of the part replaces the checksums of pages.
+    whole range in every row group. Pages have no checksums, since the manifest has the digest of the part.
     """
     encodings = dict.fromkeys(["id", "answer", "period", "proven", "claim"], "PLAIN")
     compression = {**dict.fromkeys(encodings, "none"), "question": "none", "period": "snappy"}
@@ -124,7 +128,7 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
     """Yield the records of a part, one row group at a time. The digest of the part is checked first.
 
     Raises:
-        StorageError: ``store_damaged``: the file is missing, altered, or another part's.
+        StorageError: ``store_damaged``: the file is missing or altered, or is another part.
     """
     try:
         raw = read_regular(path)
@@ -147,7 +151,10 @@ def read_part(path: Path, part: Part, layout: Layout, buckets: int) -> Iterator[
 
 
 def without(stored: Stored, superseded: Collection[int]) -> Stored:
-    """Leave out records of damaged batches whose complete batch is in the store: their claim is in ``superseded``."""
+    """Leave out records of damaged batches whose complete batch is in the store.
+
+    The ``claim`` of these records is in ``superseded``.
+    """
     if stored.claim is None or not superseded:
         return stored
     return stored.take(~np.isin(stored.claim, np.array(sorted(superseded), np.uint64)))
@@ -172,7 +179,7 @@ def _read_group(file: pq.ParquetFile, group: int, layout: Layout) -> Stored:
 
 
 def _answer_field(column: pa.ChunkedArray, layout: Layout) -> NDArray[np.uint8]:
-    """The answer fields of a part: (N, A) uint8."""
+    """Return the N answer fields of A bytes in a column of a part: (N, A) uint8."""
     if layout.kind == SINGLE:
         values: NDArray[np.uint16] = column.to_numpy()
         return values.astype(">u2").view(np.uint8).reshape(-1, 2)
@@ -200,9 +207,9 @@ def reuse_freed_memory() -> None:
 
 
 ROW_GROUP = 1 << 17
-"""Records of a row group. A writer holds back at most one row group per bucket; a reader holds one in memory."""
+"""Number of records in a row group. A writer keeps at most one row group per bucket in memory; a reader keeps one."""
 PART_BYTES = 96 << 20
-"""Memory that the columns of a part take. When a part has reached it, the next part of the bucket is begun."""
+"""Largest size of a part's columns in memory. When a part has reached it, the next part of the bucket is begun."""
 _WAITING_BYTES = 64 << 20
 _LEAST_ROWS = 1 << 10
 _FLUSH_BYTES = 16 << 20
@@ -214,7 +221,10 @@ SMALL_RECORDS = 1 << 18
 
 
 def _varying(records: Columns) -> list[str]:
-    """Names of the columns to copy row by row: all but those that are known to have the same value in all records."""
+    """Return the names of the columns to copy row by row.
+
+    The other columns are known to have the same value in all records.
+    """
     same = [name for name in ("period", "proven") if records.size and _is_constant(getattr(records, name))]
     return [name for name in Columns._fields if name not in same]
 
@@ -224,13 +234,16 @@ def _is_constant(column: NDArray[Any]) -> bool:
 
 
 def bucket_of(ids: NDArray[np.uint64], shift: int, buckets: int) -> NDArray[np.uint8] | NDArray[np.uint16]:
-    """The bucket of each id of (N,) uint64, one of 2^b: its b bits above the lowest ``shift``, as uint8 or uint16."""
+    """Return the bucket, one of ``buckets`` = 2^b, of each of N ids, (N,) uint64, as uint8 or uint16.
+
+    The bucket is the number in the b bits above the lowest ``shift`` bits.
+    """
     low = (ids >> np.uint64(shift)) & np.uint64(buckets - 1)
     return low.astype(np.uint8) if buckets <= 1 << 8 else low.astype(np.uint16)
 
 
 def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], list[int]]:
-    """Sort (N,) uint64 ids by bucket: (N,) intp, the rows in order of their bucket, and where each bucket ends in it.
+    """Return the rows of N ids, (N,) uint64, in order of their bucket, (N,) intp, and where each bucket ends in them.
 
     A radix sort of one byte takes four times as long if the byte has few different values, because consecutive
     additions then often go to the same counter. The rest of the byte is therefore filled with further bits of the id.
@@ -249,8 +262,9 @@ def by_bucket(ids: NDArray[np.uint64], buckets: int) -> tuple[NDArray[np.intp], 
 class PartWriter:
     """Collects records per bucket and writes them into parts. A context manager.
 
-    If the block raises, the written parts are removed. A part that can not be removed stays until the store's next
-    change. ``name`` begins the names of all written parts; the name of no part in the store starts with it.
+    If the block of ``with`` raises, the written parts are removed. A part that can not be removed stays until the
+    store's next change. The names of all written parts begin with ``name``; no other part of the store has a name that
+    begins so.
     """
 
     def __init__(self, folder: Path, layout: Layout, buckets: int, name: str) -> None:
@@ -303,7 +317,7 @@ class PartWriter:
             self._add(self._open[number], stored, fields, rows)
 
     def _add(self, bucket: _Bucket, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> None:
-        """Add rows to a bucket whose lock the caller holds. The lock is released at the end."""
+        """Add the given rows to a bucket. The caller must hold the bucket's lock, which is released at the end."""
         try:
             while len(rows):
                 rows = bucket.take(stored, fields, rows)
@@ -313,7 +327,7 @@ class PartWriter:
             bucket.lock.release()
 
     def finish(self) -> list[Part]:
-        """Write all waiting records, flush everything to the disk, and return the parts in order of bucket.
+        """Write all records that wait in memory, flush everything to the disk, and return the parts in order of bucket.
 
         No thread may call :meth:`add` any more.
         """
@@ -329,7 +343,10 @@ class PartWriter:
         return sorted(self._parts)
 
     def _finish(self, bucket: _Bucket) -> _OpenPart | None:
-        """Write the waiting records of a bucket and end its part. Returns the file to flush; None without a part."""
+        """Write the waiting records of a bucket, and end its part.
+
+        Returns the file to flush, or None if it has no part.
+        """
         if bucket.size:
             self._write(bucket)
         bucket.columns = None
@@ -356,16 +373,16 @@ class PartWriter:
         return begun
 
     def _end(self, bucket: _Bucket, part: _OpenPart) -> _OpenPart:
-        """End the part of a bucket. Returns the file to flush."""
+        """End the part of a bucket, and return the file to flush."""
         bucket.part = None
         self._parts.append(part.end())
         return part
 
 
 class _Bucket:
-    """The open part of one bucket, and its waiting records, at most one row group, in arrays that are reused.
+    """The open part of one bucket, and its waiting records.
 
-    ``begun`` is the number of the bucket's parts so far.
+    At most one row group waits, in arrays that are reused. ``begun`` is the number of the bucket's parts so far.
     """
 
     def __init__(self, number: int, rows: int, answer_bytes: int) -> None:
@@ -379,7 +396,10 @@ class _Bucket:
         self._claim: NDArray[np.uint64] | None = None
 
     def take(self, stored: Stored, fields: Sequence[str], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Copy rows until the arrays are full, and return those left over. Only ``fields`` differ between rows."""
+        """Copy ``rows`` until the arrays are full, and return the rows that are left over.
+
+        Only the columns ``fields`` differ between the rows.
+        """
         if self.columns is None:
             room = Columns.empty(self._answer_bytes)
             self.columns = Columns._make(np.empty((self._rows, *each.shape[1:]), each.dtype) for each in room)
@@ -434,12 +454,15 @@ class _OpenPart:
         self.records += table.num_rows
 
     def end(self) -> Part:
-        """Write the footer. Returns the part with its number of records and its digest."""
+        """Write the footer, and return the part with its number of records and its digest."""
         self._parquet.close()
         return self._part._replace(records=self.records, sha256=self._digest.hexdigest())
 
     def write(self, data: bytes) -> int:
-        """Write all bytes. After :meth:`release` discard them: the descriptor may belong to another file."""
+        """Write all bytes.
+
+        After :meth:`release` discard them, because the descriptor may belong to another file by then.
+        """
         if self.closed:
             return len(data)
         self._digest.update(data)
@@ -451,7 +474,7 @@ class _OpenPart:
         return done
 
     def tell(self) -> int:
-        """Number of written bytes."""
+        """Return the number of bytes written so far."""
         return self._written
 
     def flush(self) -> None:
@@ -500,8 +523,9 @@ def compact(
     """Join the small parts of every bucket that has too many. Returns the parts for the next manifest.
 
     Each ingest leaves small parts, with fewer records than :data:`SMALL_RECORDS`; many would slow down every tally.
-    They stay on the disk until the next manifest is written. ``parts`` are those of the manifest before the ingest and
-    those written since. ``name`` stands in the names of joined parts; two calls for one generation need different ones.
+    Small parts stay on the disk until the next manifest is written. ``parts`` are those of ``manifest`` and those
+    written since. ``name`` stands in the names of joined parts; two calls for one generation of the manifest need
+    different names.
 
     Raises:
         StorageError: ``store_damaged``: one of the small parts is not as it was written.

@@ -1,10 +1,11 @@
-"""Rejected pieces of input files, kept for the operator: one file of JSON lines per input file.
+"""The quarantine: rejected pieces (records or byte ranges) of input files, kept for the operator.
 
-``quarantine/<identity of the file>.jsonl`` holds one object per piece: ``reason``, ``file``, ``offset``, ``length`` and
-``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and ``claim`` say
-what its batch was, so that it can be judged again (``retry``). For other pieces ``bytes`` is their beginning. Writing
-the pieces of a file again replaces them. Only the user of the store may read the files, because they hold
-reports. The folder has a size limit, and so have the pieces of one file: beyond them pieces are counted and not kept.
+``quarantine/<identity of the file>.jsonl`` holds one JSON object per piece: ``reason``, ``file``, ``offset``,
+``length`` and ``bytes`` (hexadecimal). For a record of the campaign ``bytes`` is the whole record, and ``proven`` and
+``claim`` say what its batch was, so that it can be checked again (``retry``). For other pieces ``bytes`` is their
+beginning. Writing the pieces of a file again replaces them. Only the user of the store may read the files, because they
+hold reports. The sizes of the folder and of the pieces of one file are limited: beyond them pieces are counted and not
+kept.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from aggregator.reports.storage.manifest import damaged
 
 LIMIT_BYTES = 64 << 20
 FILE_BYTES = 1 << 12
-"""The quarantine keeps this much of any file, and of a larger file :data:`MOST_GROWTH` times the bytes received."""
+"""The quarantine keeps up to this much of any input file, and of a larger file :data:`MOST_GROWTH` times its length."""
 MOST_GROWTH = 10
-"""A refused record of 18 bytes takes some 150 bytes of JSON."""
+"""Largest ratio of kept to received bytes. A rejected record of 18 bytes takes some 150 bytes of JSON."""
 _SUFFIX = ".jsonl"
 EMPTY_FILE = "empty_file"
 MAX_EMPTY = 1000
@@ -34,7 +35,13 @@ _EMPTY_TAG = b"hearsay/1/empty file\0"
 
 
 class QuarantinedFile(NamedTuple):
-    """The kept pieces of one input file, its name without folders, and the digest of its content in hexadecimal."""
+    """The kept pieces of one input file.
+
+    Attributes:
+        identity: digest of the file's content, in hexadecimal.
+        file: name of the file, without folders.
+        pieces: the rejected records and byte ranges.
+    """
 
     identity: str
     file: str
@@ -56,7 +63,8 @@ class Quarantine:
         Args:
             digest: name of the file's content (a digest), in hexadecimal.
             name: name of the file, for people.
-            pieces: rejected pieces of the file. There may be room for the first ones only; their number is returned.
+            pieces: rejected pieces of the file. If there is no room for all, the first ones are kept; their number is
+                returned.
             received: number of the file's bytes as they came, which bounds what is kept of it; None for pieces that
                 were kept before.
         """
@@ -83,15 +91,15 @@ class Quarantine:
     def flush(self) -> None:
         """Put all pieces since the last flush in place, on the disk. Call it before a manifest counts the pieces.
 
-        After a kill before the flush the folder is as it was; the next change of the store removes temporary files.
-        After an error each file is as before or complete.
+        If the process is killed before, the folder is as it was, and the next change of the store removes temporary
+        files. After an error each file is as before or complete.
         """
         if self._pending:
             replace_durably(list(self._pending))
             self._pending.clear()
 
     def keep_empty(self, names: Iterable[str]) -> None:
-        """Keep the names of empty files, from the next :meth:`flush` on: at most the first :data:`MAX_EMPTY` of a call.
+        """Keep the names of empty files, at most the first :data:`MAX_EMPTY`, from the next :meth:`flush` on.
 
         Names are kept only while there is room. Empty files hold no report, so they are not counted and not in the
         index of input files. Their names are kept without folders; files with equal names are noted once.
@@ -102,7 +110,7 @@ class Quarantine:
                 self.keep(identity, name, [Rejected(EMPTY_FILE, 0, 0, b"")])
 
     def remove(self, kept: QuarantinedFile, rest: Sequence[Rejected]) -> None:
-        """Remove the kept pieces of one file, except ``rest``. The counts of the store do not change."""
+        """Remove the kept pieces of one file, except those in ``rest``. The counts of the store do not change."""
         if rest:
             self.keep(kept.identity, kept.file, rest)
             self.flush()
@@ -123,13 +131,13 @@ class Quarantine:
                 yield kept
 
     def _used_bytes(self) -> int:
-        """Bytes in the folder. The folder is listed once; later changes are added up."""
+        """Return the number of bytes in the folder. The folder is listed once; later changes are added up."""
         if self._used is None:
             self._used = sum(_stored_size(path) for path in self._folder.iterdir() if path.suffix != TEMPORARY)
         return self._used
 
     def _size(self, path: Path) -> int:
-        """Bytes that a file has from the next flush on; 0 without a file."""
+        """Return the number of bytes that a file will have after the next flush; 0 if there is no file."""
         return self._pending[path] if path in self._pending else _stored_size(path)
 
 

@@ -1,8 +1,9 @@
 """Count the records of a store, partition by partition, each id once.
 
 The counts of a partition depend on the store's files only, so a thread, a process or a cluster's worker can compute
-them. All records with one id are in one bucket, so buckets are counted apart and their counts add up. A bucket that
-needs too much memory is divided by further bits of the ids, and read once for each of these partitions.
+them. A store divides its records into buckets by bits of their ids. All records with one id are in one bucket, so
+buckets are counted apart and their counts add up. A bucket that needs too much memory is divided into partitions by
+further bits of the ids, and read once for each partition.
 
 There are two ways to count each id once. :func:`settle_partition` returns the records that count, for an export or
 for forgetting periods, and holds all records of a partition in memory. :func:`count_partition` returns only counts and
@@ -42,9 +43,11 @@ _MAX_DIVISIONS = 1 << 12
 class Partition(NamedTuple):
     """A part of a store's records that holds all records of each of its ids.
 
-    The partition consists of the records of one bucket whose ids agree in some further bits.
+    It consists of the records of one bucket (records that agree in the low bits of their ids) whose ids agree in some
+    further bits.
 
     Attributes:
+        bucket: number of the bucket.
         divisions: number of partitions of the bucket, a power of two.
         number: index of this partition in the bucket, from 0.
         most: number of complete records that fit into memory.
@@ -57,12 +60,14 @@ class Partition(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """The counts of some partitions.
+    """The counts of some partitions of a store.
 
     Attributes:
+        tally: counts of answers by question.
+        turnout: numbers of answers by period and stratum.
         unproven: number of counted records of damaged batches.
-        superseded: number of unproven records that are not counted because a proven record has their id, or their
-            complete batch is in the store.
+        superseded: number of records of damaged batches that are not counted because a proven record has their id, or
+            their complete batch is in the store.
         replayed: number of surplus copies of counted records.
         conflicting: number of different records with one id, copies included. None of these records is counted.
         profile: counts that tell honest reports from lies; None if they were not asked for, or if all records were
@@ -78,7 +83,7 @@ class Counted(NamedTuple):
     profile: Profile | None = None
 
     def merge(self, other: Counted) -> Counted:
-        """Add the counts of ``other``, which is about other partitions. Associative and commutative."""
+        """Return the sum of these counts and ``other``, the counts of other partitions. Associative and commutative."""
         profile = self.profile or other.profile
         if self.profile and other.profile:
             profile = self.profile.merge(other.profile)
@@ -93,13 +98,16 @@ class Counted(NamedTuple):
         )
 
     def less(self, other: Counted) -> Counted:
-        """Subtract the counts of answers in ``other``, which must be part of these."""
+        """Return these counts without those of ``other``, whose answers must be part of these."""
         profile = self.profile.less(other.profile) if self.profile and other.profile else None
         tally, turnout = self.tally.less(other.tally), self.turnout.less(other.turnout)
         return self._replace(tally=tally, turnout=turnout, unproven=self.unproven - other.unproven, profile=profile)
 
     def report(self, refused: Mapping[str, int]) -> TallyReport:
-        """The tally of the whole store, with the numbers of records that do not count or that ingests ``refused``."""
+        """Return the tally of the whole store, with the numbers of records that do not count.
+
+        ``refused`` has the numbers of records that ingests refused, by reason.
+        """
         rejected = Counter(refused)
         rejected["report_replayed"] += self.replayed
         rejected["report_conflict"] += self.conflicting
@@ -108,7 +116,7 @@ class Counted(NamedTuple):
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Counted:
-        """The counts of no records: the neutral element of :meth:`merge`."""
+        """Return the counts of no records, which :meth:`merge` adds to other counts without a change."""
         return cls(Tally.zero(campaign), Turnout.none(campaign))
 
 
@@ -116,11 +124,11 @@ class Deduplicated(NamedTuple):
     """The records of a partition, divided so that every id counts at most once.
 
     Attributes:
-        stored: N records: all but the records of damaged batches whose complete batch is in the store.
+        stored: the N records of the partition but for those of damaged batches whose complete batch is in the store.
         repeated: (R,) intp, rows of ``stored`` whose id is in another row, too.
         alone: (N,) bool, mask of rows whose id is unique; None if all ids are unique.
-        settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the
-            repeated rows.
+        settled: the records, at most one per id, that :func:`aggregator.reports.tally.tally.settle` keeps of the rows
+            ``repeated``.
         superseded, replayed, conflicting: numbers of records that do not count; see :class:`Counted`.
     """
 
@@ -134,11 +142,11 @@ class Deduplicated(NamedTuple):
 
     @property
     def uncounted(self) -> tuple[int, int, int]:
-        """The numbers of replayed, conflicting and superseded records."""
+        """Return the numbers of replayed, conflicting and superseded records."""
         return self.replayed, self.conflicting, self.superseded
 
     def kept(self) -> list[Columns]:
-        """The records that count: first all records with a unique id, then the kept records of repeated ids."""
+        """Return the records that count: first all records with a unique id, then the kept records of repeated ids."""
         records = self.stored.records
         return [records if self.alone is None else records.take(self.alone), self.settled]
 
@@ -146,11 +154,11 @@ class Deduplicated(NamedTuple):
 def partitions(
     manifest: Manifest, answer_bytes: int, memory_bytes: int, workers: int, *, ids_only: bool = False
 ) -> list[Partition]:
-    """Divide a store into partitions, of which ``workers`` fit into ``memory_bytes`` for the data at a time.
+    """Divide a store into partitions, so that ``workers`` of them fit into ``memory_bytes`` at a time.
 
-    A bucket without records gives no partition. With very little memory a partition still gets a quarter of
-    :data:`~aggregator.reports.storage.parts.PART_BYTES`, and a bucket is divided at most 4096 times: then the
-    partitions may need more. With ``ids_only`` only the ids of a partition are in memory, not its complete records.
+    A bucket without records gives no partition. A partition gets at least 24 MiB, and a bucket is divided into at most
+    4096 partitions, so with very little memory the partitions may need more. With ``ids_only`` only the ids of a
+    partition are in memory, not its complete records.
     """
     room = max(PART_BYTES // 4, memory_bytes // workers - PART_BYTES)
     whole = 2 * (15 + answer_bytes) + _ROW_BYTES
@@ -190,12 +198,15 @@ def _expected(manifest: Manifest, which: Partition) -> int:
 
 
 def _known_bits(manifest: Manifest, which: Partition) -> int:
-    """Number of low bits that are the same in all ids of a partition."""
+    """Return how many of the lowest bits are the same in all ids of a partition."""
     return (manifest.buckets * which.divisions).bit_length() - 1
 
 
 def settle_partition(everything: Stored, manifest: Manifest, which: Partition) -> Deduplicated:
-    """Decide which records of a partition, ``everything`` from :func:`load`, count: at most one of each id."""
+    """Decide which records of a partition count: at most one of each id.
+
+    ``everything`` has all records of the partition, as :func:`load` returns them.
+    """
     stored = without(everything, manifest.superseded)
     records = stored.records
     superseded = everything.records.size - records.size
@@ -217,7 +228,7 @@ def count_partition(
     scope: Scope,
     profiled: bool = False,  # noqa: FBT001, FBT002 - engines pass positional arguments only
 ) -> Counted:
-    """Read the records of a partition, and count each id in scope once; with a profile if ``profiled``.
+    """Read the records of a partition, and count each id in scope once; with a :class:`.Profile` if ``profiled``.
 
     The first reading counts all records and keeps only their ids. The second reading takes the records of repeated
     ids: their counts are subtracted, and the counts of the records that :func:`settle` keeps are added. If very many
@@ -258,10 +269,10 @@ def count_partition(
 def _records_of(
     folder: Path, campaign: Campaign, manifest: Manifest, which: Partition, ids: NDArray[np.uint64] | None
 ) -> Iterator[Columns]:
-    """Yield the records of a partition with some ``ids``, (M,) uint64, sorted and distinct; None for all ids.
+    """Yield the records of a partition with the M ``ids``, (M,) uint64, sorted and distinct; None for all ids.
 
-    All records of one id come together. The parts are read once. Records that do not fit into memory are yielded in
-    lots, from a temporary file.
+    All records of one id come together. The parts are read once. Records that do not fit into memory are divided by
+    their ids in a temporary file, and yielded one division after another.
     """
     number = 1
     while number < _MAX_DIVISIONS and _expected(manifest, which) > which.most * number:
@@ -287,7 +298,10 @@ def _records_of(
 
 
 class _Count:
-    """Counts the records that are in scope, with a profile, which also holds what a tally holds, or without."""
+    """Counts the records that are in scope, with or without a profile.
+
+    A profile also holds what a tally holds.
+    """
 
     def __init__(self, campaign: Campaign, scope: Scope, profiled: bool) -> None:  # noqa: FBT001 (private)
         self._scope = scope

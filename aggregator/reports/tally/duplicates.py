@@ -1,11 +1,12 @@
 """Find ids that occur more than once, and bring their records together, without sorting complete ids.
 
 Ids are pseudo-random. Dividing them by a few bits at a time, with a radix sort of one or two bytes, soon leaves groups
-that mostly have one member. Only neighbours within a group are compared. This takes about the same time on every
-processor, while sorting 64-bit numbers is five times slower on some processors than on others. Ids that an attacker
-chose to agree in these bits are sorted completely: more slowly, and in the same order of growth.
+that mostly have one member. Only members of one group are compared. This takes about the same time on every processor,
+while sorting 64-bit numbers is five times slower on some processors than on others. Ids that an attacker chose to agree
+in these bits are sorted completely: more slowly, and in the same order of growth.
 
-``known_bits`` is everywhere the number of lowest bits that are the same in all ids, and so can not tell ids apart.
+In all functions ``known_bits`` is the number of lowest bits that are the same in all ids, and so can not tell ids
+apart.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MANY = 1 / 8
 
 
 class IdSet:
-    """Collects about ``expected`` ids, and finds the ids that were added more than once."""
+    """Collects ids, about ``expected`` of them, and finds the ids that were added more than once."""
 
     def __init__(self, expected: int, known_bits: int) -> None:
         groups = 1
@@ -47,7 +48,7 @@ class IdSet:
         self._used = [0] * groups
 
     def add(self, ids: Ids) -> None:
-        """Add ids, (N,) uint64."""
+        """Add N ids, (N,) uint64."""
         for start in range(0, len(ids), _SLAB):  # the ids of one slab fit into the processor's cache
             self._add(ids[start : start + _SLAB])
 
@@ -72,24 +73,24 @@ class IdSet:
         self._used[group] = end
 
     def repeated(self) -> Ids:
-        """The ids that were added more than once: (M,) uint64, sorted and distinct."""
+        """Return the M ids that were added more than once: (M,) uint64, sorted and distinct."""
         found = [_repeated(ids[:used]) for ids, used in zip(self._ids, self._used, strict=True)]
         ids = np.sort(np.concatenate(found))  # numpy.unique uses a hash table, which is several times slower
         return ids[run_starts(ids)]
 
     def has_many(self) -> bool:
-        """Whether so many ids repeat that looking each one up takes longer than sorting all.
+        """Return whether so many ids repeat that looking each one up takes longer than sorting all.
 
-        Only a sample of the ids is examined, which suffices for pseudo-random ids. For ids that an attacker chose the
+        Only some of the ids are examined, which suffices for pseudo-random ids. For ids that an attacker chose the
         answer may be wrong, which costs time only.
         """
         return len(_repeated(self._ids[0][: self._used[0]])) > _MANY * self._used[0]
 
 
 def _repeated(ids: Ids) -> Ids:
-    """Ids that occur more than once in (N,) uint64, in any order, some perhaps several times.
+    """Return the ids that occur more than once in N ids, (N,) uint64, in any order, some perhaps several times.
 
-    Ids are grouped by their sixteen highest bits. Large groups are sorted.
+    Ids are grouped by their sixteen highest bits, and large groups are sorted.
     """
     key = (ids >> np.uint64(48)).astype(np.uint16)
     order = np.argsort(key, kind="stable")
@@ -110,7 +111,7 @@ def _repeated(ids: Ids) -> Ids:
 
 
 class Members:
-    """Finds quickly which of many ids are in a small set: (M,) uint64, sorted and distinct."""
+    """Finds quickly which of many ids are in a small set of M ids: (M,) uint64, sorted and distinct."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -120,7 +121,7 @@ class Members:
         self._may_be[ids >> self._shift] = True
 
     def rows(self, ids: Ids) -> NDArray[np.intp]:
-        """Indices of the elements of ``ids``, (N,) uint64, that are in the set: (R,) intp, rising."""
+        """Return the indices of those of N ``ids``, (N,) uint64, that are in the set: (R,) intp, rising."""
         rows = np.flatnonzero(self._may_be.take((ids >> self._shift).view(np.int64)))
         candidates = ids.take(rows)
         place = np.minimum(self._ids.searchsorted(candidates), max(0, len(self._ids) - 1))
@@ -128,28 +129,36 @@ class Members:
 
 
 def repeated_rows(ids: Ids, known_bits: int) -> NDArray[np.intp]:
-    """Rising rows, (R,) intp, of those of (N,) uint64 ids that occur more than once: every occurrence."""
+    """Return the indices of those of N ids, (N,) uint64, that occur more than once: (R,) intp, rising.
+
+    Every occurrence of such an id is in the result.
+    """
     gathered = IdSet(len(ids), known_bits)
     gathered.add(ids)
     return Members(gathered.repeated()).rows(ids)
 
 
 class _Piece(NamedTuple):
-    """Some records of one lot in the file: ``records`` of them, column by column, from offset ``start``."""
+    """Some records of one division in the temporary file, column by column.
+
+    Attributes:
+        start: offset of the first byte.
+        records: number of records.
+    """
 
     start: int
     records: int
 
 
 class Lots:
-    """Records divided by bits of their ids, so that all records of an id are in one of ``number`` lots.
+    """Records divided by bits of their ids in a temporary file. A context manager.
 
-    A context manager.
+    All records of an id are in one of ``number`` divisions (lots), a power of two.
 
     If very many ids repeat, all records of a partition are de-duplicated, but the memory was planned for their ids
-    only. The lots are therefore in a temporary file; without it, the parts would be read and verified once for every
-    lot. The file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system removes it when the
-    process ends, also by a crash. ``number`` is a power of two.
+    only. The records are therefore in a temporary file; without it, the parts of the store would be read and verified
+    once for every division. The file is in the system's folder, which ``TMPDIR`` changes. It has no name, so the system
+    removes it when the process ends, also by a crash.
     """
 
     def __init__(self, number: int, known_bits: int, answer_bytes: int) -> None:
@@ -170,7 +179,7 @@ class Lots:
         self._file.close()
 
     def add(self, records: Columns) -> None:
-        """Write each record to the file, as part of the lot that its id chooses."""
+        """Write each record to the file, as part of the division that its id chooses."""
         lot = ((records.id >> self._shift) & self._mask).astype(np.uint16)
         moved = records.take(np.argsort(lot, kind="stable"))
         ends = np.cumsum(np.bincount(lot, minlength=len(self._pieces))).tolist()
@@ -186,7 +195,7 @@ class Lots:
                 self._written += self._file.write(np.ascontiguousarray(column).data)
 
     def __iter__(self) -> Iterator[Columns]:
-        """Yield the records of one lot after another."""
+        """Yield the records of each division, one division after another."""
         for pieces in self._pieces:
             yield Columns.join([self._read(*piece) for piece in pieces], self._answer_bytes)
 

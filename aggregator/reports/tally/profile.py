@@ -1,12 +1,12 @@
 """Counts that tell honest reports from lies: set bits per report, and counts by stretch of time.
 
-A row of bits from an honest device has a number of set bits whose law does not depend on the record. A tally has no
+The number of set bits in an honest device's row of bits has a law that does not depend on the record. A tally has no
 such numbers. Counts by time show whether one period differs from the others.
 
-Counts by period and standing are for any number of periods. A chunk of records mostly holds long runs of records of
-one period and standing. Each such run is counted by itself. Other chunks are sorted first. Many short runs are then
-counted together, and only counts that are not 0 are kept. The cost grows with the number of records plus the number of
-counts, and not with their product.
+Counts by period and standing (proven or unproven) are for any number of periods. A chunk of records mostly holds long
+runs of records of one period and standing. Each such run is counted by itself. Other chunks are sorted first. Many
+short runs are then counted together, and only counts that are not 0 are kept. The cost grows with the number of records
+plus the number of counts, and not with their product.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ SCHEMA = pa.schema(
         pa.field("count", pa.int64(), nullable=False),
     ]
 )
-"""Columns of the counts. ``cell`` is -1 if ``count`` is the number of answers. Zeros are left out."""
+"""Columns of the table of counts of forgotten periods. ``cell`` is -1 if ``count`` is the number of answers."""
 ANSWERS = -1
 _AT_ONCE = 1 << 16
 """Approximate number of counts, zeros included, that one step computes at a time."""
 _LONG_RUN = 1 << 12
-"""Mean number of records in a run from which a chunk is not sorted, and every run is counted by itself."""
+"""If runs have this many records on average, a chunk is not sorted, and every run is counted by itself."""
 _TOGETHER = 1 << 14
-"""Approximate number of sorted records that are counted together. More have more counts than fit into a cache."""
+"""Approximate number of sorted records that are counted together. The counts of more records exceed a cache."""
 
 
 class PeriodSums:
     """Counts de-duplicated records by period, standing (proven or unproven), question and cell.
 
-    A cell is one possible answer, one bit, or one component of an answer. The key of a count is
-    (2·period + proven)·W + place. W = Q + C is the number of counts of one period and standing: Q numbers of answers
-    and the counts of all C cells. ``place`` is the index of the count among these W.
+    A cell is one possible answer, one bit, or one component of an answer. The key of a count is (2·period + proven)·W +
+    place. W = Q + C is the number of counts of one period and standing: for Q questions the numbers of answers, and the
+    counts of all C cells. ``place`` is the index of the count among these W.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -88,18 +88,18 @@ class PeriodSums:
             self._count(records, rows if order is None else order[rows], group[own], which)
 
     def add_group(self, records: Columns, group: int) -> None:
-        """Count de-duplicated records as those of one group, 2·period + proven, whatever their own are.
+        """Count de-duplicated records as those of one ``group``, 2·period + proven, whatever their own values are.
 
-        Errors as :meth:`add`.
+        Raises the errors of :meth:`add`.
         """
         self._count(records, slice(None), np.array([group], np.int64), None)
 
     def _count(self, records: Columns, rows: Rows, groups: Integers, which: Integers | None) -> None:
-        """Count some rows of the records: a slice, or R indices.
+        """Count some ``rows`` of the records: a slice, or R indices.
 
-        ``groups``, (K,) int64, are the different groups, rising.
-
-        ``which``, (R,) int64, is the index in ``groups`` of each row's group; None if K is 1.
+        Here a group is a pair of period and standing, as the number 2·period + proven. ``groups``, (K,) int64, are the
+        K different groups, rising. ``which``, (R,) int64, is the index in ``groups`` of each row's group; None if K is
+        1.
         """
         size = 1 << (len(groups) - 1).bit_length()
         counter = self._counters.get(size) or self._counters.setdefault(size, TallyBuilder(self._campaign, size))
@@ -121,21 +121,21 @@ class PeriodSums:
             self._merge()
 
     def _merge(self) -> None:
-        """Add up the counts with equal keys."""
+        """Add up the counts that have equal keys."""
         keys = np.concatenate([self._keys, *(keys for keys, _ in self._waiting)])
         counts = np.concatenate([self._counts, *(counts for _, counts in self._waiting)])
         self._waiting = []
         self._keys, self._counts = sums_by_key(keys, counts)
 
     def counts(self) -> tuple[Integers, Integers]:
-        """All keys with a count that is not 0, rising, and these counts: (M,) int64 each."""
+        """Return the M keys with a count that is not 0, rising, and these counts: (M,) int64 each."""
         self._merge()
         return self._keys, self._counts
 
     def table(self) -> pa.Table:
-        """All counts that are not 0, as a table with the columns of :data:`SCHEMA`.
+        """Return all counts that are not 0, as a table with the columns of :data:`SCHEMA`.
 
-        The rows are sorted by period, then unproven before proven, then by question and cell.
+        The rows are sorted by period, then unproven before proven, then by question and cell (one possible answer).
         """
         keys, counts = self.counts()
         group, place = np.divmod(keys, len(self._cell))
@@ -145,27 +145,29 @@ class PeriodSums:
 
 
 def _rising(group: Integers) -> NDArray[np.intp]:
-    """Indices that sort ``group``, (N,) int64 with N > 0; equal numbers keep their order."""
+    """Return the indices that sort N numbers, ``group``, (N,) int64 with N > 0. Equal numbers keep their order."""
     above = group - group.min()
     # numpy sorts numbers of sixteen bits by radix, which is several times faster.
     return np.argsort(above.astype(np.uint16) if int(above.max()) < 1 << 16 else above, kind="stable")
 
 
 MOST_COUNTS = 1 << 17
-"""Largest number of counts by stretch, over all stretches. A longer campaign gets longer stretches."""
+"""Largest number of counts in all stretches of time together. A longer campaign gets longer stretches."""
 _SET_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """Counts of reports beside a tally. Q is the number of questions and A the largest number of bits of an answer.
+    """Counts of reports that a tally does not have: by number of set bits, and by stretch of time.
+
+    Q is the number of questions, A the largest number of bits of an answer, and W the number of counts of a stretch.
 
     Attributes:
         set_bits: (Q, A + 1) int64, number of reports by question and number of set bits. Zeros for questions whose
             answers are no rows of bits.
-        key: (M,) int64, rising: stretch·W + place, where W is the number of counts of a stretch.
-        count: (M,) int64, the counts that are not 0. The W places of a stretch hold for each question the number of
-            answers, then the question's counts as in a tally.
+        key: (M,) int64, rising, for the M counts that are not 0: stretch·W + place. The W places of a stretch hold for
+            each question the number of answers, then the question's counts as in a tally.
+        count: (M,) int64, the count of each key.
     """
 
     set_bits: Integers
@@ -173,18 +175,18 @@ class Profile:
     count: Integers
 
     def merge(self, other: Profile) -> Profile:
-        """Add the counts of ``other``, a profile of other reports to the same campaign."""
+        """Return the sum of this profile and ``other``, a profile of other reports to the same campaign."""
         counts = np.concatenate([self.key, other.key]), np.concatenate([self.count, other.count])
         return Profile(self.set_bits + other.set_bits, *sums_by_key(*counts))
 
     def less(self, other: Profile) -> Profile:
-        """Subtract the counts of ``other``, whose reports must be part of this profile."""
+        """Return this profile without the counts of ``other``, whose reports must be part of this profile."""
         return self.merge(Profile(-other.set_bits, other.key, -other.count))
 
     def by_stretch(self, width: int) -> tuple[Integers, Integers]:
-        """The numbers of the stretches with reports, (P,) int64, rising, and their counts, (P, W) int64.
+        """Return the numbers of the P stretches with reports, (P,) int64, rising, and their counts, (P, W) int64.
 
-        ``width`` is W.
+        ``width`` is W, the number of counts of a stretch.
         """
         stretch, row = np.unique(self.key // width, return_inverse=True)
         table = np.zeros((len(stretch), width), np.int64)
@@ -193,12 +195,12 @@ class Profile:
 
 
 class Stretches:
-    """Divides the periods of a campaign's life into stretches of equal length, few enough to count each apart.
+    """Divides the periods of a campaign's life into stretches of equal length, so few that each is counted apart.
 
     Attributes:
         first: the first period of the campaign's life.
         length: number of periods in a stretch; 1 for most campaigns.
-        width: W, the number of counts of a stretch.
+        width: number of counts of a stretch: for each question the number of answers and its other counts.
     """
 
     def __init__(self, campaign: Campaign) -> None:
@@ -210,18 +212,18 @@ class Stretches:
         self.length = -(-periods // most)
 
     def of(self, period: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The stretch of each period: (N,) uint32 → (N,) uint32. Earlier periods are in stretch 0."""
+        """Return the number of the stretch of each of N periods: (N,) uint32. Earlier periods are in stretch 0."""
         since = np.maximum(period, np.uint32(self.first)) - np.uint32(self.first)
         return since if self.length == 1 else since // np.uint32(self.length)
 
     def periods(self, stretch: int) -> tuple[int, int]:
-        """The first and the last period of a stretch."""
+        """Return the first and the last period of a stretch."""
         first = self.first + stretch * self.length
         return first, first + self.length - 1
 
 
 class ProfileCounter:
-    """Counts records. The result is a :class:`Profile`."""
+    """Counts records by question, set bits and stretch of time. The result is a :class:`Profile`."""
 
     def __init__(self, campaign: Campaign) -> None:
         self._campaign = campaign
@@ -234,7 +236,7 @@ class ProfileCounter:
         self._set_bits = np.zeros((len(is_row), most + 1), np.int64)
 
     def add(self, records: Columns) -> None:
-        """Add de-duplicated records. Their questions and answers must be possible ones of the campaign."""
+        """Add de-duplicated records. Their questions and answers must be possible in the campaign."""
         if not records.size:
             return
         first, last = self._stretches.of(np.array([records.period.min(), records.period.max()])).tolist()
@@ -250,7 +252,7 @@ class ProfileCounter:
                 self._add_set_bits(records.question[block], records.answer[block])
 
     def _add_set_bits(self, question: NDArray[np.uint16], answer: NDArray[np.uint8]) -> None:
-        """Count N answers, (N,) uint16 and (N, A) uint8, by question and number of set bits."""
+        """Count N answers, (N, A) uint8, by question, (N,) uint16, and number of set bits."""
         questions, bins = self._set_bits.shape
         lot = question.astype(np.int64) * bins
         for column in range(answer.shape[1]):
@@ -260,14 +262,14 @@ class ProfileCounter:
         self._set_bits += np.bincount(lot, minlength=questions * bins).reshape(questions, bins)
 
     def profile(self) -> Profile:
-        """The profile of all added records."""
+        """Return the profile of all added records."""
         group_key, count = self._sums.counts()
         width = self._stretches.width
         group, place = np.divmod(group_key, width)
         return Profile(self._set_bits.copy(), (group >> 1) * width + place, count)
 
     def tally(self) -> Tally:
-        """The tally of all added records: the sums over all stretches."""
+        """Return the tally of all added records: the sums over all stretches of time."""
         key, count = self._sums.counts()
         total = np.zeros(self._stretches.width, np.int64)
         np.add.at(total, key % self._stretches.width, count)
@@ -275,9 +277,9 @@ class ProfileCounter:
 
 
 def profile_of_counts(campaign: Campaign, period: Integers, place: Integers, count: Integers) -> Profile:
-    """The profile of reports of which only N counts by period and place (:class:`Profile`) are left.
+    """Return the profile of removed reports, of which only N counts are left, each with its period and place.
 
-    It has no set bits.
+    ``place`` is the index among the counts of a stretch (:class:`Profile`). The result has no set bits.
     """
     stretches, empty = Stretches(campaign), ProfileCounter(campaign).profile()
     key = stretches.of(period.astype(np.uint32)).astype(np.int64) * stretches.width + place

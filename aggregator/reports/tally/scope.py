@@ -1,4 +1,4 @@
-"""Which records a tally counts."""
+"""The choice of the records that a tally counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Scope(NamedTuple):
-    """The records that a tally counts: a range of periods, with or without unproven records.
+    """The records that a tally counts: a range of periods, with or without records of damaged batches.
 
     De-duplication comes first and looks at all records, so the scope does not change which record of an id is kept.
 
@@ -31,12 +31,12 @@ class Scope(NamedTuple):
 
     @property
     def periods(self) -> str:
-        """The periods as the option ``--periods`` writes them, or ``all``."""
+        """Return the range of periods as the option ``--periods`` writes it, or ``all``."""
         ends = (str(self.first) if self.first else "", str(self.last) if self.last < LAST_PERIOD else "")
         return "..".join(ends) if any(ends) else "all"
 
     def chosen(self, records: Columns) -> NDArray[np.bool_] | None:
-        """Mask of the N records that are in this scope: (N,) bool; None if all are."""
+        """Return which of N records are in this scope, as a mask, (N,) bool; None if all records are."""
         if not records.size:
             return None
         mask = None
@@ -51,10 +51,10 @@ EVERYTHING = Scope()
 
 
 def scope_of(periods: range | None, *, proven_only: bool = False) -> Scope:
-    """The scope of some periods, a range with step 1; None for all periods.
+    """Return the scope of ``periods``, a range with step 1; None stands for all periods.
 
     Raises:
-        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: it has another step.
+        InputError: ``periods_absent``: the range is empty; ``argument_invalid``: its step is not 1.
     """
     if periods is None:
         return Scope(proven_only=proven_only)

@@ -1,10 +1,11 @@
 """Exact de-duplication, and integer counts per question and answer.
 
-Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few repeated rows are
-compared. Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each byte is
-counted by question and byte value, and the count of a bit is the sum of 128 of these 256 counts. Rows of integers are
-summed by question in blocks, so that the sums stay below 2^53, where floats are exact. Each integer is first clamped to
-the bounds of its mechanism. Source: docs/formats.md, sections 3 (report ids) and 4 (standing; clamps; tally bytes).
+Records are sorted by id. Equal ids are then neighbours, so no index is needed, and only the few records with repeated
+ids are compared. Single values are counted by a histogram of question and value. Rows of bits are not unpacked: each
+byte is counted by question and byte value, and the count of a bit is the sum of 128 of these 256 counts. Rows of
+integers are summed by question in blocks, so that the sums stay below 2^53, where floats are exact. Each integer is
+first clamped to the bounds of its mechanism. Source: docs/formats.md, sections 3 (report ids) and 4 (proven records;
+clamps; tally bytes).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAX_ROWS = 1 << 20
 
 
 class _Values:
-    """A histogram of single values. Each question has a block of adjacent bins.
+    """A histogram of answers that are single values. Each question has a block of adjacent bins.
 
     If there are few bins, the length of a block is a power of two, so that two operations give the number of a bin.
     """
@@ -50,12 +51,15 @@ class _Values:
         self.total = np.zeros(self._bins, np.int64)
 
     def place(self, question: int) -> slice:
-        """The places of a question in ``total``."""
+        """Return where the counts of a question are in ``total``."""
         base = self._base[question]
         return slice(base, base + self._limit[question])
 
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Count N questions and values, (N,) int64 each: (bins,) int64; None if a value is out of its domain."""
+        """Count N answers by question and value, (N,) int64 each, and return the histogram, (bins,) int64.
+
+        None if a value is out of its question's domain.
+        """
         if not len(question):
             return np.zeros(self._bins, np.int64)
         if not self._is_packed:
@@ -71,9 +75,10 @@ class _Values:
 
 
 class _Rows(ABC):
-    """Sums of rows of bits or integers. Question q has ``own[q]`` places in ``total``, from ``base[q]`` on.
+    """Sums of answers that are rows of bits or of integers.
 
-    A question with single values has no places here, although a single value takes some places of the answer field.
+    The sums of question q are the ``own[q]`` elements of ``total`` from ``base[q]`` on. A question with single values
+    has no sums here, although a single value fills some of the answer field.
     """
 
     per_single: int
@@ -88,14 +93,14 @@ class _Rows(ABC):
         self.total = np.zeros(int(self._own.sum()), np.int64)
 
     def place(self, question: int) -> slice:
-        """The places of a question in ``total``."""
+        """Return where the sums of a question are in ``total``."""
         base = self._base[question]
         return slice(base, base + self._own[question])
 
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
-        """The sums of N records, (N,) int64 and (N, A) uint8, in the order of ``total``.
+        """Add up N answers, (N, A) uint8, to N questions, (N,) int64, and return the sums in the order of ``total``.
 
-        None if a bit or integer after a question's own places is not 0.
+        None if an answer has a bit or integer that is not 0 behind those of its question.
         """
         total = np.zeros_like(self.total)
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)  # a block has not fewer records than counts
@@ -107,10 +112,13 @@ class _Rows(ABC):
 
     @abstractmethod
     def _add_block(self, total: NDArray[np.int64], question: NDArray[np.int64], answer: NDArray[np.uint8]) -> bool:
-        """Add a block of answers to ``total``. Returns False if something after a question's own places is not 0."""
+        """Add a block of answers to ``total``.
+
+        Returns False if an answer has a bit or integer that is not 0 behind those of its question.
+        """
 
     def _add_places(self, total: NDArray[np.int64], first: int, counts: NDArray[np.int64]) -> None:
-        """Add counts, (Q, P) int64, to the P places from ``first`` on."""
+        """Add counts of Q questions, (Q, P) int64, to the P elements of each question from ``first`` on."""
         place = first + np.arange(counts.shape[1])
         own = place < self._own[:, None]
         total[(self._base[:, None] + place)[own]] += counts[own]
@@ -141,9 +149,10 @@ class _Bits(_Rows):
         return counts
 
     def _by_bit(self, question: NDArray[np.int64], byte: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """Count the bits of one byte of each answer, bit by bit.
+        """Count the bits of one byte of each answer, by question and bit.
 
-        For few records of many questions: :meth:`_by_byte` would use more bins (256 for each question) than records.
+        This is for few records of many questions, where :meth:`_by_byte` would use more bins (256 for each question)
+        than there are records.
         """
         bits = np.unpackbits(byte[:, None], axis=1)
         found = [np.bincount(question[bits[:, bit] > 0], minlength=self._questions) for bit in range(8)]
@@ -172,13 +181,13 @@ class _Integers(_Rows):
 
 @dataclass(frozen=True)
 class Tally:
-    """Integer counts of Q questions. Estimates are computed from these counts.
+    """Integer counts of answers to the questions of a campaign. Estimates are computed from these counts.
 
     Attributes:
         campaign: id of the campaign.
         n: for each question the number of answers.
-        counts: for each question the number of each answer (single values), the number of each set bit (rows of
-            bits), or the sum of each component (rows of integers).
+        counts: for each question the number of each answer (single values), the number of each set bit (rows of bits),
+            or the sum of each component (rows of integers).
     """
 
     campaign: bytes
@@ -187,12 +196,12 @@ class Tally:
 
     @classmethod
     def zero(cls, campaign: Campaign) -> Tally:
-        """The tally of no reports: the neutral element of :meth:`merge`."""
+        """Return the tally of no reports, which :meth:`merge` adds to another tally without a change."""
         mechanisms = [question.mechanism for question in campaign.questions]
         return cls(campaign.id, (0,) * len(mechanisms), tuple((0,) * mechanism.answers for mechanism in mechanisms))
 
     def merge(self, other: Tally) -> Tally:
-        """Add the counts of ``other``, a tally of reports with other ids. Associative and commutative.
+        """Return the sum of this tally and ``other``, a tally of reports with other ids. Associative and commutative.
 
         Raises:
             InputError: ``other_campaign``: the tallies count answers to different campaigns.
@@ -209,18 +218,21 @@ class Tally:
         )
 
     def less(self, other: Tally) -> Tally:
-        """Subtract the counts of ``other``, whose reports must be part of this tally. Errors as :meth:`merge`."""
+        """Return this tally without the counts of ``other``, whose reports must be part of this tally.
+
+        Raises the errors of :meth:`merge`.
+        """
         return self.merge(
             Tally(other.campaign, tuple(-a for a in other.n), tuple(tuple(-a for a in cells) for cells in other.counts))
         )
 
     def to_bytes(self) -> bytes:
-        """Tally bytes: a canonical map of ``campaign``, ``counts``, ``n`` and ``spec``, nothing else."""
+        """Return the tally bytes: a canonical msgpack map of ``campaign``, ``counts``, ``n`` and ``spec`` alone."""
         return canonical.pack({"campaign": self.campaign, "counts": self.counts, "n": self.n, "spec": SPEC})
 
     @cached_property
     def statistics_id(self) -> bytes:
-        """SHA-256 of the tally bytes. A model names its statistics by this id."""
+        """Return the SHA-256 of the tally bytes. A model names its statistics by this id."""
         return sha256(self.to_bytes()).digest()
 
 
@@ -229,12 +241,13 @@ class TallyReport(NamedTuple):
 
     Attributes:
         reports: number of counted records.
-        rejected: number of pieces that are not counted, by reason, with ``report_replayed`` (surplus copies of
-            counted records) and ``report_conflict`` (different records with one id, and their copies).
+        rejected: number of records and byte ranges that are not counted, by reason. Two reasons are ``report_replayed``
+            (surplus copies of counted records) and ``report_conflict`` (different records with one id, and their
+            copies).
         unproven: number of counted records of damaged batches.
         superseded: number of unproven records that do not count because a proven record has their id, or their
             complete batch is in the store.
-        turnout: the answers of each stratum and period.
+        turnout: number of answers by period and stratum (a group of questions of which a device answers one).
     """
 
     tally: Tally
@@ -246,12 +259,13 @@ class TallyReport(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """The records that :func:`settle` keeps, at most one per id, and the numbers of dropped ones.
+    """The records that :func:`settle` keeps, at most one per id, and the numbers of records that it drops.
 
     Attributes:
-        replayed: copies of kept records.
-        conflicting: records, copies included, whose id has different records.
-        superseded: unproven records whose id has a proven record.
+        records: the kept records.
+        replayed: number of copies of kept records.
+        conflicting: number of records, copies included, whose id has different records.
+        superseded: number of records of damaged batches whose id has a proven record (of a complete batch).
     """
 
     records: Columns
@@ -261,10 +275,11 @@ class Settled(NamedTuple):
 
 
 def settle(records: Columns) -> Settled:
-    """Reduce records to at most one per id, whatever their order and repetition. The order of kept records stays.
+    """Reduce records to at most one per id, whatever their order and repetition. Kept records stay in their order.
 
-    If an id has a proven record, its unproven records are superseded. If all other records of the id are equal, one is
-    kept and its copies are replays. If they differ, they are in conflict, copies included, and none is kept.
+    If an id has a proven record, its unproven records are superseded (dropped). If all other records of the id are
+    equal, one is kept and its copies are replays. If they differ, they are in conflict, copies included, and none is
+    kept.
     """
     order = _rising(records.id)
     ids = records.id.take(order)
@@ -288,7 +303,7 @@ def settle(records: Columns) -> Settled:
 
 
 def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Rows sorted by id, (N,) uint64; rows with equal ids keep their order.
+    """Return the order that sorts N ids, (N,) uint64, as indices, (N,) intp. Equal ids keep their order.
 
     The ids are sorted by sixteen bits at a time, from the lowest: numpy sorts such numbers by radix on every processor.
     """
@@ -299,7 +314,10 @@ def _rising(ids: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which pairs of rows with equal ids, (P,) intp each, are equal in all columns, ``proven`` included: (P,) bool."""
+    """Return which of P pairs of records are equal in all columns, ``proven`` included: (P,) bool.
+
+    ``left`` and ``right``, (P,) intp, are the rows of each pair, which have equal ids.
+    """
     found = np.ones(len(left), np.bool_)
     for column in (records.period, records.question, records.proven):
         found &= column.take(left) == column.take(right)
@@ -308,10 +326,10 @@ def _alike(records: Columns, left: NDArray[np.intp], right: NDArray[np.intp]) ->
 
 
 def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArray[np.intp], int, int, int]:
-    """Apply the rules of :func:`settle` to the rows ``doubtful``, (D,) intp, in which equal ids are neighbours.
+    """Apply the rules of :func:`settle` to the D rows ``doubtful``, (D,) intp, in which equal ids are neighbours.
 
     Returns:
-        (K,) intp, the kept rows, and the numbers of replayed, conflicting and superseded ones.
+        (K,) intp, the K kept rows; and the numbers of replayed, conflicting and superseded rows.
     """
     if not len(doubtful):
         return doubtful, 0, 0, 0
@@ -326,7 +344,7 @@ def _settle_uneven(records: Columns, doubtful: NDArray[np.intp]) -> tuple[NDArra
 
 
 def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Which rows of sorted ids are proven, or have no proven row with their id: (N,) bool."""
+    """Return which of N sorted ``ids`` belong to a proven record, or have no proven record: (N,) bool."""
     starts = run_starts(ids)
     lengths = np.diff(np.append(starts, len(ids)))
     any_proven = np.repeat(np.logical_or.reduceat(proven, starts), lengths)
@@ -334,7 +352,7 @@ def _best_standing(ids: NDArray[np.uint64], proven: NDArray[np.bool_]) -> NDArra
 
 
 def row_bytes(records: Columns) -> NDArray[Any]:
-    """All columns of each record but ``proven`` as one string of bytes: (N,) of dtype ``S``."""
+    """Return all columns of each of N records but ``proven`` as one string of bytes: (N,) of dtype ``S``."""
     parts = [
         records.id[:, None].astype(">u8").view(np.uint8),
         records.period[:, None].astype(">u4").view(np.uint8),
@@ -345,10 +363,10 @@ def row_bytes(records: Columns) -> NDArray[Any]:
 
 
 def count(campaign: Campaign, records: Columns) -> Tally:
-    """The tally of de-duplicated records. The caller gives at most one record of each id.
+    """Return the tally of de-duplicated records. The caller gives at most one record of each id.
 
     Raises:
-        InputError: as :meth:`TallyBuilder.add_answers`.
+        InputError: the errors of :meth:`TallyBuilder.add_answers`.
     """
     counter = TallyBuilder(campaign)
     counter.add(records)
@@ -356,9 +374,10 @@ def count(campaign: Campaign, records: Columns) -> Tally:
 
 
 class TallyBuilder:
-    """Counts records in blocks that stay in the processor's cache, in G ``groups`` that are counted apart.
+    """Counts records in blocks that stay in the processor's cache.
 
-    Question q of group g has the number g·Q + q, with Q questions in the campaign.
+    The records may belong to ``groups`` groups (G), which are counted apart. Question q of group g has the number g·Q +
+    q, with Q questions in the campaign.
     """
 
     def __init__(self, campaign: Campaign, groups: int = 1) -> None:
@@ -373,7 +392,7 @@ class TallyBuilder:
             self._rows = _Bits(mechanisms) if campaign.layout.kind == BITS else _Integers(mechanisms)
 
     def add(self, records: Columns) -> None:
-        """Count some de-duplicated records: at most one record of each id."""
+        """Count de-duplicated records: at most one record of each id."""
         self.add_answers(records.question, records.answer)
 
     def add_answers(
@@ -387,9 +406,9 @@ class TallyBuilder:
             group: (N,) int64, the group of each answer, from 0 on; None if all are of group 0.
 
         Raises:
-            InputError: ``question_unknown``, an answer is to a question that the campaign does not have;
-                ``value_out_of_domain``, an answer is not possible for its question. Some of the answers may be
-                counted then.
+            InputError: ``question_unknown``: an answer is to a question that the campaign does not have;
+                ``value_out_of_domain``: an answer is not possible for its question. In both cases some answers may have
+                been counted.
         """
         questions, width = len(self._campaign.questions), 4 if self._campaign.layout.kind == INTEGERS else 2
         for start in range(0, len(question), BLOCK_RECORDS):
@@ -406,10 +425,12 @@ class TallyBuilder:
                 raise InputError("value_out_of_domain", "a record's answer is none of its question's")
 
     def count(self, number: Integers, answer: NDArray[np.uint8] | None = None, value: Integers | None = None) -> bool:
-        """Count N records. If one of them is no answer to its question, count none, and return False.
+        """Count N records, and return True.
+
+        If an answer is not possible for its question, count none, and return False.
 
         Args:
-            number: (N,) int64, number of each record's question.
+            number: (N,) int64, number of each record's question (see the class).
             answer: (N, A) uint8, the answer fields. Needed unless the campaign's layout is ``SINGLE``.
             value: (N,) int64, the first 2 bytes of each answer field, or the first 4 if the layout is ``INTEGERS``, as
                 an unsigned number. Needed if an answer to some question is one value.
@@ -433,7 +454,10 @@ class TallyBuilder:
         return True
 
     def _counts(self) -> Integers:
-        """(G, Q + C) int64, C counts of each group: for each question the number of answers, then its counts."""
+        """Return the counts of each of G groups as a row: (G, Q + C) int64.
+
+        A row holds for each of Q questions the number of answers, then its own of the C counts.
+        """
         questions = len(self._campaign.questions)
         columns = []
         for question in range(questions):
@@ -445,9 +469,10 @@ class TallyBuilder:
         return np.concatenate(columns, axis=1)
 
     def drain(self) -> Integers:
-        """Take out all counts, and set them to 0: (G, Q + C) int64, C counts of each group.
+        """Return all counts, (G, Q + C) int64, and set them to 0.
 
-        A row holds for each question the number of answers, then its counts (:func:`tally_of_counts`).
+        There is a row for each of G groups. It holds for each of Q questions the number of answers, then its own of the
+        C counts (:func:`tally_of_counts`).
         """
         drained = self._counts()
         self._n[:] = 0
@@ -457,12 +482,15 @@ class TallyBuilder:
         return drained
 
     def tally(self) -> Tally:
-        """The tally of all records added since the last :meth:`drain`. Only for a builder with one group."""
+        """Return the tally of all records added since the last :meth:`drain`. The builder must have one group."""
         return tally_of_counts(self._campaign, self._counts()[0])
 
 
 def tally_of_counts(campaign: Campaign, counts: Integers) -> Tally:
-    """The tally with these counts, (Q + C,) int64: for each question the number of answers, then its C counts."""
+    """Return the tally with the given ``counts``, (Q + C,) int64.
+
+    They hold for each of Q questions the number of answers, then its own of the C counts.
+    """
     sizes = [1 + question.mechanism.answers for question in campaign.questions]
     own = [some.tolist() for some in np.split(counts, np.cumsum(sizes)[:-1])]
     return Tally(campaign.id, tuple(n for n, *_ in own), tuple(tuple(cells) for _, *cells in own))

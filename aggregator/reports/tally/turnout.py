@@ -1,8 +1,8 @@
-"""Number of answers to each stratum in each period, which gives the number of devices that answered.
+"""Numbers of answers by period and stratum, from which the number of devices that answered follows.
 
-A campaign divides its questions into strata. A device answers one question of each stratum once in a period, so the
-answers to a stratum in one period come from different devices.
-Ids do not tell which devices answered in several periods.
+A campaign divides its questions into groups, called strata. A device answers one question of each stratum once in a
+period, so the answers to a stratum in one period come from different devices. Ids do not tell which devices answered in
+several periods.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _MAX_SPAN = 1 << 16
 
 @dataclass(frozen=True, eq=False)
 class Turnout:
-    """Numbers of answers by period and stratum. Pairs (period, stratum) without an answer are left out.
+    """Numbers of answers by period and stratum (a group of questions of which a device answers one).
+
+    P pairs (period, stratum) have an answer; the others are left out.
 
     Attributes:
         strata: r, the number of strata: a device gives one answer to each in a period.
@@ -35,16 +37,16 @@ class Turnout:
 
     @classmethod
     def none(cls, campaign: Campaign) -> Turnout:
-        """The turnout of no answers: the neutral element of :meth:`merge`."""
+        """Return the turnout of no answers, which :meth:`merge` adds to another turnout without a change."""
         return cls(campaign.answers, np.empty(0, np.int64), np.empty(0, np.int64))
 
     def merge(self, other: Turnout) -> Turnout:
-        """Add the numbers of ``other``, which has the same r strata. Associative and commutative."""
+        """Return the sum of this turnout and ``other``, which has as many strata. Associative and commutative."""
         pairs = np.concatenate([self.place, other.place]), np.concatenate([self.answers, other.answers])
         return Turnout(self.strata, *sums_by_key(*pairs))
 
     def less(self, other: Turnout) -> Turnout:
-        """Subtract the numbers of ``other``. Its answers must be part of this turnout."""
+        """Return this turnout without the answers of ``other``, which must be part of it."""
         return self.merge(Turnout(other.strata, other.place, -other.answers))
 
     def __eq__(self, other: object) -> bool:
@@ -57,18 +59,18 @@ class Turnout:
 
     @property
     def period(self) -> Integers:
-        """(P,) int64: the period of each pair in ``place``."""
+        """Return the period of each of the P pairs in ``place``: (P,) int64."""
         return np.asarray(self.place // self.strata)
 
     def of_stratum(self, stratum: int) -> Integers:
-        """Numbers of answers to one stratum, in the T periods with at least one answer to it: (T,) int64."""
+        """Return the numbers of answers to one stratum in the T periods with an answer to it: (T,) int64."""
         return np.asarray(self.answers[self.place % self.strata == stratum])
 
     def by_period(self) -> ByPeriod:
-        """Numbers of reports and devices in every period with a report.
+        """Return the numbers of reports and devices in every period with a report.
 
         A device sends its answers to all strata together. The number of devices is therefore the number of answers to
-        the stratum with the most answers. It is too low only if a device's reports were lost in part.
+        the stratum with the most answers. This number is too low only if a device's reports were lost in part.
         """
         period, row = np.unique(self.period, return_inverse=True)
         reports, devices = np.zeros(len(period), np.int64), np.zeros(len(period), np.int64)
@@ -99,7 +101,7 @@ class TurnoutCounter:
         self._total = Turnout.none(campaign)
 
     def add(self, records: Columns) -> None:
-        """Add records. Their questions must be questions of the campaign."""
+        """Add records, whose questions must be questions of the campaign."""
         if records.size:
             self._total = self._total.merge(self._of(records))
 
@@ -121,13 +123,13 @@ class TurnoutCounter:
         return Turnout(strata, found + first * strata, answers.astype(np.int64))
 
     def turnout(self) -> Turnout:
-        """The turnout of all added records."""
+        """Return the turnout of all added records."""
         return self._total
 
 
 def turnout_of(strata: int, period: Integers, stratum: Integers, answers: Integers) -> Turnout:
-    """Make a turnout from N numbers of answers, integers of (period, stratum), in any order.
+    """Make a turnout from N numbers of answers, each with its period and stratum, (N,) int64 each, in any order.
 
-    Those of one pair are added up.
+    Several numbers of one pair (period, stratum) are added up.
     """
     return Turnout(strata, *sums_by_key(period.astype(np.int64) * strata + stratum, answers.astype(np.int64)))
