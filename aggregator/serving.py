@@ -310,7 +310,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _parts(self) -> tuple[str, str] | None:
         """Return the folder and the file name in the request's path, decoded.
 
-        None if the path is not UTF-8 or has another form.
+        The result is None if the path is not UTF-8 or has another form.
         """
         parts = self.path.split("/")
         if len(parts) != 3 or parts[0] or not self.path.isascii():
@@ -324,7 +324,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _document(self) -> bytes | None:
         """Return the bytes of the document that the request asks for.
 
-        None if there is no such document, or it is larger than its role allows.
+        The result is None if there is no such document, or it is larger than its role allows.
         """
         try:
             parts = self._parts()

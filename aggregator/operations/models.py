@@ -284,8 +284,7 @@ def evaluate(
     one_population: bool = False,
     disjoint: bool = False,
 ) -> Evaluation | Ranking:
-    """``hearsay evaluate show``: return a model's accuracy, or the ranking of several models, from an evaluation's
-    reports.
+    """``hearsay evaluate show``: return a model's accuracy, or the ranking of several, from an evaluation's reports.
 
     If several stores are given, their answers about one model add up. The other arguments are those of :func:`count`
     and :func:`together`. Stores of one series need neither ``one_population`` nor ``disjoint``.

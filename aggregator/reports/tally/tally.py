@@ -58,7 +58,7 @@ class _Values:
     def histogram(self, question: NDArray[np.int64], value: NDArray[np.int64]) -> NDArray[np.int64] | None:
         """Count N answers by question and value, (N,) int64 each, and return the histogram, (bins,) int64.
 
-        None if a value is out of its question's domain.
+        The result is None if a value is out of its question's domain.
         """
         if not len(question):
             return np.zeros(self._bins, np.int64)
@@ -100,7 +100,7 @@ class _Rows(ABC):
     def sums(self, question: NDArray[np.int64], answer: NDArray[np.uint8]) -> NDArray[np.int64] | None:
         """Add up N answers, (N, A) uint8, to N questions, (N,) int64, and return the sums in the order of ``total``.
 
-        None if an answer has a bit or integer that is not 0 behind those of its question.
+        The result is None if an answer has a bit or integer that is not 0 behind those of its question.
         """
         total = np.zeros_like(self.total)
         step = min(max(BLOCK_RECORDS, self._questions << 8), _MAX_ROWS)  # a block has not fewer records than counts
