@@ -1,11 +1,11 @@
 """The rules that the device and the aggregator share: formats, coding of records, mechanisms, trust.
 
-This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` and ``aggregator``
-depend on this package and never on each other. No function reads a clock, opens a file, uses a network or
-draws random bytes: times, contents of files and seeds are arguments.
+This package depends on the standard library, msgpack and PyNaCl. ``edge_sdk`` and ``aggregator`` depend on this package
+and never on each other. No function reads a clock, opens a file, uses a network or draws random bytes: times, contents
+of files and seeds are arguments.
 
-The way of one report: record → ``schema`` (value codes) → ``questions`` (one input) →
-``mechanisms`` (one answer) → ``batches.report`` (bytes) → ``batches.batch`` (a file).
+A report is made in four steps: record → ``schema`` (value codes) → ``questions`` (the input of the question) →
+``mechanisms`` (the noisy answer) → ``batches.report`` (bytes). ``batches.batch`` joins reports into a file.
 """
 
 SCALE = 1 << 16
@@ -15,4 +15,4 @@ VERSION = "0.1.0"
 """Version of this software."""
 
 SPEC = "1.0"
-"""Version of the formats that this package reads and writes. Every signed document states it."""
+"""Version of the formats that this package reads and writes. Every signed document states this version."""

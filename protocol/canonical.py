@@ -1,7 +1,7 @@
 """Canonical msgpack: a writer that gives each value one byte string, and a reader that accepts only this string.
 
-Source: docs/formats.md, section 5: string keys in sorted order, shortest integers, no floats
-outside typed arrays, no duplicate keys, nesting depth 16. The reader sets every size limit of msgpack.
+Source: docs/formats.md, section 5: string keys in sorted order, shortest integers, no floats outside typed arrays, no
+duplicate keys, nesting depth 16. The reader sets every size limit of msgpack.
 """
 
 from __future__ import annotations
@@ -53,17 +53,16 @@ def _sorted(value: Any, depth: int) -> Any:
 
 
 def unpack(data: bytes, max_items: int | None = None) -> Any:
-    """Decode canonical bytes. The memory is proportional to the length of ``data``.
+    """Decode canonical bytes. The memory used is proportional to the length of ``data``.
 
     Args:
         data: the bytes.
-        max_items: largest number of values; containers and keys of maps count. More values are refused before
-            any object is made. An empty map takes one byte here and about a hundred in memory, so callers
-            set this limit for unverified bytes.
+        max_items: largest number of values, containers and keys of maps included. If ``data`` holds more values, it is
+            refused before any object is made. An empty map takes one byte in ``data`` and about a hundred in memory, so
+            callers set this limit for unverified bytes. None: the length of ``data``.
 
     Raises:
-        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or
-            too many values.
+        DocumentError: ``malformed``: not msgpack, trailing bytes, not canonical, nested too deep, or too many values.
     """
     _check_structure(data, len(data) if max_items is None else max_items)
     size = len(data)
@@ -92,10 +91,10 @@ def unpack(data: bytes, max_items: int | None = None) -> Any:
 
 
 def _check_structure(data: bytes, max_items: int) -> None:
-    """Check depth and number of values token by token, before any object is made.
+    """Check the nesting depth and the number of values token by token, before any object is made.
 
-    Every missing item of an open container needs at least one more byte. So the open containers together
-    may not miss more items than there are bytes left.
+    Every missing item of an open container needs at least one more byte. So all open containers together may not miss
+    more items than there are bytes left.
     """
     position, end = 0, len(data)
     open_items = [1]  # number of items that each open container still lacks, outermost first
@@ -126,7 +125,7 @@ def _check_structure(data: bytes, max_items: int) -> None:
 
 
 def _token(data: bytes, position: int) -> tuple[int, int | None]:
-    """Number of bytes of the token at ``position``, and of items that follow; None if it is no container."""
+    """Return the length in bytes of the token at ``position``, and its number of items (None if it is no container)."""
     first = data[position]
     if first <= 0x7F or first >= 0xE0:
         return 1, None

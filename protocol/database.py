@@ -1,13 +1,14 @@
 """SQLite files that survive a power cut and reveal damage: a device's state, a budget, a dealer's journal, a store.
 
-A file is of one :class:`Schema`. Every change is one transaction with full synchronisation, so a power cut leaves the
-file before or after it.
+A :class:`Schema` describes one kind of file. Every change is one transaction with full synchronisation, so after a
+power cut the file has all of the change or nothing of it.
 
 SQLite has no checksums: a changed bit may alter a row or hide it. So a row has a *seal*, a digest of the table's name
-and of every value. Seals detect accidents, not forgery: a program that can write the file can compute seals. A missing
-row is found by what the owners of the files note beside: a number of rows, or seals that build on each other.
+and of every value. Seals detect accidents, not forgery: a program that can write the file can compute seals. To detect
+a missing row, the modules that use this one also store a number of rows, or seals that build on each other.
 
-The owners also note where a file is (:func:`place_of`, :func:`machine_ids`), to find one that was replaced or copied.
+These modules also store where a file is (:func:`place_of`, :func:`machine_ids`), to detect that it was replaced or
+copied.
 """
 
 from __future__ import annotations
@@ -32,16 +33,16 @@ _NO_SPACE = (28, 122)
 """ENOSPC and EDQUOT; importing errno for two numbers takes as long as this module."""
 _DAMAGE = ("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_SCHEMA", "SQLITE_ERROR", "SQLITE_CONSTRAINT", "SQLITE_MISMATCH",
            "SQLITE_TOOBIG", "OperationalError", "OverflowError", "UnicodeDecodeError")  # fmt: skip
-"""Beginnings of the names of errors that an undamaged file of this software never causes.
+"""Beginnings of the names of errors that only a damaged file causes.
 
-UnicodeDecodeError: SQLite's message on a damaged schema quotes bytes of it."""
+UnicodeDecodeError is among them, because SQLite's message on a damaged schema quotes bytes of the schema."""
 _MACHINE_FILES = ("/etc/machine-id", "/proc/device-tree/serial-number")
 NO_MACHINE_ID = b"uninitialized"
 """What systemd writes into ``/etc/machine-id`` before the first start has chosen an id."""
 
 
 class Reasons(NamedTuple):
-    """Reasons of the errors of one kind of file. They are written out, so that a search finds them."""
+    """The reasons of the errors of one kind of file. They are written out, so that a search finds them."""
 
     busy: str
     damaged: str
@@ -54,13 +55,13 @@ class Schema(NamedTuple):
 
     Attributes:
         what: the file in words, for example "the dealer's journal".
-        reasons: of its errors.
-        application_id: the number of SQLite's header that tells this kind of file.
-        version: ``user_version`` of the header.
-        tables: name → the statement that creates the table.
-        damage: what a user reads of a damaged file.
-        unchanged: what a user reads of a full disk, for example "nothing was released".
-        older: what a user reads of a file of an older version; empty: the same as of a damaged one.
+        reasons: the reasons of the errors about such a file.
+        application_id: the number in SQLite's header that identifies this kind of file.
+        version: the version of the tables, ``user_version`` in SQLite's header.
+        tables: name of each table → the statement that creates it.
+        damage: the text of the error for a damaged file.
+        unchanged: the end of the text of the error for a full disk, for example "nothing was released".
+        older: the text of the error for a file of an older version; empty for the text of ``damage``.
         busy_seconds: how long a statement waits for another process.
     """
 
@@ -75,17 +76,18 @@ class Schema(NamedTuple):
     busy_seconds: float = 30.0
 
     def damaged(self) -> StorageError:
-        """The error for contents that this software has not written."""
+        """Return the error for contents that this software has not written."""
         return StorageError(self.reasons.damaged, self.damage)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn errors of SQLite and of the system in the body of ``with`` into :class:`StorageError`.
 
-        The text of the new error names the kind of error only. SQLite's own text is dropped: it may contain values.
+        The text of the new error names the kind of error only. SQLite's own text may contain values and is dropped.
 
         Raises:
-            StorageError: ``busy`` and ``damaged`` of :class:`Reasons`, ``disk_full``, ``io_failed``.
+            StorageError: ``disk_full``, ``io_failed``, or the reason ``busy`` or ``damaged`` of this kind of file
+                (:class:`Reasons`).
         """
         import sqlite3  # here, since a device reads tables' names before it opens its state
 
@@ -103,7 +105,7 @@ class Schema(NamedTuple):
             failure.__context__ = None  # An error of this package shows no text of another error.
 
     def translated(self, error: Exception) -> StorageError:
-        """The error of this software in the place of one of SQLite or of the system."""
+        """Return the :class:`StorageError` that replaces ``error``, an error of SQLite or of the system."""
         if isinstance(error, OSError):
             full = error.errno in _NO_SPACE
             problem = "there is no space left" if full else os.strerror(error.errno or 5)
@@ -119,10 +121,10 @@ class Schema(NamedTuple):
         return StorageError("io_failed", f"{self.what} can not be read or written ({name})")
 
     def check(self, connection: sqlite3.Connection) -> None:
-        """Refuse a file of another kind or version, and one with other tables.
+        """Refuse a file of another kind or version, or with other tables.
 
         Raises:
-            StorageError: ``damaged``, ``newer`` and ``older`` of :class:`Reasons`.
+            StorageError: with the reason ``damaged``, ``newer`` or ``older`` of this kind of file (:class:`Reasons`).
         """
         ((application,),) = execute(connection, "PRAGMA application_id")
         ((version,),) = execute(connection, "PRAGMA user_version")
@@ -137,7 +139,7 @@ class Schema(NamedTuple):
             raise self.damaged()
 
     def make_tables(self, connection: sqlite3.Connection, rows: Iterable[tuple[str, Sequence[object]]] = ()) -> None:
-        """Make the tables and the header of a new file, and write rows, each with the name of its table."""
+        """Make the tables and the header of a new file, and write ``rows``: pairs of a table's name and a row."""
         for statement in self.tables.values():
             connection.execute(statement)
         for table, row in rows:
@@ -146,7 +148,7 @@ class Schema(NamedTuple):
         connection.execute(f"PRAGMA user_version = {self.version}")
 
     def new_file(self, rows: Iterable[tuple[str, Sequence[object]]] = ()) -> bytes:
-        """The content of a new file with these rows."""
+        """Return the content of a new file that holds ``rows``: pairs of a table's name and a row."""
         import sqlite3
 
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
@@ -161,16 +163,17 @@ class Schema(NamedTuple):
         one_thread: bool = True,
         make: Callable[[sqlite3.Connection], None] | None = None,
     ) -> sqlite3.Connection:
-        """Open a file and check its header and its tables. Run inside :meth:`errors`.
+        """Open a file and check its header and its tables. The caller must be inside :meth:`errors`.
 
         Args:
-            path: of the file.
+            path: path of the file.
             mode: ``ro`` or ``rw``.
-            one_thread: the connection may be used by the thread alone that opened it.
-            make: is called before the check, and may make the file's tables if it has none. The file may be missing.
+            one_thread: whether only the thread that opened the connection may use it.
+            make: a function that is called before the check and may make the tables of a file that has none. With
+                ``make`` the file may be missing.
 
         Raises:
-            StorageError: as :meth:`check`.
+            StorageError: the errors of :meth:`check`.
             sqlite3.Error, OSError: the file can not be used.
         """
         import sqlite3
@@ -197,7 +200,7 @@ class Schema(NamedTuple):
 
 
 def execute(connection: sqlite3.Connection, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-    """Run a statement and fetch all rows at once, since SQLite may find damage at any row."""
+    """Run a statement and return all its rows. They are fetched at once, since SQLite may find damage at any row."""
     return connection.execute(statement, values).fetchall()
 
 
@@ -207,26 +210,26 @@ def write_row(connection: sqlite3.Connection, table: str, row: Sequence[object],
 
 
 def row_digest(table: str, values: Sequence[object]) -> bytes:
-    """SHA-256(msgpack of [table, *values])."""
+    """Return SHA-256(msgpack of [table, *values])."""
     return sha256(msgpack.packb((table, *values))).digest()
 
 
 def seal(table: str, values: Sequence[object]) -> bytes:
-    """The seal of a row: SHA-256(msgpack of [table, *values])[:8]."""
+    """Return the seal of a row: SHA-256(msgpack of [table, *values])[:8]."""
     return row_digest(table, values)[:SEAL_BYTES]
 
 
 def address_of(path: str, mode: str) -> str:
-    """The URI by which SQLite opens the file at ``path`` in a mode, for example ``ro``.
+    """Return the URI by which SQLite opens the file at ``path`` in ``mode``, for example ``ro``.
 
-    An absolute path comes after an empty host: in ``file://a/b`` SQLite reads ``a`` as the name of a host.
+    An absolute path is preceded by an empty host: in ``file://a/b`` SQLite reads ``a`` as the name of a host.
     """
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return f"file:{'//' if path.startswith('/') else ''}{quoted}?mode={mode}"
 
 
 def place_of(path: str) -> tuple[int, int]:
-    """Device and inode of the file at ``path``; (0, 0) if there is none.
+    """Return device and inode of the file at ``path``, or (0, 0) if there is no such file.
 
     Raises:
         OSError: the file can not be examined.
@@ -238,10 +241,10 @@ def place_of(path: str) -> tuple[int, int]:
 
 
 def flush_journal(path: str) -> None:
-    """Make the commit of a process that was killed durable, before anything relies on it.
+    """Make the last commit to the file at ``path`` durable, in case the process that wrote it was killed.
 
-    A commit ends with emptying SQLite's journal and flushing it. If a process is killed between the two, every reader
-    sees the commit, but a power cut undoes it.
+    SQLite commits by emptying its journal and flushing it. If a process is killed between the two, every reader sees
+    the commit, but a power cut undoes it. So callers use this function before anything relies on the commit.
 
     Raises:
         OSError: the journal can not be flushed.
@@ -256,9 +259,9 @@ def flush_journal(path: str) -> None:
 
 
 def machine_ids() -> bytes:
-    """The machine's id and the board's serial number, joined by a zero byte; each is empty if it is not known.
+    """Return the machine's id and the board's serial number, joined by a zero byte. An unknown one is empty.
 
-    They are personal to a machine: only a digest of them is stored or shown.
+    They identify one machine, so only a digest of them is stored or shown.
     """
     found = []
     for path in _MACHINE_FILES:

@@ -1,12 +1,10 @@
-"""The header that all signed payloads share, and readers of single fields.
+"""The header that all signed payloads share, readers of single fields, and texts of documents shown to people.
+
+A document's texts hold no characters that control a terminal. They may hold quotes, which could end a quoted name too
+early, and invisible characters, by which alone two names may differ. Paths and keys of files may hold any character.
+:func:`shown` and :func:`quoted` make one line of such a text; only :func:`quoted` shows different names differently.
 
 Source: docs/formats.md, section 5, "Common".
-
-Names and texts in messages for people, on one line. Only :func:`quoted` shows different names differently.
-
-The texts of a document hold no characters that control a terminal (docs/formats.md, section 5). They may hold quotes,
-which could end a quoted name too early, and invisible characters: two names may differ only by these. Paths and keys
-of files may hold any character.
 """
 
 from __future__ import annotations
@@ -41,12 +39,12 @@ class Header(NamedTuple):
     """The fields that all payloads have. Times are whole seconds since 1970, UTC.
 
     Attributes:
-        name: of the campaign, the model or, in a root, the workspace.
+        name: name of the campaign, the model or, in a root, the workspace.
         version: 1 … 2^32 − 1; a later document of the same name has a larger one.
         issued_at: time of signing.
         not_before, expires: the document is valid from ``not_before`` on, and no longer at ``expires``.
         spec: version of the formats.
-        crit: keys of the payload that a reader must understand, or else refuse the document.
+        crit: keys of the payload; a reader that does not understand all of them must refuse the document.
     """
 
     name: str
@@ -58,7 +56,7 @@ class Header(NamedTuple):
     crit: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The header as the dict of fields that a payload contains."""
+        """Return the header as the dict of fields that a payload contains."""
         return {**self._asdict(), "crit": list(self.crit)}
 
 
@@ -66,8 +64,8 @@ class Header(NamedTuple):
 def read_payload(payload: bytes) -> tuple[dict[str, Any], Header]:
     """Parse a payload. Return all its fields and the header.
 
-    Signatures are not verified here; callers do so first. ``spec`` and ``crit`` are read but not compared:
-    :func:`check_understood` compares them. The result is cached: callers must not change the dict of fields.
+    The caller must have verified the signatures. ``spec`` and ``crit`` are only read; :func:`check_understood` compares
+    them with what this software understands. The result is cached: callers must not change the dict of fields.
 
     Raises:
         DocumentError: ``malformed``: not canonical msgpack, more than :data:`MAX_ITEMS` values, no map, a missing or
@@ -97,7 +95,7 @@ def check_understood(header: Header, known: frozenset[str]) -> None:
     """Refuse a document that this software may misunderstand.
 
     Args:
-        header: of the document.
+        header: header of the document.
         known: the payload keys that the caller reads.
 
     Raises:
@@ -135,7 +133,7 @@ def read_integer(body: dict[str, Any], key: str, least: int, most: int, reason: 
 
 
 def is_printable(text: str) -> bool:
-    """Whether a text has no control, format or private-use character, no surrogate, and no space except U+0020.
+    """Return whether a text has no control, format or private-use character, no surrogate, and no space except U+0020.
 
     Line and paragraph separators count as spaces. The empty text is printable.
 
@@ -149,7 +147,7 @@ def is_printable(text: str) -> bool:
 
 
 def is_text(value: object, least: int = 1) -> bool:
-    """Whether a value is a printable text of ``least`` … 1024 bytes of UTF-8."""
+    """Return whether a value is a printable text of ``least`` … 1024 bytes of UTF-8."""
     return isinstance(value, str) and is_printable(value) and least <= len(value.encode()) <= MAX_TEXT_BYTES
 
 
@@ -192,9 +190,7 @@ _EDGES = tuple(edge for first, last in sorted(_UNSEEN) for edge in (first, last 
 
 
 def is_seen(text: str) -> bool:
-    r"""Whether a text is printable (:func:`protocol.document.is_printable`) and has no invisible character.
-
-    The invisible characters are those of the table ``_UNSEEN``.
+    r"""Return whether a text is printable (:func:`is_printable`) and has no invisible character (table ``_UNSEEN``).
 
     >>> is_seen("odor 3"), is_seen("odor\u3164")
     (True, False)
@@ -207,7 +203,7 @@ def _is_invisible(character: str) -> bool:
 
 
 def shown(text: str) -> str:
-    r"""A text on one line, with Python's escapes for control characters and invisible characters.
+    r"""Return a text on one line, with Python's escapes for control characters and invisible characters.
 
     Backslashes are not escaped, so two different texts may look equal; :func:`quoted` tells them apart.
 
@@ -220,7 +216,7 @@ def shown(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""A name between quotes, escaped as by :func:`shown`. Quotes and backslashes within the name are escaped, too.
+    r"""Return a name between quotes, escaped as by :func:`shown`. Quotes and backslashes in it are escaped, too.
 
     Different names have different results. The second and later spaces of a row are escaped, so that a name can not
     push text to the next line of a terminal.
@@ -233,9 +229,9 @@ def quoted(text: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """A longer text on one line, escaped as by :func:`shown`.
+    """Return a longer text on one line, escaped as by :func:`shown`.
 
-    A row of spaces becomes one space, so that it can not imitate a new line.
+    Spaces in a row become one space, so that they can not imitate a new line.
 
     >>> sentence("learn.    The policy allows it.")
     'learn. The policy allows it.'

@@ -1,12 +1,11 @@
 """ε and δ without floats: integer micro-ε and pico-δ, exponentials rounded down, exact privacy loss.
 
-Source: docs/math.md, opening and section 1. ε is a multiple of 10⁻⁶; documents state it as an integer
-number of millionths. E = e^ε comes from 60-digit decimal arithmetic and is lowered by one part in 10⁵⁰.
-So no threshold that is computed from E belongs to a larger ε.
+ε is a multiple of 10⁻⁶; documents state it as an integer number of millionths. E = e^ε comes from 60-digit decimal
+arithmetic and is lowered by one part in 10⁵⁰. So no probability that is computed from E belongs to a larger ε.
 
-Default limits on ε, and how many answers and days limits allow.
-
-A device applies these limits if its owner sets none. The planning of campaigns assumes them.
+The constants at the end are a device's limits on ε if its owner sets none. The planning of campaigns assumes them, and
+computes with :func:`paces` and :func:`days_paid` how many answers and days they allow.
+Source: docs/math.md, opening and section 1.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _JUST_BELOW_ONE = Decimal("0." + 50 * "9")
 
 
 def micro_epsilon(epsilon: str | float | Decimal) -> int:
-    """ε as an integer number of millionths.
+    """Return ε as an integer number of millionths.
 
     Args:
         epsilon: a positive multiple of 10⁻⁶ below 10⁶. Text, of ASCII digits, is read exactly; a float is read as its
@@ -60,22 +59,22 @@ def micro_epsilon(epsilon: str | float | Decimal) -> int:
 
 
 def millionths(value: object) -> int | None:
-    """A positive multiple of 10⁻⁶ below 10⁶ as an integer number of millionths; None for every other value.
+    """Return a positive multiple of 10⁻⁶ below 10⁶ as an integer number of millionths, or None for every other value.
 
     Args:
-        value: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer
-            of any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
+        value: a text of ASCII digits, for example ``0.5``, ``.5`` or ``5e-1``, of at most 100 characters; an integer of
+            any type; a float, which is read as its shortest text; or a Decimal. A bool is no number.
     """
     return decimal_multiple(value, 6, MICRO)
 
 
 def decimal_multiple(value: object, places: int, bound: int) -> int | None:
-    """K of a number k·10^−places that is above 0 and below ``bound``; None for every other value.
+    """Return the integer k of a value k·10^−``places`` above 0 and below ``bound``, or None for every other value.
 
     Args:
-        value: as for :func:`millionths`.
+        value: a number, or its text, as :func:`millionths` takes it.
         places: number of decimal places.
-        bound: the value is below it.
+        bound: upper limit of the value.
     """
     number = _exact(value)
     if number is None or not number.is_finite() or not 0 < number < bound:
@@ -91,9 +90,9 @@ def decimal_multiple(value: object, places: int, bound: int) -> int | None:
 
 
 def _exact(value: object) -> Decimal | None:
-    """A number, or the text of one, as a Decimal; None for every other value.
+    """Return a number, or the number in a text, as a Decimal, or None for every other value.
 
-    Decimal reads underscores, digits of all scripts and spaces too; here a text of these is no number.
+    Decimal also reads texts with underscores, spaces, or digits of other scripts. Here these are no numbers.
     """
     if isinstance(value, bool):
         return None
@@ -117,13 +116,13 @@ def check_answer_micro(micro: int) -> None:
 
 
 def format_micro(micro: int) -> str:
-    """``micro`` millionths as the shortest decimal text: 1500000 → ``1.5``."""
+    """Return ``micro`` millionths as the shortest decimal text: 1500000 → ``1.5``."""
     whole, fraction = divmod(micro, MICRO)
     return f"{whole}.{fraction:06d}".rstrip("0").rstrip(".")
 
 
 def pico_delta(delta: str | float | Decimal) -> int:
-    """δ as an integer number of 10⁻¹². δ bounds the probability that noise fails to give the promised ε.
+    """Return δ as an integer number of 10⁻¹². δ bounds the probability that noise fails to give the promised ε.
 
     Args:
         delta: 0, or a positive multiple of 10⁻¹² below 1. Text, of ASCII digits, is read exactly; a float is read as
@@ -141,7 +140,7 @@ def pico_delta(delta: str | float | Decimal) -> int:
 
 
 def format_pico(pico: int) -> str:
-    """``pico`` multiples of 10⁻¹² as text: 10000000 → ``1e-05``, 500000000000 → ``0.5``, 0 → ``0``."""
+    """Return ``pico`` multiples of 10⁻¹² as text: 10000000 → ``1e-05``, 500000000000 → ``0.5``, 0 → ``0``."""
     if not pico:
         return "0"
     digits = str(pico).rstrip("0")
@@ -154,7 +153,7 @@ def format_pico(pico: int) -> str:
 
 @lru_cache(maxsize=1024)
 def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
-    """A fraction just below e^(numerator/denominator): the relative difference is at most 10⁻⁴⁹."""
+    """Return a fraction just below e^(numerator/denominator): the relative difference is at most 10⁻⁴⁹."""
     from fractions import Fraction
 
     exponent = _ARITHMETIC.divide(Decimal(numerator), Decimal(denominator))
@@ -163,24 +162,26 @@ def exp_below(numerator: int, denominator: int = MICRO) -> Fraction:
 
 
 def ceiling(fraction: Fraction) -> int:
-    """The smallest integer that is not below ``fraction``."""
+    """Return the smallest integer that is not below ``fraction``."""
     return -((-fraction.numerator) // fraction.denominator)
 
 
 class PrivacyLoss(float):
     """An exact privacy loss, ln(ratio) + exponent, in nats. As a float it is rounded up.
 
+    The loss is the logarithm of the largest ratio of an answer's probabilities under two inputs.
+
     Attributes:
-        ratio: the rational factor of the worst ratio of an answer's probabilities under two inputs.
-        exponent: natural logarithm of the irrational factor e^exponent of that ratio (discrete Laplace
-            noise); 0 for mechanisms with rational probabilities.
+        ratio: the rational factor of that ratio.
+        exponent: natural logarithm of its irrational factor (discrete Laplace noise); 0 for mechanisms with rational
+            probabilities.
     """
 
     ratio: Fraction
     exponent: Fraction
 
     def __new__(cls, ratio: Fraction, exponent: Fraction | int = 0) -> Self:
-        """The loss ln(ratio) + exponent, rounded up to a float."""
+        """Return the loss ln(ratio) + exponent, rounded up to a float."""
         from fractions import Fraction
 
         exponent = Fraction(exponent)
@@ -194,7 +195,7 @@ class PrivacyLoss(float):
         return self
 
     def above(self, other: PrivacyLoss) -> bool:
-        """Whether this loss is larger than ``other``, also if both round to the same float.
+        """Return whether this loss is larger than ``other``, also if both round to the same float.
 
         For equal floats the comparison is exact if the exponents are equal, else right to 1 part in 10⁴⁹.
         """
@@ -206,7 +207,7 @@ class PrivacyLoss(float):
         return self.ratio > other.ratio * exp_below(difference.numerator, difference.denominator)
 
     def exceeds(self, micro: int) -> bool:
-        """Whether this loss is above an ε of ``micro`` millionths, compared as fractions, to 1 part in 10⁴⁹."""
+        """Return whether this loss is above an ε of ``micro`` millionths. The comparison is right to 1 part in 10⁴⁹."""
         from fractions import Fraction
 
         allowed = Fraction(micro, MICRO) - self.exponent
@@ -216,12 +217,11 @@ class PrivacyLoss(float):
 
 
 def composed(losses: Iterable[PrivacyLoss]) -> PrivacyLoss:
-    """The privacy loss of several answers about one record together; ``losses`` has the loss of each answer.
+    """Return the privacy loss of several answers about one record together. ``losses`` has the loss of each answer.
 
-    By sequential composition the ratios are multiplied and the exponents are added. The loss of no answers is 0.
-
-    The ratios are multiplied in pairs, then in pairs of pairs. One by one, the growing product of thousands of
-    strata takes minutes on a device.
+    By sequential composition the ratios are multiplied and the exponents are added. The loss of no answers is 0. The
+    ratios are multiplied in pairs, then in pairs of pairs: one by one, the growing product for thousands of answers
+    takes minutes on a device.
     """
     from fractions import Fraction
 
@@ -239,11 +239,12 @@ DAY_MICRO = 4 * MICRO
 LIFETIME_MICRO = 100 * MICRO
 """Largest ε in a device's life, over all campaigns."""
 PERIOD_DELTA_PICO = 20_000_000
-"""Largest δ of one masked campaign in one of its periods, in 10⁻¹²: 2·10⁻⁵, twice the usual 10⁻⁵ of a campaign. A
-changed record costs up to twice what a record more or less costs, and nodes count changes unless their owner says else.
-"""
+"""Largest δ of one masked campaign in one of its periods, in 10⁻¹²: 2·10⁻⁵, twice the usual 10⁻⁵ of a campaign. For a
+changed record costs up to twice as much as an added or removed one, and nodes count changes unless their owner says
+otherwise."""
 LIFETIME_DELTA_PICO = 500_000_000
-"""Largest δ in a node's life: 5·10⁻⁴, 25 periods as for ε. So noise fails for a record with a chance of 1 in 2000."""
+"""Largest δ in a node's life, in 10⁻¹²: 5·10⁻⁴, or 25 periods, as for ε. So noise fails for a record with a chance of
+at most 1 in 2000."""
 
 
 class Limit(NamedTuple):
@@ -256,7 +257,10 @@ class Limit(NamedTuple):
 class Pace(NamedTuple):
     """A limit on a campaign's answers: at most ``answers`` in any time span of ``seconds`` seconds.
 
-    In such a time span at most ``begun`` periods of the campaign begin.
+    Attributes:
+        answers: the largest number of answers.
+        seconds: length of the time span.
+        begun: largest number of the campaign's periods that begin in such a time span.
     """
 
     answers: int
@@ -269,14 +273,14 @@ class Pace(NamedTuple):
 
 
 def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> list[Pace]:
-    """The limits on a campaign's answers that follow from the owner's limits on ε, the shortest time span first.
+    """Return the limits on a campaign's answers that follow from the owner's limits on ε, the shortest time span first.
 
     Only limits that keep a device from answering in every period are returned; limits that other limits imply are left
     out. The list is empty if a device may answer in every period.
 
     Args:
         epsilon_micro: cost of one period, in millionths of ε, at least 1.
-        time_precision: T, length of a period in seconds.
+        time_precision: length of a period in seconds.
         limits: the owner's limits; each allows at least one period.
 
     >>> list(map(str, paces(1_000_000, 3_600, [Limit(DAY_MICRO, DAY_SECONDS)])))
@@ -294,7 +298,7 @@ def paces(epsilon_micro: int, time_precision: int, limits: Iterable[Limit]) -> l
 
 
 def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int:
-    """Seconds from the first answer to answer number ``answers`` + 1, if each comes as soon as it is allowed."""
+    """Return the seconds from the first answer to answer ``answers`` + 1, if each comes as soon as it is allowed."""
     if not limiting:
         return answers * time_precision
     *inner, pace = limiting
@@ -303,7 +307,7 @@ def _seconds_for(answers: int, time_precision: int, limiting: list[Pace]) -> int
 
 
 def days_paid(answers: int, time_precision: int, limiting: list[Pace]) -> int:
-    """Number of days, rounded up, in which a device gives ``answers`` answers, each as soon as the limits allow it.
+    """Return in how many days, rounded up, a device gives ``answers`` answers, each as soon as the limits allow it.
 
     The time begins with the first answer and ends with the period of the last answer.
 

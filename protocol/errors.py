@@ -3,11 +3,11 @@
     HearsayError
     ├── InputError      a wrong argument: the caller corrects the call, the record, the schema or the file
     ├── DocumentError   an unacceptable signed document: ask its publisher
-    ├── PolicyError     the owner's rules do not allow it: only the owner can change the rules
+    ├── PolicyError     the owner's rules forbid the request: only the owner can change the rules
     └── StorageError    an unusable state, store, workspace or source: check the disk or the network
 
-Every error has a ``reason``: a stable word at the start of the text. Programs may branch on it.
-No error text contains a value of a record. A text may name a feature, a position or a file.
+Every error has a ``reason``: a stable word at the start of the text, on which programs may branch. No error text
+contains a value of a record. A text may name a feature, a position or a file.
 """
 
 from __future__ import annotations

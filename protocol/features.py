@@ -1,13 +1,10 @@
 """One feature of a record: its listed values or its range, and the integer code of every possible value.
 
-Missing values and values of any type have a code, so a device can report for every record.
-Source: docs/formats.md, section 5 (features); docs/math.md, sections 3 and 4.
-
-How a value of a record is read: as missing, as a text, as an exact number, or as none of these.
-
-Records hold Python values, values of libraries (numpy, Decimal, enumerations) or the texts of a file; schemas come
-from text files. The functions that read a record's value never raise, so no error text contains such a value.
-Source: docs/formats.md, section 5 (values of a record); docs/decisions/0001.
+Missing values and values of any type have a code, so a device can report for every record. A record holds Python
+values, values of libraries (numpy, Decimal, enumerations) or the texts of a file. Each is read as missing, as a text,
+as an exact number, or as none of these. The functions that read a record's value never raise, so no error text contains
+such a value.
+Source: docs/formats.md, section 5 (features; values of a record); docs/math.md, sections 3 and 4; docs/decisions/0001.
 """
 
 from __future__ import annotations
@@ -32,8 +29,7 @@ MAX_BOUND_CHARACTERS = 40
 MAX_BOUND_EXPONENT = 300
 _BOUND = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE]([+-]?[0-9]+))?")
 MAX_DIGITS = 4300
-"""Most digits of an integer that can be a listed text. Integers of more digits are outside the bounds of every
-feature."""
+"""Most digits of an integer that a schema can list. Integers of more digits are outside the bounds of every feature."""
 _NEAR_ZERO = Decimal("1e-400")
 _TOO_LONG_INTEGER = 10**MAX_DIGITS
 _BOOLEANS = ("bool", "bool_")
@@ -57,7 +53,7 @@ def parse_bound(text: str) -> Decimal:
 
 
 def _read_decimal(text: str) -> Decimal | None:
-    """The number in a text that follows the grammar of bounds; None for every other text."""
+    """Return the number in a text that follows the grammar of bounds, or None for every other text."""
     match = _BOUND.fullmatch(text) if len(text) <= MAX_BOUND_CHARACTERS else None
     if match is None or abs(int(match[1] or 0)) > MAX_BOUND_EXPONENT:
         return None
@@ -66,11 +62,10 @@ def _read_decimal(text: str) -> Decimal | None:
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT. Never raises.
+    """Return whether a value is missing: None, the empty text, NaN of any type, or pandas' NA and NaT. Never raises.
 
-    NaN is every value that is not equal to itself.
-
-    Any other value that a feature can not read is *unlisted*. A feature may code the two cases differently.
+    NaN is every value that is not equal to itself. Any other value that a feature can not read is *unlisted*; a feature
+    may code missing and unlisted values differently.
     """
     if value is None or type(value) is int:
         return value is None
@@ -88,11 +83,11 @@ def _differs_from_itself(value: Any) -> bool:
 
 
 def as_text(value: object) -> str | None:
-    """A categorical value as the text that schemas list; None for a value without such a text.
+    """Return a categorical value as the text that schemas list, or None for a value without such a text.
 
-    A text stays as it is. A boolean becomes ``true`` or ``false``. An integral number of any type (3, 3.0,
-    Decimal 3) becomes its decimal digits; −0.0 becomes 0. The result is None for other numbers, other types and
-    integers of more than 4300 digits.
+    A text stays as it is. A boolean becomes ``true`` or ``false``. An integral number of any type (3, 3.0, Decimal 3)
+    becomes its decimal digits; −0.0 becomes 0. The result is None for other numbers, other types and integers of more
+    than 4300 digits.
     """
     if type(value) is str:
         return value
@@ -111,20 +106,20 @@ def as_text(value: object) -> str | None:
 
 
 def _digits(number: int) -> str | None:
-    """The decimal text of an integer; None above 4300 digits, whatever limit the interpreter is set to."""
+    """Return the decimal text of an integer, or None above 4300 digits, whatever limit the interpreter has."""
     if -(1 << 63) <= number < 1 << 64:
         return str(number)
     return str(Decimal(number)) if abs(number) < _TOO_LONG_INTEGER else None
 
 
 def as_number(value: object) -> int | float | Fraction | Decimal | None:
-    """A value as a number; None for everything that is no real number. Never raises.
+    """Return a value as a number, or None for everything that is no real number. Never raises.
 
-    Every feature gives the result the same code as the exact value. None is the result for booleans, bytes, NaN, and
-    texts that do not follow the grammar of :func:`parse_bound`. Integers of other types (NumPy) become int; types with
+    Every feature gives the result the same code as it would give the exact value. Booleans, bytes, NaN, and texts that
+    do not follow the grammar of :func:`parse_bound` become None. Integers of other types (NumPy) become int; types with
     an exact ratio (Decimal, Fraction, floats of other widths) become Fraction; texts become Decimal; floats stay; all
-    other types are converted by ``float``. A Decimal from ±10^4300 on becomes a float infinity, and a Decimal between 0
-    and ±10^−400 becomes ±10^−400. Infinities are floats.
+    other types are converted by ``float``. A Decimal from ±10^4300 on becomes an infinite float, and a Decimal between
+    0 and ±10^−400 becomes ±10^−400.
     """
     if type(value) is int:
         return value
@@ -146,18 +141,21 @@ def as_number(value: object) -> int | float | Fraction | Decimal | None:
 
 
 def _is_complex(value: object) -> bool:
-    """Whether the type is a complex number of any width. NumPy would turn it into a float, with a warning."""
+    """Return whether the value's type is a complex number of any width.
+
+    NumPy would turn it into a float, with a warning.
+    """
     return type(value).__name__.startswith(("complex", "clongdouble"))
 
 
 def _as_integer(value: object) -> int | None:
-    """The int that equals an integer of another type; None for other values."""
+    """Return the int that equals an integer of another type, or None for other values."""
     number: int | None = _converted(index, value) if hasattr(type(value), "__index__") else None
     return number
 
 
 def _as_fraction(value: object) -> Fraction | None:
-    """The exact ratio of a value; None for values without one, for example NaN and infinities."""
+    """Return the exact ratio of a value, or None for values without one, for example NaN and infinities."""
     ratio: Fraction | None = _converted(_ratio, value) if hasattr(type(value), "as_integer_ratio") else None
     return ratio
 
@@ -171,12 +169,12 @@ def _ratio(value: Any) -> Fraction:
 
 
 def _moderate(number: Decimal) -> Decimal:
-    """A number that every feature codes as ``number`` and whose ratio has at most some thousand digits.
+    """Return a number that every feature codes as ``number`` and whose ratio has at most some thousand digits.
 
     The ratio of 1e999999999 would fill the memory. Numbers of more than 4300 digits are outside all bounds and are no
-    listed text: they become infinity. Bounds are below 10^301 and multiples of 10^−340, so all rounding ties of
-    scaled numbers are multiples of 10^−340/4S. A number between 0 and ±10^−400 is on the same side of every tie as
-    ±10^−400: it becomes ±10^−400.
+    listed text: they become infinity. Bounds are below 10^301 and multiples of 10^−340, so all rounding ties of scaled
+    numbers are multiples of 10^−340/4S, S = 65536. A number between 0 and ±10^−400 is on the same side of every tie as
+    ±10^−400, and becomes that number.
     """
     if not number.is_finite():
         return number
@@ -188,7 +186,10 @@ def _moderate(number: Decimal) -> Decimal:
 
 
 def _converted(convert: Callable[[Any], Any], value: object) -> Any:
-    """``convert(value)``; None if it raises. Errors of another library are dropped: they may contain the value."""
+    """Return ``convert(value)``, or None if it raises.
+
+    Errors of another library may contain the value and are dropped.
+    """
     try:
         return convert(value)
     except Exception:  # noqa: BLE001
@@ -198,21 +199,21 @@ def _converted(convert: Callable[[Any], Any], value: object) -> Any:
 UNLISTED_RULES = ("missing", "other", "refuse")
 MAX_VALUES = 65536
 TIE = 0.01
-"""Distance from a rounding tie, in units of u, within which exact arithmetic replaces floats."""
+"""Distance from a rounding tie, in units of the scaled integer, within which exact arithmetic replaces floats."""
 
 
 class Categorical:
     """A feature with listed values.
 
-    The codes are 0 … v − 1 for the v listed values in order; then one code for *missing*, unless there is a
-    substitute; then one code for *other*, if ``unlisted`` is ``other``.
+    The codes are 0 … v − 1 for the v listed values in order; then one code for *missing*, unless there is a substitute;
+    then one code for *other*, if ``unlisted`` is ``other``.
 
     Attributes:
         name: key of the feature in a record.
         values: the listed values, as text.
-        unlisted: how a value that is not listed is coded: as ``missing``, as ``other``, or not at all
-            (``refuse``). ``refuse`` is for development only: the existence of a report then depends on the record.
-        substitute: code of a missing value; None if *missing* has its own code.
+        unlisted: how a value that is not listed is coded: as ``missing``, as ``other``, or not at all (``refuse``).
+            ``refuse`` is for development only: the existence of a report then depends on the record.
+        substitute: code of the listed value that stands for a missing one; None if *missing* has its own code.
         size: number of codes.
     """
 
@@ -222,7 +223,7 @@ class Categorical:
     def __init__(
         self, name: str, values: Sequence[str], unlisted: str = "missing", substitute: int | None = None
     ) -> None:
-        """The arguments are the attributes of the class.
+        """Set the attributes of the class to the arguments, and check them.
 
         Raises:
             InputError: ``schema_invalid``: no values or a repeated one, an unknown ``unlisted``, a substitute that is
@@ -254,12 +255,12 @@ class Categorical:
         return len(self.values) if self.substitute is None else self.substitute
 
     def knows(self, value: object) -> bool:
-        """Whether ``value`` is one of the listed values."""
+        """Return whether ``value`` is one of the listed values."""
         text = as_text(value)
         return text is not None and text in self._codes
 
     def known_code(self, value: object) -> int | None:
-        """The code of ``value`` if it is listed, or if it is unlisted and ``unlisted`` is ``other``; else None.
+        """Return the code of ``value`` if it is listed, or if it is unlisted and *other* has a code; else None.
 
         Classification leaves out values without a code.
         """
@@ -270,7 +271,7 @@ class Categorical:
         return code
 
     def code(self, value: object) -> int:
-        """The code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
+        """Return the code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
 
         Raises:
             InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``. The text names the
@@ -284,7 +285,7 @@ class Categorical:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, None]:
-        """Code of ``value`` for a report, and None: a categorical feature has no number.
+        """Return the code of ``value`` for a report, and None, because a categorical feature has no number.
 
         Raises:
             InputError: ``value_refused``: the value is unlisted, and ``unlisted`` is ``refuse``.
@@ -292,12 +293,15 @@ class Categorical:
         return self.code(value), None
 
     def known(self, value: object) -> tuple[int, None] | None:
-        """(code of ``value``, None) for classification: the feature has no number. None if the value has no code."""
+        """Return the code of ``value`` for classification, and None as its number.
+
+        Return None alone if there is no code.
+        """
         code = self.known_code(value)
         return None if code is None else (code, None)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the values; ``(missing)``, ``(other)`` if they have one."""
+        """Return the name of every code, in order: the values, then ``(missing)`` and ``(other)`` if coded."""
         names = list(self.values)
         if self.substitute is None:
             names.append("(missing)")
@@ -306,7 +310,7 @@ class Categorical:
         return names
 
     def to_dict(self) -> dict[str, Any]:
-        """The feature as the dict that the payload of a campaign or model contains."""
+        """Return the feature as the dict that the payload of a campaign or model contains."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -317,16 +321,19 @@ class Categorical:
 
 
 class Numeric:
-    """A numeric feature with public bounds. Its numbers are scaled to [−S, S] and cut into bins at integer edges.
+    """A numeric feature with public bounds.
 
-    A number x becomes u = (x − low)/(high − low)·2S − S, rounded half to even and clipped to [−S, S]. The code of
-    u is its bin: the number of edges ≤ u. Numbers outside the bounds get the first or the last bin.
+    Its numbers are scaled to [−S, S], S = 65536, and cut into bins at integer edges.
+
+    A number x becomes u = (x − low)/(high − low)·2S − S, rounded half to even and clipped to [−S, S]. The code of u is
+    its bin: the number of edges ≤ u. Numbers outside the bounds get the first or the last bin.
 
     Attributes:
+        name: key of the feature in a record.
         low, high: bounds as exact decimal text.
         edges: strictly increasing integers in (−S, S]; there is one bin more than edges.
         unlisted: how a value that is no number is coded: as ``missing``, or not at all (``refuse``).
-        substitute: u of a missing number (0 is the middle of the range); None if *missing* has its own
+        substitute: the u that stands for a missing number (0 is the middle of the range); None if *missing* has its own
             code, after the bins.
         size: number of codes.
         float_low, float_scale: (x − float_low)·float_scale, computed in floats, is within 0.01 of u + S before
@@ -359,12 +366,12 @@ class Numeric:
         unlisted: str = "missing",
         substitute: int | None = 0,
     ) -> None:
-        """The arguments are the attributes of the class.
+        """Set the attributes of the class to the arguments, and check them.
 
         Raises:
-            InputError: ``schema_invalid``: a bound that :func:`protocol.features.parse_bound` refuses, low ≥ high, no
-                edge or more than 65535, edges that do not increase within (−S, S], an unknown ``unlisted``, or a
-                substitute outside −S … S.
+            InputError: ``schema_invalid``: a bound that :func:`parse_bound` refuses, low ≥ high, no edge or more than
+                65535, edges that do not increase within (−S, S], an unknown ``unlisted``, or a substitute outside −S …
+                S.
         """
         self.name = name
         self.low = low
@@ -398,7 +405,7 @@ class Numeric:
             raise InputError("schema_invalid", f"feature '{self.name}': the substitute is outside the bounds")
 
     def _float_path(self) -> tuple[float, float]:
-        """``float_low`` and ``float_scale``; a scale of 0 if floats are not precise enough."""
+        """Return ``float_low`` and ``float_scale``. A scale of 0 means that floats are not precise enough."""
         low, high = float(self.low), float(self.high)
         if not max(abs(low), abs(high)) < 1e6 * (high - low) < inf:
             return 0.0, 0.0
@@ -410,9 +417,9 @@ class Numeric:
         return self.size - 1 if self.substitute is None else bisect_right(self.edges, self.substitute)
 
     def scaled(self, value: object) -> int | None:
-        """``value`` as an integer u of [−S, S], S = 65536: −S is the low bound, S the high bound.
+        """Return ``value`` as an integer u of [−S, S], S = 65536: −S is the low bound, S the high bound.
 
-        Numbers outside the bounds become −S or S. None if ``value`` is missing or no number.
+        Numbers outside the bounds become −S or S. The result is None if ``value`` is missing or no number.
         """
         number = value if type(value) is float and value == value else as_number(value)  # noqa: PLR0124 - false for NaN
         if number is None:
@@ -430,7 +437,10 @@ class Numeric:
         return self.scale_ratio(*number.as_integer_ratio())
 
     def scale_ratio(self, numerator: int, denominator: int) -> int:
-        """The number numerator/denominator as an integer u, exactly (:meth:`scaled`). The denominator is positive."""
+        """Return the scaled integer u (:meth:`scaled`) of numerator/denominator, exactly.
+
+        The denominator must be positive.
+        """
         top = (numerator * self._mul - self._off * denominator) * self._num
         bottom = denominator * self._den
         quotient, rest = divmod(top, bottom)
@@ -439,16 +449,16 @@ class Numeric:
         return min(max(quotient - SCALE, -SCALE), SCALE)
 
     def knows(self, value: object) -> bool:
-        """Whether ``value`` is a number, also if it is outside the bounds."""
+        """Return whether ``value`` is a number, also if it is outside the bounds."""
         return self.scaled(value) is not None
 
     def known_code(self, value: object) -> int | None:
-        """The bin of the number ``value``; None if ``value`` is missing or no number."""
+        """Return the bin of the number ``value``, or None if ``value`` is missing or no number."""
         scaled = self.scaled(value)
         return None if scaled is None else bisect_right(self.edges, scaled)
 
     def code(self, value: object) -> int:
-        """The code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
+        """Return the code of ``value`` in a report. Every value has one, unless ``unlisted`` is ``refuse``.
 
         Raises:
             InputError: ``value_refused``: the value is neither missing nor a number, and ``unlisted`` is ``refuse``.
@@ -462,7 +472,7 @@ class Numeric:
         return self.missing_code
 
     def reading(self, value: object) -> tuple[int, int | None]:
-        """Code, and u of :meth:`scaled`, of ``value`` for a report.
+        """Return the code and the scaled integer u (:meth:`scaled`) of ``value`` for a report.
 
         A value that is missing or no number has the code :attr:`missing_code`, and the substitute (or None) as u.
 
@@ -477,12 +487,12 @@ class Numeric:
         return bisect_right(self.edges, number), number
 
     def known(self, value: object) -> tuple[int, int] | None:
-        """Code, and u of :meth:`scaled`, of ``value`` for classification; None if it is missing or no number."""
+        """Return code and scaled integer of ``value`` for classification, or None if it is missing or no number."""
         number = self.scaled(value)
         return None if number is None else (bisect_right(self.edges, number), number)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the interval of each bin; ``(missing)`` if it has a code."""
+        """Return the name of every code, in order: the interval of each bin, and ``(missing)`` if that has a code."""
         low, high = float(self.low), float(self.high)
         inner = [low + (edge + SCALE) / (2 * SCALE) * (high - low) for edge in self.edges]
         texts = _told_apart((low, *inner, high))
@@ -491,7 +501,7 @@ class Numeric:
         return bins if self.substitute is not None else [*bins, "(missing)"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The feature as the dict that the payload of a campaign or model contains."""
+        """Return the feature as the dict that the payload of a campaign or model contains."""
         return {
             "kind": self.kind,
             "name": self.name,
@@ -504,9 +514,9 @@ class Numeric:
 
 
 def _told_apart(numbers: Sequence[float]) -> list[str]:
-    """Rising numbers as texts that all differ: with four significant digits, or as many as it takes.
+    """Return rising numbers as texts that all differ: with four significant digits, or as many as it takes.
 
-    No text of a large number below 10^15 has an exponent: 15000 and not 1.5e+04.
+    Large numbers below 10^15 are written without an exponent: 15000 and not 1.5e+04.
     """
     for digits in range(4, 18):
         texts = [f"{number:.{digits}g}" for number in numbers]
@@ -519,7 +529,7 @@ Feature = Categorical | Numeric
 
 
 class Grouped:
-    """A feature that is asked about in groups of its codes: a category whose values are the groups.
+    """A feature that is asked about in groups of its codes. It behaves like a category whose values are the groups.
 
     Attributes:
         name: name of the feature.
@@ -547,14 +557,14 @@ class Grouped:
         self._labels = labels
 
     def members(self) -> list[list[str]]:
-        """The names of the codes in every group, in order."""
+        """Return, for every group in order, the names of its codes."""
         found: list[list[str]] = [[] for _ in range(self.size)]
         for label, group in zip(self._labels, self.groups, strict=True):
             found[group].append(label)
         return found
 
     def labels(self) -> list[str]:
-        """The name of every group, in order, for people: ``{a, b}``, or the only code's own name."""
+        """Return the name of every group, in order: ``{a, b}``, or the code's own name if the group has one code."""
         return [each[0] if len(each) == 1 else f"{{{', '.join(each)}}}" for each in self.members()]
 
 

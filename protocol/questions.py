@@ -1,15 +1,16 @@
 """The questions of a campaign, the input of a mechanism for a record, and the assignment of questions to report ids.
 
-A device answers one question of each stratum. Its report id decides which one.
+The questions are divided into *strata*. A device answers one question of each stratum; the report id decides which one.
 Source: docs/formats.md, section 2 (strata, weights, assignment); docs/math.md, section 3 (coding).
 
-Which data sets are neighbours, and by how much the sums over records of two neighbours differ at most.
+The table :data:`SENSITIVITIES` says how much sums over the records of two neighbouring data sets differ at most, for
+three meanings (:data:`ADJACENCIES`) of "neighbouring". u is a scaled number, |u| ≤ S = 65536.
 
     vector                                  add-remove   change   change-features
     counts of the classes                   1            2        0
     counts of value × class                 1            2        2
     counts of present/missing × class       1            2        2
-    sums of u by class, |u| ≤ S             S            2S       2S
+    sums of u by class                      S            2S       2S
     sums of ⌊u²/S⌋ by class                 S            2S       S
 
 Source: Dwork, McSherry, Nissim, Smith (TCC 2006); docs/math.md, sections 5 and 7.
@@ -45,13 +46,13 @@ SINGLE_NUMBER, ONE_PER_CLASS, ALL_AT_ONCE = "single", "vector", "joint"
 
 
 class Subject(NamedTuple):
-    """The subject of a question: the property of a record that the question is about.
+    """What a question is about: a property of a record.
 
     Attributes:
-        kind: ``class`` (the record's class), ``cell`` (the pair of value code and class), ``present`` (whether
-            the number is missing, and the class), ``moment`` (one feature's number or its square, in the record's
-            class), ``moments`` (the numbers or squares of all numeric features), ``outcome`` (true and predicted
-            class), ``right`` (whether one of several models predicts the true class).
+        kind: ``class`` (the record's class), ``cell`` (the pair of value code and class), ``present`` (whether the
+            number is missing, and the class), ``moment`` (one feature's number or its square, in the record's class),
+            ``moments`` (the numbers or squares of all numeric features), ``outcome`` (true and predicted class),
+            ``right`` (whether one of several models predicts the true class).
         feature: index in ``Schema.observed``; None for ``class``, ``moments``, ``outcome`` and ``right``.
         size: number of coordinates of the input for ``moment`` and ``moments``, else number of possible inputs.
         power: 1 for the number, 2 for its square; None for other kinds than ``moment`` and ``moments``.
@@ -72,9 +73,9 @@ class Question(NamedTuple):
 
     Attributes:
         subject: the property of a record that the question is about.
-        stratum: number of the stratum; a device gives one answer per stratum and period.
-        bound: B_j. Question j of a stratum is answered by the ids whose first four bytes, as an integer, are in
-            [B_{j−1}, B_j).
+        stratum: number of the stratum (group of questions); a device gives one answer per stratum and period.
+        bound: B_j of the stratum's question j. Report ids whose first four bytes, as an integer, are in [B_{j−1}, B_j)
+            answer the question.
         mechanism: perturbs the answer.
     """
 
@@ -90,7 +91,7 @@ class Question(NamedTuple):
 
     @property
     def feature(self) -> int | None:
-        """Index in ``Schema.observed`` of the feature that the question is about; None if it is about no single one."""
+        """Index in ``Schema.observed`` of the question's feature, or None if it is about no single feature."""
         return self.subject.feature
 
     @property
@@ -99,14 +100,14 @@ class Question(NamedTuple):
         return self.subject.size
 
     def input_of(self, observation: Observation, label_code: int, classes: int, predicted: int = 0) -> Any:
-        """The mechanism's input for one record.
+        """Return the mechanism's input for one record: a tuple of integers for moments of all classes, else an integer.
 
         For class c of k classes: ``class``: c. ``cell``: a·k + c for value code a. ``present``: k + c, or c if the
         number is missing. ``outcome``: c·k + predicted. ``right``: 1 if predicted = c, else 0. For moments let v be the
-        scaled integer u of a number, or ⌊u²/S⌋ for power 2, and 0 for a missing number. ``moment`` of one feature in
-        all classes: a tuple of k integers with v at place c and 0 elsewhere. ``moments``: for numeric feature i the
-        integer v at place i·k + c, and 0 elsewhere. ``moment`` in one class: w = v if ``of_class`` is c, else 0; for
-        power 2 the input is 2w − S.
+        scaled integer u of a number, or ⌊u²/S⌋ for power 2 (S = 65536), and 0 for a missing number. ``moment`` of one
+        feature in all classes: a tuple of k integers with v at index c and 0 elsewhere. ``moments``: for numeric
+        feature i the integer v at index i·k + c, and 0 elsewhere. ``moment`` in one class: w = v if ``of_class`` is c,
+        else 0; for power 2 the input is 2w − S.
 
         The arguments are not checked.
 
@@ -115,9 +116,6 @@ class Question(NamedTuple):
             label_code: c, the code of the record's class.
             classes: k, the number of classes.
             predicted: code of the class that the question's model predicts; ``outcome`` and ``right`` only.
-
-        Returns:
-            a tuple of integers for moments of all classes, else one integer.
         """
         kind, feature, size, power, of_class = self.subject[:5]
         if kind == CLASS:
@@ -145,7 +143,7 @@ class Question(NamedTuple):
         return 2 * value - SCALE if power == SQUARE else value
 
     def to_dict(self) -> dict[str, Any]:
-        """The question as the dict that a campaign's payload contains. Keys with the value None are left out."""
+        """Return the question as the dict that a campaign's payload contains. Keys with the value None are left out."""
         entry = {
             "kind": self.kind,
             "size": self.size,
@@ -160,14 +158,14 @@ class Question(NamedTuple):
 
 
 def _moment(number: int | None, power: int | None) -> int:
-    """u, or ⌊u²/S⌋; 0 for a missing number."""
+    """Return the scaled integer u, or ⌊u²/65536⌋ for power 2, or 0 for a missing number."""
     if number is None:
         return 0
     return number if power == 1 else number * number // SCALE
 
 
 def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
-    """Why a mechanism may not be used for a subject, as a sentence for people; the empty text if it may.
+    """Return why a mechanism may not be used for a subject, as a sentence for people, or the empty text if it may.
 
     A mechanism must perturb every possible input of the subject. Otherwise the mere existence of a report would depend
     on the record, and no ε covers that. Besides, ``outcome`` and ``right`` allow only the mechanism ``direct``.
@@ -193,21 +191,21 @@ def unfit(subject: Subject, mechanism: Mechanism, numbers: int) -> str:
 
 
 def discrete_subjects(schema: Schema) -> list[Subject]:
-    """The subjects of a discrete campaign on ``schema``: the class, then a ``cell`` subject per observed feature."""
+    """Return the subjects of a discrete campaign on ``schema``: the class, then one ``cell`` per observed feature."""
     classes = len(schema.label.classes)
     cells = [Subject(CELL, index, classes * feature.size) for index, feature in enumerate(schema.observed)]
     return [Subject(CLASS, None, classes), *cells]
 
 
 def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
-    """The subjects of a Gaussian campaign, in order.
+    """Return the subjects of a Gaussian campaign, in order.
 
-    These are the class; the cells of categorical features; the presence of numeric features that may be missing;
-    all first moments; all second moments.
+    These are the class; the cells (value-class pairs) of categorical features; the presence of numeric features that
+    may be missing; all first moments; all second moments.
 
     Args:
-        schema: with k classes and n numeric observed features, n ≥ 1.
-        form: of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n
+        schema: a schema with k classes and n numeric observed features, n ≥ 1.
+        form: form of the moment questions: :data:`SINGLE_NUMBER` (n·k questions per power), :data:`ONE_PER_CLASS` (n
             per power) or :data:`ALL_AT_ONCE` (one per power).
 
     Raises:
@@ -234,12 +232,12 @@ def gaussian_subjects(schema: Schema, form: str) -> list[Subject]:
 
 
 def outcome_subjects(schema: Schema) -> list[Subject]:
-    """The one subject of an evaluation: the pair of true and predicted class of ``schema``'s label."""
+    """Return the one subject of an evaluation: the pair of true and predicted class of ``schema``'s label."""
     return [Subject(OUTCOME, None, len(schema.label.classes) ** 2)]
 
 
 def right_subjects(models: int) -> list[Subject]:
-    """The subjects of an evaluation that compares ``models`` models: whether each of them is right."""
+    """Return the subjects of an evaluation that compares ``models`` models: whether each of them is right."""
     return [Subject(RIGHT, None, 2, model=index) for index in range(models)]
 
 
@@ -249,14 +247,14 @@ def build_questions(
     mechanism_for: Callable[[Subject], Mechanism],
     weights: Sequence[int] | None = None,
 ) -> tuple[Question, ...]:
-    """Divide subjects, in order, into ``answers`` strata of nearly equal size, and assign intervals of ids.
+    """Divide subjects, in order, into ``answers`` strata of nearly equal size, and give each an interval of report ids.
 
     Args:
         subjects: Q subjects.
         answers: r in 1 … Q. With 1 each device answers one question; with Q each device answers all questions.
         mechanism_for: returns the mechanism of a subject, with the ε of one answer.
-        weights: positive integers, one per subject, chosen before any data is seen; equal by default. The weight of
-            a question is its share of the ids of its stratum.
+        weights: positive integers, one per subject, chosen before any data is seen; equal by default. The weight of a
+            question is its share of the ids of its stratum.
 
     Returns:
         the questions in the order of the subjects; stratum numbers rise from 0.
@@ -283,7 +281,7 @@ def build_questions(
 
 
 def interval_bounds(weights: Sequence[int]) -> list[int]:
-    """The bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of the questions of one stratum with weights w₁, w₂, ….
+    """Return the bounds B_j = ⌊2^32·(w₁ + … + w_j)/Σw⌋ of the questions of one stratum with the weights w₁, w₂, ….
 
     Args:
         weights: positive integers, at least one.
@@ -304,10 +302,10 @@ def interval_bounds(weights: Sequence[int]) -> list[int]:
 
 
 class Assignment:
-    """The question of each report id, per stratum. Used by device and aggregator.
+    """The table of which question each report id answers, per stratum. Device and aggregator use it.
 
     Args:
-        questions: all questions of a campaign, in order of strata and bounds; not checked here.
+        questions: all questions of a campaign, in order of strata and bounds. The order is not checked.
     """
 
     __slots__ = ("_bounds", "_first")
@@ -322,7 +320,7 @@ class Assignment:
             self._bounds[question.stratum].append(question.bound)
 
     def question_for(self, report_id: bytes, stratum: int) -> int:
-        """Index, among all questions of the campaign, of the question of ``stratum`` that a report answers.
+        """Return which question of ``stratum`` a report answers, as an index among all questions of the campaign.
 
         Only the first four bytes of ``report_id`` decide.
         """
@@ -330,7 +328,9 @@ class Assignment:
         return self._first[stratum] + bisect_right(self._bounds[stratum], u)
 
     def interval(self, question: int, stratum: int) -> tuple[int, int]:
-        """The bounds (low, high) of the report ids that answer a question: low ≤ the id's first four bytes < high.
+        """Return the bounds (low, high) of the report ids that answer a question.
+
+        Such an id's first four bytes, as an integer, are at least ``low`` and below ``high``.
 
         Args:
             question: index among all questions of the campaign.
@@ -343,11 +343,11 @@ class Assignment:
 
 ADD_REMOVE, CHANGE, CHANGE_FEATURES = "add-remove", "change", "change-features"
 ADJACENCIES = (ADD_REMOVE, CHANGE, CHANGE_FEATURES)
-"""Which data sets are neighbours, which differential privacy makes hard to tell apart.
+"""Which data sets are neighbours. Differential privacy makes neighbours hard to tell apart.
 
-``add-remove``: one record more; the number of records is not public. ``change``: one record is replaced; the number of
-records is public. ``change-features``: the features of one record are replaced, its label stays; the sizes of the
-classes are public.
+``add-remove``: one data set has one record more; the number of records is not public. ``change``: one record is
+replaced; the number of records is public. ``change-features``: the features of one record are replaced, its label
+stays; the number of records of each class is public.
 """
 
 _COUNTS = {ADD_REMOVE: 1, CHANGE: 2, CHANGE_FEATURES: 2}

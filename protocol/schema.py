@@ -1,15 +1,13 @@
 """The schema: the label and the features of a campaign. It turns a record into integer codes.
 
-A campaign carries its schema, so all devices have the same schema.
-Source: docs/formats.md, section 5 (label, features); docs/math.md, section 3.
-
-Dimension reduction: a linear projection with integer weights, which gives equal results on every device.
+A campaign carries its schema, so all devices have the same one. A schema may have a *projection*, which replaces many
+numeric features by few *components*. It is linear with integer weights, so it gives equal results on every device:
 
     output_j = ⌊(Σ_i matrix_ji · u_i + offset_j) / 2^shift⌋, clipped to the bounds of component j
 
-where u_i is the scaled integer of input feature i. The constructor refuses weights whose sums could leave 64
-bits, so numpy's int64 and Python's integers give the same result.
-Source: docs/math.md, section 4; docs/formats.md, section 5.
+where u_i in [−S, S], S = 65536, is the scaled integer of input feature i. The constructor refuses weights whose sums
+could leave 64 bits, so numpy's int64 and Python's integers give the same result.
+Source: docs/formats.md, section 5 (label, features, projection); docs/math.md, sections 3 and 4.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ class Component:
     """One output of a projection: a number between integer bounds, cut into bins.
 
     Attributes:
-        name: for people.
-        low, high: integer bounds, −S ≤ low < high ≤ S; outputs are clipped to them.
+        name: name for people.
+        low, high: integer bounds, −S ≤ low < high ≤ S with S = 65536; outputs are clipped to them.
         edges: strictly increasing integers in (low, high], at least one; there is one bin more than edges.
         has_missing: whether an output may be missing. It is missing if an input without a substitute is missing.
         size: number of codes: the bins, and one code for *missing* if ``has_missing``.
@@ -51,7 +49,7 @@ class Component:
     __slots__ = ("edges", "has_missing", "high", "low", "name", "size")
 
     def __init__(self, name: str, low: int, high: int, edges: Sequence[int], *, has_missing: bool = False) -> None:
-        """The arguments are the attributes of the class.
+        """Set the attributes of the class to the arguments, and check them.
 
         Raises:
             InputError: ``projection_invalid``: bounds or edges are not as the attributes state.
@@ -71,22 +69,25 @@ class Component:
             )
 
     def code_of(self, number: int | None) -> int:
-        """The bin of the output ``number``; None is a missing output, whose code (the last) needs ``has_missing``."""
+        """Return the bin of the output ``number``.
+
+        A missing output (None) has the last code, which needs ``has_missing``.
+        """
         return self.size - 1 if number is None else bisect_right(self.edges, number)
 
     def labels(self) -> list[str]:
-        """The name of every code, in order, for people: the interval of each bin; ``(missing)`` if it has a code."""
+        """Return the name of every code, in order: the interval of each bin, and ``(missing)`` if that has a code."""
         ends = (self.low, *self.edges, self.high)
         bins = [f"[{a / SCALE:.4g}, {b / SCALE:.4g})" for a, b in itertools.pairwise(ends)]
         return [*bins, "(missing)"] if self.has_missing else bins
 
     def to_dict(self) -> dict[str, Any]:
-        """The component as the dict that the payload of a campaign or model contains."""
+        """Return the component as the dict that the payload of a campaign or model contains."""
         return {"name": self.name, "low": self.low, "high": self.high, "edges": list(self.edges)}
 
 
 class Projection:
-    """The projection of a campaign, checked. It has n inputs and K components.
+    """The projection of a campaign, with checked values. It has n inputs and K components.
 
     Attributes:
         inputs: indices in ``Schema.features`` of the projected numeric features, shape (n,), n ≥ 1, increasing.
@@ -106,11 +107,11 @@ class Projection:
         shift: int,
         components: Sequence[Component],
     ) -> None:
-        """The arguments are the attributes of the class.
+        """Set the attributes of the class to the arguments, and check them.
 
         Raises:
             InputError: ``projection_overflow``: a weight does not fit into 32 bits, or a sum could leave 64 bits;
-                ``projection_invalid``: any other part is not as the attributes state.
+                ``projection_invalid``: anything else is not as the attributes state.
         """
         self.inputs = tuple(inputs)
         self.matrix = tuple(tuple(row) for row in matrix)
@@ -137,14 +138,18 @@ class Projection:
                 raise InputError("projection_overflow", "a sum could leave 64 bits")
 
     def apply(self, numbers: Sequence[int]) -> list[int]:
-        """The outputs for one record, one per component, from its scaled inputs ``numbers``, one per input feature."""
+        """Return the output of each component for one record.
+
+        Args:
+            numbers: the record's scaled integers, one per input feature.
+        """
         return [
             min(max((sum(map(mul, row, numbers)) + offset) >> self.shift, component.low), component.high)
             for row, offset, component in zip(self.matrix, self.offsets, self.components, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """The projection as the dict that the payload of a campaign or model contains."""
+        """Return the projection as the dict that the payload of a campaign or model contains."""
         flat = [weight for row in self.matrix for weight in row]
         return {
             "inputs": list(self.inputs),
@@ -161,11 +166,11 @@ def parse_projection(entry: dict[str, Any], reason: str, missing_inputs: frozens
     Args:
         entry: the map that a payload carries.
         reason: the reason of a DocumentError.
-        missing_inputs: indices of the features without a substitute for missing values. If one of them is an input,
-            all components may be missing.
+        missing_inputs: indices of the features without a substitute for missing values. If one of them is an input, all
+            components may be missing.
 
     Raises:
-        DocumentError: with the given reason: a field is missing or can not be read.
+        DocumentError: with ``reason``: a field is missing or can not be read.
         InputError: ``projection_invalid``, ``projection_overflow``: values that :class:`Projection` or
             :class:`Component` refuses.
     """
@@ -189,12 +194,12 @@ def _parse_component(part: dict[str, Any], reason: str, *, has_missing: bool) ->
 
 
 def integer_array(kind: str, values: Sequence[int], shape: Sequence[int]) -> dict[str, Any]:
-    """Encode integers, row by row, as a typed array of little-endian integers.
+    """Encode integers as a typed array of little-endian integers.
 
     Args:
         kind: ``<i4`` (32 bits) or ``<i8`` (64 bits).
         values: the integers, row by row.
-        shape: of the array; not compared with the number of values.
+        shape: shape of the array; it is not compared with the number of values.
 
     Raises:
         OverflowError: an integer does not fit.
@@ -242,14 +247,15 @@ class Label:
     Attributes:
         name: key of the label in a record; never the name of a feature.
         classes: 2 … 256 distinct texts.
-        substitute: code of a missing or unlisted label.
-        unlisted: ``missing`` codes an unlisted label as the substitute; ``refuse``, for development only, refuses it.
+        substitute: code of the class that stands for a missing or unlisted label.
+        unlisted: what happens to a label that is not one of the classes: ``missing`` gives it the substitute;
+            ``refuse``, for development only, refuses the record.
     """
 
     __slots__ = ("_codes", "classes", "name", "substitute", "unlisted")
 
     def __init__(self, name: str, classes: Sequence[str], substitute: int = 0, unlisted: str = "missing") -> None:
-        """The arguments are the attributes of the class.
+        """Set the attributes of the class to the arguments, and check them.
 
         Raises:
             InputError: ``schema_invalid``: too few, too many or repeated classes, a substitute that is no class code,
@@ -268,16 +274,16 @@ class Label:
             raise InputError("schema_invalid", "the label's unlisted is missing or refuse")
 
     def known_code(self, value: object) -> int | None:
-        """The code of the class ``value``; None if ``value`` is missing or not one of the classes."""
+        """Return the code of the class ``value``, or None if ``value`` is missing or not one of the classes."""
         text = as_text(value)
         return None if text is None else self._codes.get(text)
 
     def knows(self, value: object) -> bool:
-        """Whether ``value`` is one of the classes."""
+        """Return whether ``value`` is one of the classes."""
         return self.known_code(value) is not None
 
     def code(self, value: object) -> int:
-        """The code of the label ``value`` in a report: of its class, or the substitute if it is missing or unlisted.
+        """Return the code of the label ``value`` for a report: its class, or the substitute for other labels.
 
         Raises:
             InputError: ``value_refused``: the label is unlisted and ``unlisted`` is ``refuse``. The text never names
@@ -291,7 +297,7 @@ class Label:
         return self.substitute
 
     def to_dict(self) -> dict[str, Any]:
-        """The label as the dict that the payload of a campaign or model contains."""
+        """Return the label as the dict that the payload of a campaign or model contains."""
         return {
             "name": self.name,
             "classes": list(self.classes),
@@ -301,24 +307,24 @@ class Label:
 
 
 class _FromRecord:
-    """Type of the default of an argument ``label``: the label is read from the record."""
+    """The type of :data:`FROM_RECORD`."""
 
     def __repr__(self) -> str:
         return "<the record's own label>"
 
 
 FROM_RECORD: Final = _FromRecord()
-"""Default of the arguments ``label``: the label is read from the record. None, in contrast, is a missing label."""
+"""Default of every argument ``label``: the label is read from the record. None, in contrast, is a missing label."""
 
 
 class Check(NamedTuple):
-    """The parts of a record that a schema can not read. Names only, never values.
+    """The names of what a schema can not read in one record. It holds no values.
 
     Attributes:
         missing: names of the features, and perhaps the label, without a value.
-        unlisted: names of the features, and perhaps the label, with a value that is not missing and can not be read:
-            not one of the listed values or classes, or no number. A report codes or refuses such a value as the
-            part's ``unlisted`` states.
+        unlisted: names of the features, and perhaps the label, whose value is present and can not be read: it is not
+            one of the listed values or classes, or no number. The attribute ``unlisted`` of the feature or label says
+            whether a report codes or refuses such a value.
         ignored: number of the record's keys that are neither a feature nor the label.
         hints: one sentence per feature or label with a probable mistake; see :func:`protocol.words.hint`.
     """
@@ -330,12 +336,12 @@ class Check(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """Codes and numbers of a record, one entry per observed feature. Questions use nothing else of the record.
+    """The codes and numbers of a record, one entry per observed feature. Questions use nothing else of the record.
 
     Attributes:
         codes: the value codes.
-        numbers: u of a number, or the substitute of a missing one; None for a categorical feature and for a missing
-            number without a substitute.
+        numbers: the scaled integer u of a number, or the substitute of a missing one; None for a categorical feature,
+            and for a missing number without a substitute.
         numeric_places: indices of the numeric features among the observed ones.
     """
 
@@ -345,19 +351,22 @@ class Observation(NamedTuple):
 
     @property
     def numeric(self) -> list[int | None]:
-        """The entries of ``numbers`` that belong to numeric features, in order; None for a missing number."""
+        """The entries of ``numbers`` of the numeric features, in order. A missing number's entry may be None."""
         return [self.numbers[place] for place in self.numeric_places]
 
 
 class Schema(NamedTuple):
     """Label, features and projection of a campaign.
 
-    Questions and models are about the *observed* features: the features that are not projected, in order, and
-    then the components of the projection.
+    Questions and models are about the *observed* features: the features that are not projected, in order, and then the
+    components of the projection.
 
     Attributes:
+        label: the label to predict.
+        features: all features that a device reads of a record.
+        projection: the projection, or None if there is none.
         groups: per observed feature the group of each of its codes, or None for a feature without groups; empty if no
-            feature has groups.
+            feature has groups. The codes of one group are asked about as one.
     """
 
     label: Label
@@ -374,7 +383,7 @@ class Schema(NamedTuple):
 
     @property
     def observed(self) -> tuple[Feature | Component | Grouped, ...]:
-        """The features that are not projected, then the components of the projection. A group counts as one code."""
+        """The observed features. A feature with groups is a :class:`Grouped`, whose codes are the groups."""
         if not self.groups:
             return self.ungrouped
         return tuple(
@@ -394,7 +403,9 @@ class Schema(NamedTuple):
         return tuple(index for index in range(len(self.features)) if index not in inputs)
 
     def observe(self, record: Mapping[str, object]) -> Observation:
-        """Codes and numbers of a record for a report. Label and other keys are ignored; absent features are missing.
+        """Return the codes and numbers of a record for a report. A feature that the record lacks is missing.
+
+        The label and keys that are no features are ignored.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping; ``value_refused``: a value is unlisted and its
@@ -404,7 +415,11 @@ class Schema(NamedTuple):
         return self.observation([feature.reading(record.get(feature.name)) for feature in self.features])
 
     def observation(self, readings: Sequence[tuple[int, int | None]]) -> Observation:
-        """Codes and numbers of a record, from the reading (code, u) of each of ``features``, in order."""
+        """Return the codes and numbers of a record.
+
+        Args:
+            readings: code and scaled integer u of the record's value for each of ``features``, in order.
+        """
         if self.projection is not None:
             readings = self._project(readings)
         if self.groups:
@@ -413,7 +428,7 @@ class Schema(NamedTuple):
         return Observation(codes, tuple(number for _, number in readings), self.numeric)
 
     def label_in(self, record: Mapping[str, object], label: object = FROM_RECORD) -> object:
-        """The argument ``label`` if it is given (None for a missing label), else the record's value, None if absent.
+        """Return the record's label: ``label`` if it is given, else the value in the record, or None if it has none.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -422,11 +437,11 @@ class Schema(NamedTuple):
         return record.get(self.label.name) if label is FROM_RECORD else label
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Missing and unlisted features of a record, with hints. Nothing is reported or stored.
+        """Return which features of a record are missing or unlisted, with hints. Nothing is reported or stored.
 
         Args:
             record: feature name → value.
-            label: the record's class; None if it is not known. By default the label in the record.
+            label: the record's class; None if it is not known. By default the label is read from the record.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -437,19 +452,14 @@ class Schema(NamedTuple):
         return self.unread(record, label)._replace(hints=tuple(filter(None, hints)))
 
     def _values(self, record: Mapping[str, object], label: object) -> list[tuple[Label | Feature, object]]:
-        """Pairs of the label or a feature and its value in a record."""
+        """Return pairs: the label, or a feature, and its value in a record."""
         given = self.label_in(record, label)
         return [(self.label, given), *((feature, record.get(feature.name)) for feature in self.features)]
 
     def unread(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Missing and unlisted features of a record, without the hints of :meth:`check`: fast enough for every report.
+        """Return which features of a record are missing or unlisted, without hints: fast enough for every report.
 
-        Args:
-            record: feature name → value.
-            label: the record's class; None if it is not known. By default the label in the record.
-
-        Raises:
-            InputError: ``record_invalid``: the record is not a mapping.
+        The arguments and errors are those of :meth:`check`.
         """
         values = self._values(record, label)
         unknown = [(part.name, value) for part, value in values if not part.knows(value)]
@@ -460,12 +470,12 @@ class Schema(NamedTuple):
         )
 
     def _project(self, readings: Sequence[tuple[int, int | None]]) -> list[tuple[int, int | None]]:
-        """Turn the readings (code, u) of all features into readings of the observed features."""
+        """Turn the readings (code, scaled integer u) of all features into readings of the observed features."""
         outputs = self._outputs([number for _, number in readings])
         return [*(readings[index] for index in self.kept), *((part.code_of(n), n) for part, n in outputs)]
 
     def _outputs(self, numbers: Sequence[int | None]) -> list[tuple[Component, int | None]]:
-        """Each component with its output for the numbers of all features; None if an input has no number."""
+        """Return each component with its output for the numbers of all features, None if an input has no number."""
         projection = self.projection
         assert projection is not None
         inputs = [numbers[index] for index in projection.inputs]
@@ -476,10 +486,10 @@ class Schema(NamedTuple):
         return list(zip(projection.components, outputs, strict=True))
 
     def recognise(self, record: Mapping[str, object]) -> list[tuple[int, int | None] | None]:
-        """Code and u of every observed feature for classification.
+        """Return code and scaled integer u of every observed feature for classification.
 
-        An entry is None where classification leaves the feature out: its value is missing; or its value is unlisted and
-        the feature has no code *other*; or it is a component with an input that is None. Substitutes are not used, and
+        An entry is None where classification leaves the feature out. It does so for a missing value, for an unlisted
+        value of a feature without a code *other*, and for a component with such an input. Substitutes are not used, and
         no value is refused.
 
         Raises:
@@ -498,18 +508,21 @@ class Schema(NamedTuple):
 
 
 def _in_group(reading: tuple[int, int | None], groups: tuple[int, ...] | None) -> tuple[int, int | None]:
-    """A reading with the group of its code in place of the code; unchanged if ``groups`` is None."""
+    """Return a reading with its code replaced by the code's group. It is unchanged if ``groups`` is None."""
     return reading if groups is None else (groups[reading[0]], reading[1])
 
 
 @lru_cache(maxsize=4096)
 def _grouped(feature: Feature | Component, groups: tuple[int, ...]) -> Grouped:
-    """The feature in groups. The result is cached, because programs ask for one feature of ``observed`` many times."""
+    """Return the feature in groups. The result is cached, because programs ask for each feature many times."""
     return Grouped(feature.name, feature.labels(), groups, missing_code(feature))
 
 
 def missing_code(feature: Feature | Component | Grouped) -> int | None:
-    """The code that only missing values have; None if values are never missing, or share a group with other values."""
+    """Return the code that only missing values of ``feature`` have.
+
+    The result is None if its values are never missing, or if missing values share a group with other values.
+    """
     if isinstance(feature, Grouped):
         return feature.missing_code
     if not may_be_missing(feature):
@@ -518,9 +531,9 @@ def missing_code(feature: Feature | Component | Grouped) -> int | None:
 
 
 def may_be_missing(feature: Feature | Component) -> bool:
-    """Whether a record may have no value for ``feature`` after substitution.
+    """Return whether a record may have no value for ``feature`` after substitution.
 
-    True for a feature without a substitute for missing values, and for a component with such an input.
+    This is so for a feature without a substitute for missing values, and for a component with such an input.
     """
     return feature.has_missing if isinstance(feature, Component) else feature.substitute is None
 
@@ -559,7 +572,7 @@ def build_schema(label: Label, features: Sequence[Feature], projection: Projecti
 
 
 def _check_projection(projection: Projection, features: Sequence[Feature]) -> None:
-    """Check that inputs are numeric features, ``has_missing`` follows from the inputs, and names are distinct."""
+    """Check that inputs are numeric features, that ``has_missing`` follows from them, and that names are distinct."""
     if projection.inputs[0] < 0 or projection.inputs[-1] >= len(features):
         raise InputError("projection_invalid", "an input of the projection is not a feature")
     inputs = [features[index] for index in projection.inputs]
@@ -605,11 +618,11 @@ def parse_schema(body: dict[str, Any], reason: str = _REASON) -> Schema:
 
 
 def refusing(schema: Schema) -> tuple[str, ...]:
-    """Names of the label and the features of ``schema`` that refuse unlisted values, in order.
+    """Return the names of the label and the features of ``schema`` that refuse unlisted values, in order.
 
     A device gives no report for a record with a refused value. So the existence of a report tells something about the
-    record, and no ε covers that. Makers of such campaigns are warned, and devices refuse them unless the owner allows
-    them.
+    record, and no ε covers that. Makers of campaigns with such a schema are warned, and devices refuse these campaigns
+    unless their owner allows them.
     """
     parts = (schema.label, *schema.features)
     return tuple(part.name for part in parts if part.unlisted == "refuse")

@@ -1,19 +1,15 @@
 """SHA-256 without OpenSSL; and seeds and streams: all randomness of one answer comes from one 32-byte seed.
 
-Seeds and streams: all randomness of one answer comes from one 32-byte seed.
-
-Source: docs/formats.md, section 1. Run by the device; the aggregator never receives a seed.
+A stream is the sequence of bytes block 0 ‖ block 1 ‖ … that follows from a seed and a tag (purpose and version):
 
     block i = SHA-256(len(tag) as one byte ‖ tag ‖ seed ‖ i as u32),  i = 0, 1, …
 
-The device draws a new seed from the operating system for every answer. With the seed anybody could remove the noise,
-so the device never stores, sends or logs a seed, and never uses a seed for two inputs.
+The device draws a new seed from the operating system for every answer. With the seed anybody could remove the noise. So
+the device never stores, sends or logs a seed, and never uses a seed for two inputs.
 
-SHA-256 and HMAC-SHA256 without OpenSSL, which takes a fifth of a small device's memory.
-
-``hashlib`` loads ``libcrypto``: 3.4 MB that a device does not need otherwise. The interpreter's own SHA-256 is as
-fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls :func:`bulk_sha256`.
-``benchmarks/speed/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
+``hashlib`` would load OpenSSL's ``libcrypto``: 3.4 MB, a fifth of a small device's memory. The interpreter's own
+SHA-256 is as fast for the short messages of seeds and ids. The aggregator hashes megabytes and calls
+:func:`bulk_sha256`. ``benchmarks/speed/device.py`` measures both. Source: docs/formats.md, sections 1 and 2.
 """
 
 from __future__ import annotations
@@ -53,9 +49,10 @@ def bulk_sha256(data: bytes | memoryview = b"") -> HASH:
 
 
 def hmac_sha256(key: bytes, message: bytes) -> bytes:
-    """HMAC-SHA256 (RFC 2104) of ``message``: H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes, with K = ``key``.
+    """Return HMAC-SHA256 (RFC 2104) of ``message``: H(K ⊕ opad ‖ H(K ⊕ ipad ‖ message)), 32 bytes, with K = ``key``.
 
-    The key must have at most 64 bytes. This is not checked: for a longer key the result is no HMAC.
+    H is SHA-256; opad and ipad are the constants of RFC 2104. The key must have at most 64 bytes. This is not checked:
+    for a longer key the result is no HMAC.
     """
     padded = key.ljust(_BLOCK_BYTES, b"\0")
     inner = sha256(padded.translate(_INNER) + message).digest()
@@ -68,7 +65,7 @@ _DOUBLE = 1 << 64
 
 
 class Stream:
-    """The pseudorandom bytes that follow from a seed and a tag, read in order without gaps."""
+    """The pseudorandom bytes that follow from a seed and a tag. They are read in order, without gaps."""
 
     __slots__ = ("_blocks", "_buffer", "_position", "_prefix")
 
@@ -91,7 +88,7 @@ class Stream:
         self._blocks = 1
 
     def read(self, count: int) -> bytes:
-        """The next ``count`` bytes; ``count`` is at least 0."""
+        """Return the next ``count`` bytes; ``count`` is at least 0."""
         start = self._position
         stop = start + count
         if stop > len(self._buffer):
@@ -101,7 +98,7 @@ class Stream:
         return self._buffer[start:stop]
 
     def _extend(self, count: int) -> None:
-        """Drop the bytes that were read, and append the blocks that ``count`` bytes need."""
+        """Drop the bytes that were read, and append as many blocks as the next ``count`` bytes need."""
         rest = self._buffer[self._position :]
         missing = (count - len(rest) + 31) // 32
         blocks = [
@@ -112,21 +109,24 @@ class Stream:
         self._buffer = rest + b"".join(blocks)
 
     def u32(self) -> int:
-        """The next four bytes as an unsigned big-endian integer."""
+        """Return the next four bytes as an unsigned big-endian integer."""
         return int.from_bytes(self.read(4), "big")
 
     def u64(self) -> int:
-        """The next eight bytes as an unsigned big-endian integer."""
+        """Return the next eight bytes as an unsigned big-endian integer."""
         return int.from_bytes(self.read(8), "big")
 
     def words(self, count: int) -> tuple[int, ...]:
-        """The next ``count`` unsigned 32-bit integers: the results of ``count`` calls of :meth:`u32`, by one read."""
+        """Return the next ``count`` unsigned 32-bit integers, as ``count`` calls of :meth:`u32` would.
+
+        They are read at once.
+        """
         return unpack(f">{count}I", self.read(4 * count))
 
     def below(self, bound: int) -> int:
         """Draw an integer uniformly from {0 … bound − 1}, exactly, by rejection.
 
-        Reads words of 4 bytes for a bound up to 2^32, else of 8 bytes, until a word is not rejected.
+        The method reads words of 4 bytes for a bound up to 2^32, else of 8 bytes, until a word is not rejected.
 
         Raises:
             InputError: ``bound_invalid``: the bound is not in 1 … 2^64.
@@ -144,5 +144,5 @@ class Stream:
         return word % bound
 
     def coin(self, threshold: int) -> bool:
-        """Draw True with probability threshold / 2^32. Reads one 4-byte word, also for thresholds 0 and 2^32."""
+        """Draw True with probability threshold / 2^32. One 4-byte word is read, also for the thresholds 0 and 2^32."""
         return int.from_bytes(self.read(4), "big") < threshold

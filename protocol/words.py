@@ -1,13 +1,10 @@
 """Texts for people: the id of a document as words, times as dates, and hints about probable mistakes in a record.
 
-The id of a document as words that two people can compare over the telephone.
+Two people can compare an id over the telephone: sixteen bits become one pronounceable word of five letters, consonants
+and vowels in turn (the proquint scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id has one
+spelling.
 
-Sixteen bits become one pronounceable word of five letters, consonants and vowels in turn (the proquint
-scheme of D. S. Wilkerson, 2009). The scheme needs no word list, and every id has one spelling.
-
-Hints about probable mistakes in the values of a record, for its owner.
-
-Times as dates for people. Computed here, because the date functions of 32-bit systems end in 2038.
+Dates are computed here, because the date functions of 32-bit systems end in 2038.
 """
 
 from __future__ import annotations
@@ -27,9 +24,9 @@ _VOWELS = "aiou"
 
 
 def to_words(identifier: bytes, count: int = 5) -> str:
-    """The first 16·``count`` bits of ``identifier`` as ``count`` words, joined by hyphens.
+    """Return the first 16·``count`` bits of ``identifier`` as ``count`` words, joined by hyphens.
 
-    ``identifier`` must have at least 2·``count`` bytes; this is not checked.
+    ``identifier`` must have at least 2·``count`` bytes. This is not checked.
 
     >>> to_words(bytes([127, 0, 0, 1]), 2)
     'lusab-babad'
@@ -47,25 +44,25 @@ def to_words(identifier: bytes, count: int = 5) -> str:
 
 _DECIMAL_COMMA = re.compile("-?[0-9]+,[0-9]+")
 _MISSING_CODE = re.compile("-[0-9]+|9+")
-"""Integers that data files often use for a missing value, for example -1, -99, 99, 999: every negative integer, and
-every integer whose digits are all 9."""
+"""Integers that data files often use for a missing value, for example -1, 99, 999: every negative integer, and every
+integer whose digits are all 9."""
 
 
 class Part(Protocol):
-    """A label or a feature of a schema."""
+    """What :func:`hint` needs of a label or a feature of a schema."""
 
     name: str
 
     def knows(self, value: object) -> bool:
-        """Whether ``value`` is a class of this label, or a listed value or a number of this feature."""
+        """Return whether ``value`` is a class of this label, or a listed value or a number of this feature."""
 
 
 def hint(part: Part, value: object) -> str:
-    """A sentence on a probable mistake in ``value``, a record's value of ``part``; the empty text if there is none.
+    """Return a sentence on a probable mistake in a record's ``value`` of ``part``, or the empty text if there is none.
 
-    For a numeric feature: a decimal comma, or a number outside the bounds. For the label or a categorical feature: an
-    unlisted integer that may stand for a missing value (negative, or only nines). The sentence names the label or the
-    feature, not the value.
+    A mistake in a numeric feature is a decimal comma, or a number outside the bounds. A mistake in the label or a
+    categorical feature is an unlisted integer that may stand for a missing value (negative, or only nines). The
+    sentence names the label or the feature, not the value.
     """
     name = quoted(part.name)
     if not isinstance(part, Numeric):
@@ -93,14 +90,14 @@ def _is_between(number: float | Fraction | Decimal, low: str, high: str) -> bool
 _LAST = 253_402_300_799
 _DAY_SECONDS = 86_400
 WARNED_SECONDS = 7 * _DAY_SECONDS
-"""So long before a document expires its end is announced."""
+"""A warning is shown from this number of seconds before a document expires."""
 
 
 def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
     """Format a time in UTC. A time after the year 9999 becomes the last second of that year.
 
     Args:
-        seconds: since 1970, at least 0.
+        seconds: the time in seconds since 1970, at least 0.
         form: a format of ``strftime``; the default shows date, time and ``UTC``.
 
     >>> date(2**32)
@@ -112,13 +109,13 @@ def date(seconds: int, form: str = "%Y-%m-%d %H:%M:%S UTC") -> str:
 
 
 def expiry_warning(what: str, expires: int, now: int, then: str) -> str:
-    """A sentence if a document has expired, or will within a week; else the empty text.
+    """Return a sentence if a document has expired or will within a week, else the empty text.
 
     Args:
-        what: the document.
-        expires: when its time is over, in seconds since 1970.
-        now: the present time, likewise.
-        then: what that means, and who does what about it.
+        what: the document's name in the sentence.
+        expires: when the document expires, in seconds since 1970.
+        now: the present time, in seconds since 1970.
+        then: the consequence of the expiry, and who does what about it.
 
     >>> expiry_warning("campaign 'pumps'", 2 * 86_400, 3_600, "devices stop answering")
     "campaign 'pumps' expires at 1970-01-03 00:00:00 UTC, in less than 2 days: devices stop answering"

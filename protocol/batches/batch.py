@@ -49,7 +49,7 @@ __all__ = (
 )
 
 MAX_PIECES = 1 << 14
-"""A batch with about this many runs of records and damaged stretches is returned in several pieces. A damaged batch may
+"""Number of runs of records and damaged stretches at which a batch is returned in several pieces. A damaged batch may
 have one for every byte."""
 _UNKNOWN: Mapping[bytes, Layout] = MappingProxyType({})
 _DIGEST_BYTES = 32
@@ -61,11 +61,12 @@ class Batch(NamedTuple):
     Attributes:
         header: the header; corrected if one bit of it was wrong.
         spans: runs of adjacent records, as (position of the first record, number of records).
-        proven: the digest was computed, and the trailer states this digest and the right number of records. False also
-            if digests are skipped (``verify``), or if wrong digests have cost too much (``scan.MAX_WASTED``).
-        truncated: the batch has no trailer.
+        proven: whether the digest was computed, and the trailer states this digest and the right number of records. It
+            is False also if digests are skipped, or if wrong digests have cost too much
+            (:data:`protocol.batches.framing.MAX_WASTED`).
+        truncated: whether the batch has no trailer.
         digest: the digest that the trailer states, right or wrong; empty without a trailer.
-        goes_on: this is a further piece of the batch before.
+        goes_on: whether this is a further piece of the batch before.
     """
 
     header: Header
@@ -79,8 +80,10 @@ class Batch(NamedTuple):
 class Damage(NamedTuple):
     """A stretch of bytes that is no record, no header and no trailer.
 
-    ``reason`` is ``truncated`` if a record, header or trailer begins here and the batch or file ends within it, else
-    ``invalid_message``. ``position`` and ``length`` are in bytes.
+    Attributes:
+        reason: ``truncated`` if a record, header or trailer begins here and the batch or file ends within it, else
+            ``invalid_message``.
+        position, length: in bytes.
     """
 
     reason: str
@@ -96,7 +99,7 @@ def read_batches(
     verify: bool = True,
     digest: Digest | None = None,
 ) -> Iterator[Batch | Damage]:
-    """Read the batches and the damage of a file of concatenated batches, in order. Never raises for any bytes.
+    """Yield the batches and the damage of a file of concatenated batches, in order. Never raises for any bytes.
 
     The damage inside a batch follows the batch, or the piece of the batch that :data:`MAX_PIECES` cuts off. Runs of
     records and damaged stretches cover every byte outside headers and trailers exactly once. For a given number of
@@ -105,10 +108,9 @@ def read_batches(
 
     Args:
         data: the whole file.
-        layouts: campaign id → layout, for the known campaigns. Headers of known campaigns are found even with
-            one wrong bit. The layout also decides between the two widths of bit answers with L = 18 (one
-            byte of bits after ``c7 0f 02``, two after ``d8 02``); for unknown campaigns the first record of
-            each batch decides.
+        layouts: campaign id → layout, for the known campaigns. Their headers are found even with one wrong bit. The
+            layout also decides between the two widths of bit answers in records of 18 bytes (one byte of bits after
+            ``c7 0f 02``, two after ``d8 02``); for unknown campaigns the first record of each batch decides.
         adjacent: a faster replacement of :func:`protocol.batches.framing.count_adjacent`.
         verify: False skips the digests: no batch is proven, but a batch with a fitting trailer is read as complete.
         digest: a replacement of :func:`protocol.batches.framing.digest_of`, for mapped files larger than the memory.
@@ -137,10 +139,10 @@ def read_batches(
 
 
 def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
-    """The fixed first bytes of a batch's records.
+    """Return the fixed first bytes of a batch's records.
 
-    Layout and record length determine them, except for layout 2 with L = 18. Then the known campaign decides, or else
-    ``first``, the first four bytes of the first record.
+    Layout and record length determine them, except for layout 2 with records of 18 bytes. Then the known campaign
+    decides, or else ``first``, the first four bytes of the first record.
     """
     if known is not None and (known.kind, known.record_length) == (header.layout, header.record_length):
         return known.prefix
@@ -150,9 +152,9 @@ def _prefix(header: Header, known: Layout | None, first: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
-    """The possible first bytes of records of layout ``kind`` and length ``record_length`` = L.
+    """Return the possible first bytes of records of layout ``kind`` and length ``record_length``.
 
-    The result has no entry for an impossible length, two entries for rows of bits with L = 18, else one.
+    The result has no entry for an impossible length, two entries for rows of bits in records of 18 bytes, else one.
     """
     widths = (record_length - head - FIXED_BYTES for head in (2, 3, 4))
     layouts = [Layout(kind, width) for width in widths if 0 < width < (1 << 16) - FIXED_BYTES]
@@ -162,7 +164,7 @@ def prefixes(kind: int, record_length: int) -> tuple[bytes, ...]:
 def _read_complete(
     scan: Scan, start: int, header: Header, records: int, layouts: Mapping[bytes, Layout]
 ) -> tuple[Batch, int] | None:
-    """The batch at ``start`` and its end; None unless its trailer states the right digest and number of records.
+    """Return the batch at ``start`` and its end, or None unless its trailer has the right digest and number of records.
 
     ``records`` is the position of the first record.
     """
@@ -177,11 +179,12 @@ def _read_complete(
 
 
 class _UnprovenReader:
-    """Reads the records of an unproven batch by the rules of docs/formats.md, section 4.
+    """A reader of the records of an unproven batch, by the rules of docs/formats.md, section 4.
 
     Undamaged records follow one another without gaps: their positions form the *grid*. Bytes that begin like a record
-    are kept as a record, unless other signs show that bytes of this record are missing: another record or the
-    trailer begins inside; or the record is off the grid, and a sign is at the grid's place inside.
+    are kept as a record, unless *signs* (first bytes of a record, header or trailer) show that bytes of this record are
+    missing. They show it if another record or the trailer begins inside it, or if it is off the grid and a sign is at a
+    position of the grid inside it.
     """
 
     def __init__(self, scan: Scan, header: Header, records: int, layouts: Mapping[bytes, Layout]) -> None:
@@ -215,7 +218,7 @@ class _UnprovenReader:
             ended, goes_on = self._advance(), True
 
     def _look_ahead(self) -> bytes:
-        """The digest in the trailer of a batch of several pieces. The first piece already needs this digest."""
+        """Return the digest in the trailer of a batch of several pieces. The first piece already needs this digest."""
         state = dict(vars(self))
         self._scan = self._scan.fork()
         ended = False
@@ -259,7 +262,7 @@ class _UnprovenReader:
         return True
 
     def _is_kept(self, position: int, header: int) -> bool:
-        """Whether the bytes at ``position``, which begin like a record, are kept as a record.
+        """Return whether the bytes at ``position``, which begin like a record, are kept as a record.
 
         ``header`` is the position of the next header.
         """
@@ -272,13 +275,13 @@ class _UnprovenReader:
         return self._is_held(position, header) or not self._is_cut_short(position, end, header)
 
     def _is_in_record(self, position: int, header: int) -> bool:
-        """Whether ``position`` is inside a damaged record: off the grid, with a sign at the next place of the grid."""
+        """Return whether ``position`` is inside a damaged record: off the grid, with a sign at the next grid place."""
         off_grid = (position - self._grid) % self._length
         after = position - off_grid + self._length
         return off_grid > 0 and after < header and self._scan.is_sign(after, self._prefix)
 
     def _is_held(self, position: int, header: int) -> bool:
-        """Whether the record is *held*: a sign, the next header or the file's end follows one or two lengths later."""
+        """Return whether the record is *held*: a sign, the next header or the file's end is one or two lengths on."""
         end, scan = position + self._length, self._scan
         if end == header or (end < header and scan.is_sign(end, self._prefix)):
             return True
@@ -286,14 +289,17 @@ class _UnprovenReader:
         return end == header or (end < header and scan.is_sign(end, self._prefix))
 
     def _is_cut_short(self, position: int, end: int, header: int) -> bool:
-        """Whether a trailer or a held record begins inside the record at ``position``."""
+        """Return whether a trailer or a held record begins inside the record at ``position``."""
         trailer_at = self._scan.next_end(position)
         if trailer_at < end and trailer_at + TRAILER_BYTES <= header:
             return True
         return self._next_held(position + 1, end, header) < end
 
     def _next_held(self, start: int, stop: int, header: int) -> int:
-        """Position of the first held record in [start, stop), or ``stop``. Calls have rising ``start``."""
+        """Return the position of the first held record in [start, stop), or ``stop``.
+
+        Calls must have rising ``start``.
+        """
         if self._held_at < start:
             place = max(start, self._searched_to)
             while place < stop:
@@ -322,7 +328,10 @@ class _UnprovenReader:
         self.position = self._grid = position + count * self._length
 
     def _close(self, stop: int, *, cut: bool) -> None:
-        """End the current damaged stretch at ``stop``, if there is one. ``cut``: the batch or file ends there."""
+        """End the current damaged stretch at ``stop``, if there is one.
+
+        ``cut`` says that the batch or file ends there.
+        """
         start = self._damage_start
         if start < 0:
             return
@@ -334,7 +343,7 @@ class _UnprovenReader:
         self._damage_start = -1
 
     def _next_sign(self, position: int) -> int:
-        """Position of the next sign of a record, header or trailer; the end of the file if there is none."""
+        """Return the position of the next sign of a record, header or trailer, or the end of the file."""
         scan = self._scan
         stop = min(scan.next_mark(position), scan.next_end(position), scan.next_header(position))
         place = scan.data.find(self._prefix, position, stop + len(self._prefix)) if self._prefix else -1

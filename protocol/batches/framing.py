@@ -1,12 +1,11 @@
-"""Header and trailer: the first and the last bytes of a batch.
+"""Header and trailer of a batch: their bytes, and a search for them in a file, with a memory of what was found.
 
-Source: docs/formats.md, section 4. The device writes them; the aggregator's reader searches for them.
+The device writes header and trailer. The aggregator's reader (``protocol.batches.batch``) searches a file of batches
+for headers, trailers and runs of records, in rising order of positions. A record may hold a complete header, whose
+records hold headers again. Without the memory, each of these headers would cause another search of the rest of the
+file.
 
-Search a file of batches for headers, trailers and runs of records, with a memory of what was found.
-
-Source: docs/formats.md, section 4. ``protocol.batches.batch`` asks in rising order of positions. A record may hold a
-complete header, whose records hold headers again. Without the memory, each of these headers would cause another
-search of the rest of the file.
+Source: docs/formats.md, section 4.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Source(Protocol):
     def __getitem__(self, place: slice, /) -> bytes: ...
 
     def find(self, what: bytes, start: int = ..., stop: int = ..., /) -> int:
-        """Position of the first ``what`` in [start, stop), like ``bytes.find``; −1 if there is none."""
+        """Return the position of the first ``what`` in [start, stop), like ``bytes.find``, or −1 if there is none."""
 
 
 class Header(NamedTuple):
@@ -53,7 +52,7 @@ class Header(NamedTuple):
     Attributes:
         campaign: id of the campaign, 32 bytes.
         layout: ``SINGLE``, ``BITS`` or ``INTEGERS`` of :mod:`protocol.mechanisms` (1, 2 or 3).
-        record_length: L, length of every record in bytes.
+        record_length: L, length of every record (report) in bytes.
     """
 
     campaign: bytes
@@ -86,7 +85,10 @@ def _pack_length(length: int) -> bytes:
 
 
 def read_header(data: Source, position: int) -> tuple[Header, int] | None:
-    """The header at ``position`` of ``data``, and the position after it; None if no undamaged header is there."""
+    """Return the header at ``position`` of ``data`` and the position after it, or None.
+
+    The result is None if no undamaged header is there.
+    """
     start = position + len(MARK)
     if data[position:start] != MARK or data[start : start + 1] != bytes((FILE_VERSION,)):
         return None
@@ -119,9 +121,9 @@ def trailer(count: int, digest: bytes) -> bytes:
 
 
 def is_cut_header(rest: bytes) -> bool:
-    """Whether the last bytes of a file are the beginning of a header that the end of the file cuts off.
+    """Return whether the last bytes of a file are the beginning of a header that the end of the file cuts off.
 
-    ``rest`` holds all bytes up to the end of the file. Callers make sure that it is no complete header.
+    ``rest`` holds all bytes up to the end of the file. The caller must have checked that it is no complete header.
     """
     if len(rest) >= 64:
         return False
@@ -130,7 +132,7 @@ def is_cut_header(rest: bytes) -> bool:
 
 
 def one_bit_apart(found: bytes, header: bytes) -> bool:
-    """Whether ``found`` and ``header`` have equal length and differ in exactly one bit."""
+    """Return whether ``found`` and ``header`` have equal length and differ in exactly one bit."""
     return len(found) == len(header) and (int.from_bytes(found) ^ int.from_bytes(header)).bit_count() == 1
 
 
@@ -138,7 +140,7 @@ def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
     """Encode a complete batch in memory: ``header``, ``records``, trailer.
 
     Raises:
-        InputError: ``batch_invalid``: a record of another length than L, or more than 2^32 − 1 records.
+        InputError: ``batch_invalid``: a record that has not the header's length, or more than 2^32 − 1 records.
     """
     records = list(records)
     if len(records) > MAX_RECORDS or any(len(record) != header.record_length for record in records):
@@ -148,7 +150,7 @@ def write_batch(header: Header, records: Iterable[bytes]) -> bytes:
 
 
 MAX_WASTED = 4
-"""Limit on hashing for wrong digests, as a multiple of the bytes that were read so far."""
+"""Most bytes that are hashed for digests that turn out wrong, as a multiple of the bytes that were read so far."""
 _MAX_RUNS = 1 << 17
 _HALF = 22
 """A header is searched in two parts, its first 22 bytes and the rest. One wrong bit leaves one part unchanged."""
@@ -156,10 +158,10 @@ _FEW, _MANY = 16, 1 << 14
 
 
 class Scan:
-    """Positions of headers, trailers and runs of records in one file.
+    """A search for the positions of headers, trailers and runs of records in one file.
 
-    Each method whose name begins with ``next`` finds positions at or after the given one, and expects calls with rising
-    positions; so does :meth:`run_end`.
+    The methods whose names begin with ``next`` find positions at or after the given one. They and :meth:`run_end` must
+    be called with rising positions.
 
     Args:
         data: the whole file.
@@ -210,40 +212,42 @@ class Scan:
         self._wasted = 0  # bytes hashed for digests that were wrong
 
     def fork(self) -> Scan:
-        """An independent copy, for a reader that looks ahead: positions must rise only within each copy."""
+        """Return an independent copy, for a reader that looks ahead: positions must rise only within each copy."""
         other = copy(self)
         for name in ("_damaged", "_runs"):
             setattr(other, name, dict(getattr(self, name)))
         return other
 
     def matches(self, expected: bytes, position: int) -> bool:
-        """Whether the bytes at ``position`` equal ``expected``."""
+        """Return whether the bytes at ``position`` equal ``expected``."""
         return self.data[position : position + len(expected)] == expected
 
     def is_sign(self, position: int, prefix: bytes) -> bool:
-        """Whether the bytes at ``position`` are the first bytes of a record, header or trailer.
+        """Return whether the bytes at ``position`` are the first bytes of a record, header or trailer.
 
-        ``prefix`` is the first bytes of a record; if it is empty, records are not looked for.
+        Args:
+            position: position in the file.
+            prefix: the first bytes of a record; if they are empty, records are not looked for.
         """
         found = self.data[position : position + len(MARK)]
         return found.startswith((prefix, MARK, END)) if prefix else found.startswith((MARK, END))
 
     def next_mark(self, position: int) -> int:
-        """Position of the first :data:`MARK` (begins a header) from ``position`` on; the file's end if none is left."""
+        """Return the position of the next :data:`MARK`, which begins a header, or the file's end if none is left."""
         if self._marks < position:
             self._marks = self._find(MARK, position)
         return self._marks
 
     def next_end(self, position: int) -> int:
-        """Position of the first :data:`END` (begins a trailer) from ``position`` on; the file's end if none is left."""
+        """Return the position of the next :data:`END`, which begins a trailer, or the file's end if none is left."""
         if self._ends < position:
             self._ends = self._find(END, position)
         return self._ends
 
     def next_header(self, position: int) -> int:
-        """Position of the first header from ``position`` on, also with one wrong bit; the file's end if there is none.
+        """Return the position of the first header from ``position`` on, or the file's end if none is left.
 
-        A header with a wrong bit is only found if it is one of the ``known`` headers.
+        A header of a known campaign is found also with one wrong bit.
         """
         if self._header < position:
             damaged = (self._next_damaged(encoded, position) for _, encoded in self._known)
@@ -251,7 +255,10 @@ class Scan:
         return self._header
 
     def _next_readable(self, position: int) -> int:
-        """Position of the next undamaged header. ``_header`` can not remember it: that may be a damaged header."""
+        """Return the position of the next undamaged header.
+
+        ``_header`` can not remember this position, since it may be that of a damaged header.
+        """
         if self._readable < position:
             at = self.next_mark(position)
             while at < self.size and read_header(self.data, at) is None:
@@ -260,14 +267,14 @@ class Scan:
         return self._readable
 
     def damaged_header(self, position: int) -> tuple[Header, int] | None:
-        """The known header that differs in one bit from the bytes at ``position``, and its end; None if none does."""
+        """Return the known header that differs in one bit from the bytes at ``position``, and its end, or None."""
         for header, encoded in self._known:
             if one_bit_apart(self.data[position : position + len(encoded)], encoded):
                 return header, position + len(encoded)
         return None
 
     def _next_damaged(self, encoded: bytes, position: int) -> int:
-        """Position of the next bytes that differ in one bit from this known header."""
+        """Return the position of the next bytes that differ in one bit from ``encoded``, a known header."""
         nearest = self.size
         for offset, half in ((0, encoded[:_HALF]), (_HALF, encoded[_HALF:])):
             at = self._damaged.get(half, -1)
@@ -283,11 +290,10 @@ class Scan:
         return nearest
 
     def run_end(self, position: int, length: int, prefix: bytes) -> int:
-        """End of the run of adjacent complete records that begins at ``position``.
+        """Return the end of the run of adjacent complete records that begins at ``position``.
 
-        The records have ``length`` bytes each and begin with ``prefix``.
-
-        The result is ``position`` if no such record begins there.
+        The records have ``length`` bytes each and begin with ``prefix``. The result is ``position`` if no such record
+        begins there.
         """
         # The key needs no record length: the prefix determines it.
         key = prefix, position % length
@@ -302,12 +308,12 @@ class Scan:
         return end
 
     def trailer_digest(self, start: int, end: int, count: int) -> bytes | None:
-        """The digest in the trailer at ``end``, if it is that of data[start:end] and the trailer states ``count``.
+        """Return the digest in the trailer at ``end``, or None if the trailer is missing or wrong.
 
-        The result is None if the trailer is missing or wrong. If ``verify`` is False, the digest is not compared. The
-        digest is computed last. It is not computed, and the result is None, if wrong digests have already cost more
-        than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash the same
-        bytes thousands of times.
+        A right trailer states ``count`` and the digest of data[start:end]. If ``verify`` is False, the digest is not
+        compared. The digest is computed last. It is not computed, and the result is None, if wrong digests have already
+        cost more than :data:`MAX_WASTED` times the bytes read: overlapping batches could otherwise make a reader hash
+        the same bytes thousands of times.
         """
         if count > MAX_RECORDS or end + TRAILER_BYTES > self.size:
             return None
@@ -323,23 +329,23 @@ class Scan:
         return None
 
     def _find(self, wanted: bytes, position: int) -> int:
-        """Position of the next ``wanted`` bytes; the end of the file if there are none."""
+        """Return the position of the next ``wanted`` bytes, or the end of the file if there are none."""
         place = self.data.find(wanted, position)
         return self.size if place < 0 else place
 
 
 def digest_of(data: bytes | mmap, start: int, end: int) -> bytes:
-    """SHA-256 of data[start:end]."""
+    """Return SHA-256 of data[start:end]."""
     with memoryview(data) as view, view[start:end] as batch:
         return bulk_sha256(batch).digest()
 
 
 def count_adjacent(data: Source, position: int, length: int, prefix: bytes) -> int:
-    """Number of complete adjacent records of ``data`` from ``position`` on; 0 if none begins there.
+    """Return the number of complete adjacent records of ``data`` from ``position`` on, or 0 if none begins there.
 
-    Each record has ``length`` bytes and begins with ``prefix``. This compares columns of bytes: the first byte of the
-    prefix in some thousands of records at once, then the second byte, and so on. The aggregator has a faster function
-    that uses numpy.
+    Each record has ``length`` bytes and begins with ``prefix``. The function compares columns of bytes: the first byte
+    of the prefix in some thousands of records at once, then the second byte, and so on. The aggregator has a faster
+    function that uses numpy.
     """
     most = (len(data) - position) // length
     count, step = 0, _FEW

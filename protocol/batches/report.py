@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     Attributes:
         kind: ``SINGLE`` (single values), ``BITS`` (rows of bits) or ``INTEGERS`` (rows of integers); also the msgpack
             extension type.
-        answer_bytes: width of the answer field.
+        answer_bytes: length in bytes of the answer field.
     """
 
     kind: int
@@ -58,7 +58,9 @@ class Layout(NamedTuple):
 
 
 def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
-    """The smallest layout that holds the answers of all ``mechanisms``. Without mechanisms it is that of single values.
+    """Return the smallest layout that holds the answers of all ``mechanisms``.
+
+    Without mechanisms it is the layout of single values.
 
     Raises:
         InputError: ``layout_invalid``: bits and integers in one campaign, or answers too wide for a report.
@@ -80,7 +82,7 @@ def layout_for(mechanisms: Sequence[Mechanism]) -> Layout:
 
 
 def report_id(secret: bytes, campaign_id: bytes, period: int, index: int) -> bytes:
-    """The id of a report: HMAC-SHA256(secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
+    """Return the id of a report: HMAC-SHA256(secret, ``hearsay/1/id`` ‖ campaign id ‖ period u32 ‖ index u16)[:8].
 
     A retry has the same id. Without the device's secret, ids of different campaigns or periods can not be linked.
 
@@ -103,7 +105,7 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
     Args:
         mechanism: the mechanism that made the answer.
         answer: the result of ``mechanism.perturb``.
-        layout: of all reports of the campaign, ``campaign.layout``.
+        layout: layout of all reports of the campaign.
     """
     if mechanism.layout == SINGLE:
         raw = _SHORT.pack(answer) if layout.kind != INTEGERS else answer.to_bytes(4, "big")
@@ -117,10 +119,15 @@ def encode_answer(mechanism: Mechanism, answer: Any, layout: Layout) -> bytes:
 
 
 def decode_answer(mechanism: Mechanism, field: bytes, layout: Layout) -> Any:
-    """Decode ``field``, the answer field of a report; None if ``layout``, that of the campaign, can not hold it.
+    """Decode the answer field of a report, or return None if it holds no answer of the layout.
 
-    Answers that the layout holds and no device gives are found by :meth:`Mechanism.impossible`. This is the inverse of
-    :func:`encode_answer`. Tests compare the aggregator's array code with it.
+    This is the inverse of :func:`encode_answer`. Answers that fit the layout although no device gives them are found by
+    :meth:`Mechanism.impossible`. Tests compare the aggregator's array code with this function.
+
+    Args:
+        mechanism: mechanism of the report's question.
+        field: the answer field.
+        layout: layout of all reports of the campaign.
     """
     if mechanism.layout == SINGLE:
         width = 4 if layout.kind == INTEGERS else 2
@@ -140,7 +147,7 @@ def encode_report(layout: Layout, identifier: bytes, period: int, question: int,
     """Encode one report: the prefix of ``layout``, then the other arguments in order.
 
     Args:
-        layout: of the campaign.
+        layout: layout of all reports of the campaign.
         identifier: the report id, 8 bytes.
         period: number of the period.
         question: index of the question among all questions of the campaign.
@@ -150,7 +157,7 @@ def encode_report(layout: Layout, identifier: bytes, period: int, question: int,
 
 
 def layout_kind(record: bytes) -> int:
-    """The layout (1, 2 or 3) of ``record``, a report with a right prefix: its msgpack extension type."""
+    """Return the layout (1, 2 or 3) of ``record``, a report with a right prefix: its msgpack extension type."""
     return record[{0xC7: 2, 0xC8: 3}.get(record[0], 1)]
 
 

@@ -1,26 +1,13 @@
 """What a campaign asks: its questions, the features that they are about, groups, models, and limits of ε.
 
-The part of a schema that a campaign asks about, and groups of codes that are asked about as one.
+A campaign states all features that a device observes. Its questions may be about some of them, and about *groups* of
+value codes that count as one. A device reads only the features that are asked about, and statistics and models are of
+these alone. An evaluation names models; :mod:`protocol.documents.model` reads these.
 
-A campaign states all features that a device observes. Its questions may be about some of them. A device reads only
-these, and statistics and models are of these alone.
+The checks of the number of answers and of ε do not trust the publisher: they recompute every integer of the mechanisms,
+and the exact privacy loss, from the declared ε.
 
-Source: docs/formats.md, section 5 (groups; features that are asked about).
-
-The fields of a campaign's payload that name the models to evaluate, and the checks of these fields.
-
-The models themselves, as a device has them, are read in :mod:`protocol.documents.model`.
-
-Source: docs/formats.md, section 5 (evaluations).
-
-The checks of a campaign's strata and of its ε: the number of answers, and the exact loss of all of them.
-
-Source: docs/formats.md, section 5 (value limits). The checks do not trust the publisher: they recompute every integer
-of the mechanisms, and the exact privacy loss, from the declared ε.
-
-The questions of a campaign, as its payload states them.
-
-Source: docs/formats.md, section 5 (map: a question; kinds of questions).
+Source: docs/formats.md, section 5 (questions; groups; features that are asked about; evaluations; value limits).
 """
 
 from __future__ import annotations
@@ -50,9 +37,9 @@ _REASON = "invalid_campaign"
 
 
 def restricted(schema: Schema, places: Collection[int]) -> Schema:
-    """The schema of some observed features, in their order.
+    """Return the schema of some observed features, in their order.
 
-    All inputs of the projection are kept if a component is, and none otherwise.
+    All inputs of the projection are kept if one of its components is, and none otherwise.
 
     Args:
         schema: with or without groups.
@@ -83,9 +70,9 @@ def restricted(schema: Schema, places: Collection[int]) -> Schema:
 
 
 def asked_of(stated: Schema, questions: Sequence[Question]) -> tuple[Schema, tuple[Question, ...]]:
-    """What a campaign asks about: the schema of the asked features, and the questions with indices in that schema.
+    """Return the schema of the features that a campaign asks about, and the questions with indices in that schema.
 
-    A question about the moments of all numbers asks about all of them.
+    A question about the moments of all numbers asks about all numeric features.
 
     Args:
         stated: the schema that the campaign states, with its groups.
@@ -107,19 +94,19 @@ def asked_of(stated: Schema, questions: Sequence[Question]) -> tuple[Schema, tup
 
 
 def groups_to_list(schema: Schema) -> list[dict[str, Any]]:
-    """The value of a payload's key ``groups``: one map for each observed feature with groups."""
+    """Return the value of a payload's key ``groups``: one map for each observed feature with groups."""
     return [
         {"feature": place, "group_of": list(groups)} for place, groups in enumerate(schema.groups) if groups is not None
     ]
 
 
 def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: str) -> Schema:
-    """The stated schema with the groups of a campaign's payload.
+    """Return the stated schema with the groups of a campaign's payload.
 
     Args:
-        body, header: of the payload.
+        body, header: fields and header of the payload.
         stated: the payload's schema, without groups.
-        reason: of the errors.
+        reason: reason of the errors.
 
     Raises:
         DocumentError: with ``reason``: ``groups`` is a key without being in ``crit``, or the reverse; or its entries
@@ -147,7 +134,7 @@ def parse_groups(body: dict[str, Any], header: Header, stated: Schema, reason: s
 
 
 def check_groups_asked(stated: Schema, questions: Sequence[Question | Subject], reason: str) -> None:
-    """Refuse groups of a feature whose values no question, and no released vector of a node, is about.
+    """Refuse a schema with groups of a feature whose values are asked about by no question and no released vector.
 
     Raises:
         DocumentError: with ``reason``.
@@ -159,7 +146,7 @@ def check_groups_asked(stated: Schema, questions: Sequence[Question | Subject], 
 
 
 def ungroupable(feature: Feature | Component | Grouped, groups: Sequence[object]) -> str:
-    """Why these are no groups of the feature's codes, as a sentence for people; the empty text if they are.
+    """Return why ``groups`` are no groups of the feature's codes, as a sentence, or the empty text if they are.
 
     The groups are numbered in the order of their first codes, so that the same groups have one form. There are at least
     two, and fewer than codes.
@@ -177,7 +164,7 @@ def ungroupable(feature: Feature | Component | Grouped, groups: Sequence[object]
 
 
 def canonical_groups(groups: Sequence[int]) -> tuple[int, ...]:
-    """The same groups, numbered 0, 1, 2, … in the order of their first codes. ``groups``: any number per code."""
+    """Return the groups of a feature's codes, numbered again 0, 1, 2, … in the order of their first codes."""
     numbers: dict[int, int] = {}
     return tuple(numbers.setdefault(group, len(numbers)) for group in groups)
 
@@ -203,10 +190,10 @@ class NamedModels(NamedTuple):
 
 
 def named_fields(model: bytes | None, models: Mapping[str, bytes]) -> dict[str, Any]:
-    """The fields of a payload that name the evaluated models; empty if no model is evaluated.
+    """Return the fields of a payload that name the evaluated models. The result is empty if no model is evaluated.
 
     Args:
-        model: digest of the model whose confusion matrix is asked for; None if there is none.
+        model: digest of the model whose confusion matrix is asked for, or None.
         models: name of each compared model → its digest, in the order of the questions; empty if there are none.
     """
     fields: dict[str, Any] = {} if model is None else {"model": model}
@@ -275,7 +262,7 @@ _WORD = 1 << 32
 
 
 def privacy_loss(questions: tuple[Question, ...]) -> PrivacyLoss:
-    """Exact worst privacy loss of all answers of a device in one period, in nats, for a campaign's ``questions``.
+    """Return the exact worst privacy loss of all answers of a device to ``questions`` in one period, in nats.
 
     A device answers one question of each stratum, so the result adds the largest loss of each stratum.
     """
@@ -293,10 +280,10 @@ def _loss(mechanism: mechanisms.Mechanism) -> PrivacyLoss:
 
 
 def check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: int) -> None:
-    """Check a campaign without questions, answers or ε: one that has ended has none of the three.
+    """Refuse a campaign without questions, answers or ε, unless it lacks all three, as one that has ended does.
 
     Raises:
-        DocumentError: ``invalid_campaign``: it has some of them.
+        DocumentError: ``invalid_campaign``.
     """
     if questions or answers or epsilon_micro:
         raise DocumentError(
@@ -305,7 +292,7 @@ def check_ended(questions: tuple[Question, ...], answers: int, epsilon_micro: in
 
 
 def check_strata(questions: tuple[Question, ...], answers: int) -> None:
-    """Check strata and bounds: strata 0 … r − 1 in order; in each, bounds that increase strictly and end at 2^32.
+    """Refuse questions unless the strata are 0 … r − 1 in order, each with bounds that rise strictly and end at 2^32.
 
     Args:
         questions: all questions of the campaign, in their order.
@@ -330,9 +317,10 @@ def check_strata(questions: tuple[Question, ...], answers: int) -> None:
 
 
 def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: int) -> None:
-    """Compare each mechanism with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋.
+    """Refuse a campaign whose mechanisms do not follow from its declared ε, or reveal more.
 
-    If all agree, r strata can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
+    Each mechanism is compared with the one that follows from ⌊ε/r⌋, and its exact loss with ⌊ε/r⌋. If all agree, r
+    answers can not spend more than ε. Otherwise the composed loss of all strata decides the reason.
 
     Args:
         questions: all questions of the campaign.
@@ -357,7 +345,7 @@ def check_epsilon(questions: tuple[Question, ...], epsilon_micro: int, answers: 
 
 
 def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
-    """Whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
+    """Return whether a mechanism is the one that follows from ``per_answer``, with a loss of at most ``per_answer``."""
     try:
         derived = mechanisms.from_micro(stated.name, per_answer, stated.size, **stated.options())
     except InputError:
@@ -366,7 +354,7 @@ def _follows(stated: mechanisms.Mechanism, per_answer: int) -> bool:
 
 
 def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]) -> tuple[Question, ...]:
-    """Read the questions of a campaign's payload; empty if the payload states none.
+    """Read the questions of a campaign's payload. The result is empty if the payload states none.
 
     Args:
         body: the payload's fields.
@@ -385,7 +373,7 @@ def parse_questions(body: dict[str, Any], schema: Schema, kinds: Collection[str]
 
 
 class _Parts(NamedTuple):
-    """Number of classes, the observed features and the indices of the numbers: computed once for all questions."""
+    """What reading a question needs: number of classes, observed features, indices of the numeric features."""
 
     classes: int
     observed: tuple[Feature | Component | Grouped, ...]
@@ -437,7 +425,7 @@ def _parse_subject(entry: dict[str, Any], schema: _Parts, kinds: Collection[str]
 
 
 def _parse_evaluating(entry: dict[str, Any], kind: str, classes: int) -> Subject:
-    """Subject of an evaluation's question: true and predicted class, or whether one of several models is right."""
+    """Return the subject of an evaluation's question of ``kind`` ``outcome`` or ``right``."""
     size, model = classes**2, None
     if kind == RIGHT:
         size, model = 2, read_integer(entry, "model", 0, MAX_MODELS - 1, _REASON)

@@ -1,18 +1,15 @@
 """The campaign: a signed, immutable task for devices, and the checks of its values.
 
-Source: docs/formats.md, section 5 (campaign; value limits). The checks do not trust the publisher: they recompute
-every integer of the mechanisms, and the exact privacy loss, from the declared ε.
+The checks do not trust the publisher: they recompute every integer of the mechanisms, and the exact privacy loss, from
+the declared ε.
 
-The series of a campaign: a name under which a device answers at most once, and the share of devices that take part.
+A campaign may belong to a *series*: a name under which a device answers at most once, and the share of the devices that
+take part. A campaign may also list *pilots*: what its maker learned privately from a curator's records (a projection,
+bins, a choice of features), and what that cost. The people in these records paid that cost, not the devices that
+answer. The entries are statements for readers; no device checks them.
 
-Source: docs/formats.md, section 2 (series) and 5 (map `series`); docs/decisions/0060.
-
-What a campaign's maker learned privately from records of a pilot, and what that cost the people in them.
-
-A projection, bins or a choice of features may come from records that a curator holds. Their cost was paid by the
-people in these records, not by the devices that answer. The entries are statements for readers; no device checks them.
-
-Source: docs/formats.md, section 5 (map `pilots`); docs/decisions/0071.
+Source: docs/formats.md, sections 2 (series) and 5 (campaign; value limits; maps `series`, `pilots`);
+docs/decisions/0060 and 0071.
 """
 
 from __future__ import annotations
@@ -65,13 +62,13 @@ MOST = 64
 
 
 class PilotCost(NamedTuple):
-    """One private result of a pilot that is part of a campaign.
+    """One result that was learned privately from a pilot's records and is part of a campaign.
 
     Attributes:
         what: the result, in words.
-        epsilon_micro: ε of the people in the records, in millionths.
+        epsilon_micro: ε that the people in the records paid, in millionths.
         delta: δ, as decimal text.
-        adjacency: name of what is hidden (:data:`protocol.questions.ADJACENCIES`).
+        adjacency: which data sets are hard to tell apart (:data:`protocol.questions.ADJACENCIES`).
         budget: name of the budget that paid.
     """
 
@@ -89,12 +86,12 @@ class PilotCost(NamedTuple):
 
 
 def pilot_fields(pilots: Sequence[PilotCost]) -> dict[str, Any]:
-    """The field of a campaign's payload; none if the campaign used no private pilot."""
+    """Return the field of a campaign's payload that lists the pilots; empty if the campaign used none."""
     return {PILOTS_KEY: [one._asdict() for one in pilots]} if pilots else {}
 
 
 def parse_pilots(body: dict[str, Any]) -> tuple[PilotCost, ...]:
-    """Read the field of a campaign's payload; empty if there is none.
+    """Read the pilots of a campaign from the fields of its payload. The result is empty if there are none.
 
     Raises:
         DocumentError: ``invalid_campaign``: no list of 1 to :data:`MOST` maps; a map has other keys, a text that does
@@ -133,11 +130,11 @@ class Series(NamedTuple):
     A device answers at most once under one name: in one period of one version of one campaign of the series.
 
     Attributes:
-        name: of the series. Two series with the same name are the same.
+        name: name of the series. Two series with the same name are the same.
         begins: seconds since 1970. No campaign of the series is valid earlier. A device that was reset at this time or
             later does not answer: it may have answered before the reset.
-        low, high: the share. A device takes part if low ≤ u < high, where u is its :func:`place`;
-            0 ≤ low < high ≤ 2^32.
+        low, high: the share, 0 ≤ low < high ≤ 2^32. A device takes part if low ≤ u < high, where u is its number in the
+            series (:func:`place`).
     """
 
     name: str
@@ -146,11 +143,11 @@ class Series(NamedTuple):
     high: int = WHOLE
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes as the map that a campaign's payload contains."""
+        """Return the attributes as the map that a campaign's payload contains."""
         return {"name": self.name, "begins": self.begins, "from": self.low, "to": self.high}
 
     def has(self, secret: bytes) -> bool:
-        """Whether the device with the 32-byte ``secret`` takes part in this campaign. Its record is not considered."""
+        """Return whether the device with the 32-byte ``secret`` takes part in this campaign, whatever its record is."""
         return self.low <= place(secret, self.name) < self.high
 
     @property
@@ -160,22 +157,20 @@ class Series(NamedTuple):
 
 
 def place(secret: bytes, name: str) -> int:
-    """The place u of a device in a series: HMAC-SHA256(secret, `hearsay/1/series` ‖ SHA-256(name))[:4], big-endian.
+    """Return the number u that places a device in a series, an integer of 0 … 2^32 − 1.
 
-    It is the same for all campaigns of the series, and independent of the ids that assign questions.
+    u = HMAC-SHA256(secret, `hearsay/1/series` ‖ SHA-256(name))[:4], big-endian. It is the same for all campaigns of the
+    series, and independent of the ids that assign questions.
 
     Args:
         secret: the device's secret, 32 bytes.
-        name: of the series; its UTF-8 bytes are hashed.
-
-    Returns:
-        an integer of 0 … 2^32 − 1.
+        name: name of the series; its UTF-8 bytes are hashed.
     """
     return int.from_bytes(hmac_sha256(secret, _PREFIX + sha256(name.encode()).digest())[:4], "big")
 
 
 def parse_series(body: dict[str, Any], header: Header, answers: int) -> Series | None:
-    """Read the series of a campaign from its payload; None if it belongs to none.
+    """Read the series of a campaign from its payload, or return None if the campaign belongs to none.
 
     Args:
         body: the payload's fields.
@@ -183,8 +178,8 @@ def parse_series(body: dict[str, Any], header: Header, answers: int) -> Series |
         answers: number of answers of a device in one period; 0 if the campaign has ended.
 
     Raises:
-        DocumentError: ``invalid_campaign``: the map is wrong; it is not in ``crit``, or only there; the campaign begins
-            before its series, or has not one answer per period.
+        DocumentError: ``invalid_campaign``: the map is wrong; ``series`` is a key without being in ``crit``, or the
+            reverse; the campaign begins before its series, or has not one answer per period.
     """
     if (SERIES_KEY in body) != (SERIES_KEY in header.crit):
         raise DocumentError(_REASON, "'series' is a key that 'crit' does not name, or the other way round")
@@ -214,7 +209,7 @@ DISCRETE, GAUSSIAN, EVALUATION = "discrete", "gaussian", "outcome"
 _WORD = 1 << 32
 MAX_PERIOD_SECONDS = 1 << 31
 MAX_REPORT_BYTES = 18 << 16
-"""Largest length of all answers of a device in one period: 65536 records of the smallest length, 18 bytes."""
+"""Largest length in bytes of all answers of a device in one period: 65536 reports of the smallest length, 18 bytes."""
 _KINDS = {
     DISCRETE: (CLASS, CELL),
     GAUSSIAN: (CLASS, CELL, PRESENT, MOMENT, MOMENTS),
@@ -266,7 +261,7 @@ class Fit(NamedTuple):
     variance_floor_micro: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """The attributes as the dict that a campaign's payload contains."""
+        """Return the attributes as the dict that a campaign's payload contains."""
         entry: dict[str, Any] = {"family": self.family, "postprocess": self.postprocess}
         if self.family == GAUSSIAN:
             entry["variance_floor_micro"] = self.variance_floor_micro
@@ -287,19 +282,20 @@ class Campaign(NamedTuple):
         questions: all questions, in order of strata. Their features are indices in ``schema.observed``.
         assignment: which question a report id answers.
         layout: the shape of the reports.
-        answers: r, answers per device and period; 0 if the campaign has ended.
+        answers: number of answers per device and period; 0 if the campaign has ended.
         epsilon_micro: total ε per device and period, in millionths; 0 if the campaign has ended.
         fit: how the model will be made.
         model: digest of the model whose confusion matrix is asked for, else None.
-        models: digests of the models that are compared; empty if there are none. A ``right`` question names one by its
-            index.
+        models: digests of the models that are compared; empty if none are. A ``right`` question names a model by its
+            index here.
         model_names: names of the compared models, in the same order.
-        series: the series in which a device answers at most once, with this campaign's share; None if there is none.
+        series: the series in which a device answers at most once, with this campaign's share, or None.
         pilots: what was learned from records of a curator, and what it cost the people in them.
-        nodes: terms of a campaign for nodes, which hold many records each and send noisy sums; None of a campaign for
+        nodes: terms of a campaign for nodes, which hold many records each and send noisy sums; None in a campaign for
             devices. With ``nodes``, ``epsilon_micro`` is for adding or removing one record of a node, per period.
         masked: terms of a masked campaign, whose nodes encrypt their sums; None if sums are sent in the clear. With
-            ``masked``, ``epsilon_micro`` is for adding or removing one unit, a record or a party.
+            ``masked``, ``epsilon_micro`` is for adding or removing one record or all records of one node, as its
+            ``unit`` says.
     """
 
     id: bytes
@@ -341,7 +337,7 @@ class Campaign(NamedTuple):
 
     @property
     def ended(self) -> bool:
-        """Whether this version only ends the versions before it: it asks nobody and spends no ε."""
+        """Whether this version only ends the campaign's earlier versions: it asks nobody and spends no ε."""
         return not self.questions and self.nodes is None
 
     @property
@@ -351,21 +347,23 @@ class Campaign(NamedTuple):
 
     @property
     def epsilon_per_answer_micro(self) -> int:
-        """ε of one answer in millionths: ``epsilon_micro`` divided by ``answers``, rounded down; 0 if ended."""
+        """ε of one answer in millionths: ``epsilon_micro`` divided by ``answers``, rounded down, or 0 if ended."""
         return self.epsilon_micro // self.answers if self.answers else 0
 
     def period_at(self, now: int) -> int:
-        """Number of the period that contains the time ``now``: ⌊now / time_precision⌋."""
+        """Return the number of the period that contains the time ``now``: ⌊now / time_precision⌋."""
         return now // self.time_precision
 
     def check(self, record: Mapping[str, object], label: object = FROM_RECORD) -> Check:
-        """Tell which features of a record, and perhaps the label, are missing or unlisted. Nothing is stored or spent.
+        """Return which features of a record, and perhaps the label, are missing or unlisted.
+
+        Nothing is stored or spent.
 
         Missing: the record has no value. Unlisted: it has a value that the campaign's schema can not read.
 
         Args:
             record: feature name → value.
-            label: the record's class; None if it is not known. By default the label in the record.
+            label: the record's class; None if it is not known. By default the label is read from the record.
 
         Raises:
             InputError: ``record_invalid``: the record is not a mapping.
@@ -373,9 +371,10 @@ class Campaign(NamedTuple):
         return self.schema.check(record, label)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """Exact worst privacy loss of one period, in nats: of all answers of a device, or of a node's summary.
+        """Return the exact worst privacy loss of one period, in nats.
 
-        Of a summary: for adding or removing one record; with the sensitivity ``smooth`` for changing its features.
+        It is the loss of all answers of a device, or of a node's summary. A summary's loss is for adding or removing
+        one record or, with the sensitivity ``smooth``, for changing the features of one.
         """
         if self.nodes is not None:
             return node_loss(self.schema, self.fit.family, self.epsilon_micro)
@@ -402,17 +401,17 @@ def build_payload(
 ) -> bytes:
     """Encode the payload of a new campaign and check it by :func:`parse_campaign`. Run by the aggregator.
 
-    The arguments (``header`` … ``model``) are the attributes of :class:`Campaign` of the same names. But ``schema`` is
-    all that the document states, with the groups, and the features of ``questions`` are indices in ``schema.observed``.
-    ``models`` has the name of each compared model with its digest, in the order of the indices. ``crit`` names the keys
-    of models, groups, series, nodes and masked sums. The layout and the number of answers follow from the questions. A
-    payload without questions and nodes and with an ε of 0 ends the versions before it.
+    The arguments are the attributes of :class:`Campaign` of the same names, with three exceptions. ``schema`` is all
+    that the document states, with the groups. The features of ``questions`` are indices in ``schema.observed``.
+    ``models`` maps the name of each compared model to its digest, in the order of the indices. The keys of models,
+    groups, series, nodes and masked sums are added to ``crit``. The layout and the number of answers follow from the
+    questions. A payload without questions and nodes and with an ε of 0 ends the versions before it.
 
     Raises:
         InputError: ``layout_invalid``: the answers do not fit into one report layout; ``not_canonical``: a value has no
             canonical bytes.
-        DocumentError: ``malformed``, ``epsilon_understated``, ``invalid_campaign``: a value that
-            :func:`parse_campaign` refuses.
+        DocumentError: ``malformed``, ``epsilon_understated``, ``invalid_campaign``: a value that :func:`parse_campaign`
+            refuses.
     """
     layout = layout_for([question.mechanism for question in questions])
     critical: dict[str, Any] = {} if series is None else {"series": series.to_dict()}
@@ -448,7 +447,7 @@ def build_payload(
 def parse_campaign(payload: bytes) -> Campaign:
     """Parse the payload of a campaign and check its values. Run by device and aggregator.
 
-    Callers verify signatures, ``spec`` and ``crit`` first. The result is cached.
+    The caller must have verified signatures, ``spec`` and ``crit``. The result is cached.
 
     Raises:
         DocumentError: ``malformed``: the payload or its header can not be read; ``epsilon_understated``: the exact

@@ -36,9 +36,10 @@ PAYLOAD_TYPES = {
     "keys": "application/vnd.hearsay.keys.v1+msgpack",
     "release": "application/vnd.hearsay.release.v1+msgpack",
 }
-"""Role → payload type. The payload type determines whose keys must sign: those of the same role in the trust root;
-of ``nodes``, the list of nodes, those of the role ``campaign``; of ``node``, a node's summary, and ``masked``, a node's
-encrypted sums, the node's own key; of ``keys`` and ``release`` the key of the dealer that the campaign names."""
+"""Role of a document → its payload type. The role determines whose keys must sign. ``root``, ``campaign``, ``model``:
+the keys of the same role in the trust root. ``nodes`` (the list of nodes): the keys of the role ``campaign``. ``node``
+(a node's summary) and ``masked`` (a node's encrypted sums): the node's own key. ``keys`` (the key book) and
+``release``: the key of the dealer that the campaign names."""
 
 SIZE_LIMITS = {
     "root": 64 << 10,
@@ -50,7 +51,7 @@ SIZE_LIMITS = {
     "keys": 64 << 20,
     "release": 16 << 20,
 }
-"""Role → largest size of a file in bytes, checked before parsing; of ``node`` and ``masked`` of one envelope."""
+"""Role → largest size of a file in bytes, for ``node`` and ``masked`` of one envelope. It is checked before parsing."""
 
 SIGNERS = {"root": "root", "campaign": "campaign", "model": "model", "nodes": "campaign"}
 """Role of a document → role of the trust root whose keys must sign it."""
@@ -75,7 +76,7 @@ class SigningKey(NamedTuple):
 
     @classmethod
     def from_seed(cls, seed: bytes) -> SigningKey:
-        """The key pair that follows from a random seed of 32 bytes.
+        """Return the key pair that follows from a random seed of 32 bytes.
 
         Raises:
             InputError: ``seed_invalid``: the seed is not 32 bytes.
@@ -91,7 +92,7 @@ class SigningKey(NamedTuple):
         return self.secret[:KEY_BYTES]
 
     def sign(self, message: bytes) -> bytes:
-        """The 64-byte Ed25519 signature of ``message``."""
+        """Return the 64-byte Ed25519 signature of ``message``."""
         return bytes(bindings.crypto_sign(message, self.secret)[:SIGNATURE_BYTES])
 
     def __repr__(self) -> str:
@@ -99,12 +100,12 @@ class SigningKey(NamedTuple):
 
 
 def keyid(public: bytes) -> bytes:
-    """The id of a key: SHA-256(public key)[:8]. It helps to find a key and proves nothing."""
+    """Return the id of a key: SHA-256(public key)[:8]. It helps to find the key and proves nothing."""
     return sha256(public).digest()[:KEYID_BYTES]
 
 
 def pae(payload_type: str, payload: bytes) -> bytes:
-    """The bytes that are signed: ``DSSEv1 SP len(payload_type) SP payload_type SP len(payload) SP payload``."""
+    """Return the bytes that are signed: ``DSSEv1 SP len(payload_type) SP payload_type SP len(payload) SP payload``."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
@@ -179,7 +180,7 @@ def _is_signature(pair: object) -> bool:
 
 
 def role_of(raw: bytes) -> str | None:
-    """The role whose payload type (:data:`PAYLOAD_TYPES`) is in the first 80 bytes of ``raw``; None if none is.
+    """Return the role whose payload type (:data:`PAYLOAD_TYPES`) is in the first 80 bytes of ``raw``, or None.
 
     The file is neither parsed nor verified, so it may be no valid envelope.
     """
@@ -190,12 +191,12 @@ def role_of(raw: bytes) -> str | None:
 
 
 def verified_by(envelope: Envelope, keys: Iterable[bytes]) -> frozenset[bytes]:
-    """The subset of ``keys`` with a valid signature in the envelope. Signatures of other keys are ignored.
+    """Return the subset of ``keys`` with a valid signature in the envelope. Signatures of other keys are ignored.
 
     Args:
         envelope: a parsed envelope.
-        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified. After a key's first
-            valid signature its further signatures are not.
+        keys: Ed25519 public keys. Only signatures with the id of one of these keys are verified, and of each key only
+            up to its first valid signature.
     """
     by_hint = {keyid(public): public for public in keys}
     message = pae(envelope.payload_type, envelope.payload)

@@ -1,17 +1,14 @@
 """The terms of campaigns for nodes, and of masked campaigns.
 
-The terms of a masked campaign: nodes encrypt their noisy sums, and only the sum of all nodes can be decrypted.
+A node holds the records of many people and sends one summary of noisy sums per period. A campaign for nodes asks no
+questions; its terms name the nodes whose summaries count, and say how large their numbers can be.
 
-A masked campaign is a campaign for nodes. Its terms name the dealer of the keys, the modulus, the kind of noise, and
-who is assumed to be honest. The checks here recompute what the publisher states.
+A masked campaign is a campaign for nodes (here *parties*) that encrypt their sums, so that only the sum of all can be
+decrypted. Its terms name the dealer of the keys, the modulus, the kind of noise, and who is assumed to be honest. The
+checks here recompute what the publisher states.
 
-Source: docs/formats.md, section 5 (map ``masked``); docs/math.md, section 6; decision 86.
-
-The terms of a campaign for nodes: whose summaries count, and how large their numbers can be.
-
-A node holds the records of many people and sends one summary of noisy sums per period. The campaign asks no questions.
-
-Source: docs/formats.md, section 5 (map ``nodes``); docs/decisions/0072.
+Source: docs/formats.md, section 5 (maps ``nodes`` and ``masked``); docs/math.md, section 6; docs/decisions/0072 and
+0086.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ if TYPE_CHECKING:
     from protocol.schema import Schema
 
 NODES_KEY = "nodes"
-"""Key of the terms in a campaign's payload. It must be in ``crit`` too: an older reader then refuses the campaign."""
+"""Key of the nodes' terms in a campaign's payload. It must be in ``crit`` too, so that an older reader refuses it."""
 GLOBAL, SMOOTH = "global", "smooth"
 SENSITIVITY_KINDS = (GLOBAL, SMOOTH)
 """What the noise of a summary is calibrated to: public bounds alone, or also the smooth sensitivity of the records."""
@@ -61,7 +58,7 @@ class NodeTerms(NamedTuple):
     sensitivity: str = GLOBAL
 
     def to_dict(self) -> dict[str, Any]:
-        """The terms as the map that a campaign's payload contains."""
+        """Return the terms as the map that a campaign's payload contains."""
         return {
             "list": self.list_name,
             "max_records": self.max_records,
@@ -71,25 +68,26 @@ class NodeTerms(NamedTuple):
 
 
 def node_fields(nodes: NodeTerms | None) -> Mapping[str, Any]:
-    """The field of a campaign's payload; none if ``nodes`` is None: a campaign for devices."""
+    """Return the field of a campaign's payload with the terms for nodes; empty for a campaign for devices (None)."""
     return {} if nodes is None else {NODES_KEY: nodes.to_dict()}
 
 
 def parse_nodes(
     body: dict[str, Any], header: Header, schema: Schema, family: str, epsilon_micro: int
 ) -> NodeTerms | None:
-    """Read the terms of a campaign for nodes from its payload; None if it is a campaign for devices.
+    """Read the terms of a campaign for nodes from its payload, or return None if it is a campaign for devices.
 
     Args:
-        body, header: of the payload.
+        body, header: fields and header of the payload.
         schema: all features that the payload states, with their groups.
-        family: of the campaign's fit.
+        family: family of the campaign's fit.
         epsilon_micro: the campaign's ε in millionths.
 
     Raises:
-        DocumentError: ``invalid_campaign``: the map is wrong; it is not in ``crit``, or only there; the campaign also
-            has questions, answers, a series or a model to evaluate; its ε is too small to be divided; it groups values
-            that no released vector counts; a summary would have more than :data:`MAX_NUMBERS` integers.
+        DocumentError: ``invalid_campaign``: the map is wrong; ``nodes`` is a key without being in ``crit``, or the
+            reverse; the campaign also has questions, answers, a series or a model to evaluate; its ε is too small to be
+            divided; it groups values that no released vector counts; a summary would have more than :data:`MAX_NUMBERS`
+            integers.
     """
     if (NODES_KEY in body) != (NODES_KEY in header.crit):
         raise DocumentError(_REASON, "'nodes' is a key that 'crit' does not name, or the other way round")
@@ -118,7 +116,7 @@ def parse_nodes(
 
 
 def _released(schema: Schema, family: str) -> list[Subject]:
-    """Subjects of the released vectors of a campaign for nodes; its groups and their number are checked."""
+    """Return the subjects of the released vectors of a campaign for nodes. Its groups and their number are checked."""
     from protocol.noise.sums import summed_subjects  # imported here, since devices never need it
 
     problem = ""
@@ -135,13 +133,13 @@ def _released(schema: Schema, family: str) -> list[Subject]:
 
 
 def node_loss(schema: Schema, family: str, epsilon_micro: int) -> PrivacyLoss:
-    """Exact worst loss of a node's summary, in nats: Q·⌊ε/Q⌋.
+    """Return the exact worst privacy loss of a node's summary, in nats: Q·⌊ε/Q⌋ for Q released vectors.
 
     The loss is for adding or removing one record; with the sensitivity ``smooth`` for changing the features of one.
 
     Args:
-        schema: of the records, with its groups.
-        family: of the campaign's fit.
+        schema: schema of the records, with its groups.
+        family: family of the campaign's fit.
         epsilon_micro: ε of the summary in millionths.
     """
     from fractions import Fraction
@@ -153,10 +151,10 @@ def node_loss(schema: Schema, family: str, epsilon_micro: int) -> PrivacyLoss:
 
 
 KEY = "masked"
-"""Key of the terms in a campaign's payload. It must be in ``crit`` too: an older reader then refuses the campaign."""
+"""Key of the masked terms in a campaign's payload. ``crit`` must name it too, so that older readers refuse it."""
 DIVIDED, DILUTED = "divided", "diluted"
 NOISES = (DIVIDED, DILUTED)
-"""How the parties share the noise of a sum: by a negative binomial part each, or by a whole number with a chance."""
+"""How the parties share the noise of a sum: each adds a negative binomial part, or each adds it all with a chance."""
 RECORD, PARTY = "record", "party"
 UNITS = (RECORD, PARTY)
 """What the noise protects: one record, or all records of one party."""
@@ -196,8 +194,8 @@ class MaskedTerms(NamedTuple):
         honest_micro: γ, the share of parties that is assumed to add its noise, in millionths.
         colluding_micro: κ, the share of parties that may reveal its noise to the aggregator, in millionths.
         most_parties: largest number of parties.
-        unit: one of :data:`UNITS`.
-        slot_bits: w, the number of bits of a slot, which holds one number of a sum.
+        unit: what the noise protects, one of :data:`UNITS`.
+        slot_bits: w, the number of bits of a slot, the part of a plaintext that holds one number.
     """
 
     dealer: bytes
@@ -211,31 +209,31 @@ class MaskedTerms(NamedTuple):
     slot_bits: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The terms as the map that a campaign's payload contains."""
+        """Return the terms as the map that a campaign's payload contains."""
         return {**self._asdict(), "modulus": self.modulus.to_bytes(MODULUS_BYTES, "big")}
 
 
 def masked_fields(masked: MaskedTerms | None) -> Mapping[str, Any]:
-    """The field of a campaign's payload; none if ``masked`` is None: a campaign whose sums are sent in the clear."""
+    """Return the field of a campaign's payload with the masked terms; empty if sums are sent in the clear (None)."""
     return {} if masked is None else {KEY: masked.to_dict()}
 
 
 def parse_masked(
     body: dict[str, Any], header: Header, nodes: NodeTerms | None, schema: Schema, family: str, epsilon_micro: int
 ) -> MaskedTerms | None:
-    """Read the terms of a masked campaign from its payload; None if the campaign is not masked.
+    """Read the terms of a masked campaign from its payload, or return None if the campaign is not masked.
 
     Args:
-        body, header: of the payload.
-        nodes: the campaign's terms for nodes; None of a campaign for devices.
+        body, header: fields and header of the payload.
+        nodes: the campaign's terms for nodes; None for a campaign for devices.
         schema: all features that the payload states, with their groups.
-        family: of the campaign's fit.
+        family: family of the campaign's fit.
         epsilon_micro: the campaign's ε in millionths.
 
     Raises:
-        DocumentError: ``invalid_campaign``: the map is wrong; it is not in ``crit``, or only there; the campaign is not
-            for nodes, has noise for smooth sensitivity, or allows an ε below its own; a slot could overflow; a message
-            would have more than :data:`MAX_CIPHERTEXTS` ciphertexts.
+        DocumentError: ``invalid_campaign``: the map is wrong; ``masked`` is a key without being in ``crit``, or the
+            reverse; the campaign is not for nodes, has noise for smooth sensitivity, or allows an ε below its own; a
+            slot could overflow; a message would have more than :data:`MAX_CIPHERTEXTS` ciphertexts.
     """
     if (KEY in body) != (KEY in header.crit):
         raise DocumentError(_REASON, "'masked' is a key that 'crit' does not name, or the other way round")
@@ -288,11 +286,11 @@ def _one_of(entry: dict[str, Any], key: str, words: tuple[str, ...]) -> str:
 
 @lru_cache(maxsize=8)
 def unfit_modulus(number: int) -> str:
-    """Why a number is no modulus N of a masked campaign, as a sentence for people; the empty text if it may be one.
+    """Return why a number is no modulus N of a masked campaign, as a sentence, or the empty text if it may be one.
 
     N has exactly 2048 bits and no divisor below 2^16; N is neither prime nor a power. Under a prime modulus two sums
-    reveal a party's number (docs/math.md, section 8.7). Whether N has two large prime divisors that nobody kept can
-    not be seen: the dealer vouches for that.
+    reveal a party's number (docs/math.md, section 8.7). Nobody can see whether N has two large prime divisors that
+    nobody kept: the dealer vouches for that.
     """
     if number.bit_length() != 8 * MODULUS_BYTES or number % 2 == 0:
         return f"the modulus is no odd number of {8 * MODULUS_BYTES} bits"
@@ -305,7 +303,7 @@ def unfit_modulus(number: int) -> str:
 
 @lru_cache(maxsize=1)
 def _product_of_small_primes() -> int:
-    """The product of all odd primes below 2^16."""
+    """Return the product of all odd primes below 2^16."""
     sieve = bytearray([1]) * (1 << 16)
     for number in range(3, 1 << 8, 2):
         if sieve[number]:
@@ -314,7 +312,7 @@ def _product_of_small_primes() -> int:
 
 
 def _root(number: int, degree: int) -> int:
-    """⌊number^(1/degree)⌋ by Newton's method, from above."""
+    """Return ⌊number^(1/degree)⌋ by Newton's method, from above."""
     guess = 1 << -(-number.bit_length() // degree)
     while True:
         better = ((degree - 1) * guess + number // guess ** (degree - 1)) // degree
@@ -324,13 +322,13 @@ def _root(number: int, degree: int) -> int:
 
 
 def sensitivity(subject: Subject, unit: str, max_records: int) -> int:
-    """Δ of the noise of a released vector, for adding or removing one unit.
+    """Return Δ, the sensitivity of a released vector to adding or removing one unit.
 
     One record changes counts by 1 and sums by at most S = 65536 in all. A party changes them by ``max_records`` times
     as much.
 
     Args:
-        subject: of the vector.
+        subject: subject of the vector.
         unit: one of :data:`UNITS`.
         max_records: largest number of records of one party.
     """
@@ -339,10 +337,12 @@ def sensitivity(subject: Subject, unit: str, max_records: int) -> int:
 
 
 def reaches(subject: Subject, unit: str, max_records: int, epsilon_micro: int) -> tuple[int, int, int]:
-    """Smallest and largest exact number of a party in a released vector, and the reach ⌈64·Δ/ε_q⌉ of the noise.
+    """Return the smallest and largest exact number of a party in a released vector, and the reach of the noise.
+
+    The reach ⌈64·Δ/ε_q⌉ is what noise hardly ever exceeds; Δ is :func:`sensitivity`.
 
     Args:
-        subject: of the vector.
+        subject: subject of the vector.
         unit: one of :data:`UNITS`.
         max_records: largest number of records of one party.
         epsilon_micro: ε_q of the vector in millionths.
@@ -355,13 +355,13 @@ def reaches(subject: Subject, unit: str, max_records: int, epsilon_micro: int) -
 def least_slot_bits(
     subjects: list[Subject], *, unit: str, max_records: int, most_parties: int, epsilon_micro: int
 ) -> int:
-    """The smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
+    """Return the smallest number of bits of a slot, a multiple of 8, in which no total of expected size overflows.
 
-    A total of ``most_parties`` parties fits into w bits if most_parties·(largest |exact number| + ⌈64·Δ/ε_q⌉) is
-    below 2^(w − 1) for every released vector. Run by the publisher, and by every reader as a check.
+    A total of ``most_parties`` parties fits into w bits if most_parties·(largest |exact number| + reach) is below 2^(w
+    − 1) for every released vector; see :func:`reaches`. Run by the publisher, and by every reader as a check.
 
     Args:
-        subjects: of the Q released vectors.
+        subjects: subjects of the released vectors.
         unit: one of :data:`UNITS`.
         max_records: largest number of records of one party.
         most_parties: largest number of parties.
@@ -376,7 +376,7 @@ def least_slot_bits(
 
 
 def ciphertexts_needed(numbers: int, slot_bits: int) -> int:
-    """Number of ciphertexts of a message: ⌈numbers / ⌊2000/w⌋⌉, with w = ``slot_bits``."""
+    """Return the number of ciphertexts of a message: ⌈numbers / ⌊2000/w⌋⌉, with w = ``slot_bits``."""
     return -(-numbers // (PLAINTEXT_BITS // slot_bits))
 
 

@@ -1,12 +1,13 @@
 """The model: a signed document with the parameters of a Naive Bayes classifier.
 
-Source: docs/formats.md, section 5 (model). The aggregator makes the model; the device classifies with it.
+The aggregator makes the model; the device classifies with it.
 
-The models of an evaluation campaign, as a device has them: which are missing, and what the others read.
+An evaluation campaign asks whether models' predictions are right. A prediction depends on the model's features, so the
+campaign asks about these, and not about the features that it lists itself. Therefore the device must read the models
+before it judges, explains or answers such a campaign: :func:`missing_models` tells which it lacks,
+:func:`evaluated_models` what they read.
 
-An evaluation asks whether models' predictions are right. A prediction depends on the model's features, so the campaign
-asks about these, and not about the features that it lists itself. The models are therefore read before such a campaign
-is judged, explained or answered. Source: docs/formats.md, section 5 (evaluations).
+Source: docs/formats.md, section 5 (model; evaluations).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _REASON = "invalid_model"
 TRUNCATED_GAUSSIAN = "truncated-gaussian"
-"""Family of models with normal distributions that are cut to [−1, 1]. No campaign has it; a curator's fit may."""
+"""Family of models with normal distributions that are cut to [−1, 1]. A curator's fit may have it, a campaign not."""
 _DIGEST_BYTES = 32
 UNDERSTOOD = frozenset(
     (
@@ -51,14 +52,14 @@ UNDERSTOOD = frozenset(
 
 
 class Normal(NamedTuple):
-    """Mean and variance of a numeric feature's u/S in every class: two tuples of shape (k,), k classes."""
+    """Mean and variance of a numeric feature in each of k classes, for numbers scaled to [−1, 1]. Shape (k,) each."""
 
     mean: tuple[float, ...]
     variance: tuple[float, ...]
 
 
 def log_mass(mean: float, variance: float) -> float:
-    """Ln Z, Z the mass in [−1, 1] of the normal distribution with this mean in [−1, 1] and variance σ² > 0.
+    """Return ln Z, where Z is the mass in [−1, 1] of the normal distribution with mean μ, |μ| ≤ 1, and variance σ² > 0.
 
         Z = ½ erf((1 − μ)/√(2σ²)) + ½ erf((1 + μ)/√(2σ²))
 
@@ -78,7 +79,7 @@ class DiscreteModel(NamedTuple):
         schema: label and features, as in that campaign.
         log_prior: shape (k,), log P(class).
         log_likelihood: per observed feature a table of shape (value codes, k): log P(code | class).
-        statistics_id: SHA-256 of the tally's bytes.
+        statistics_id: SHA-256 of the bytes of the counts (tally) that the model was made from.
         previous: digest of the model that this one replaces, or None.
         card: facts about the making of the model, for people.
     """
@@ -181,7 +182,7 @@ def build_payload(model: Model) -> bytes:
 
 
 def _parameters(model: Model) -> tuple[str, dict[str, Any]]:
-    """Family and parameters as a payload carries them."""
+    """Return the family and parameters as a payload carries them."""
     classes = len(model.log_prior)
     if isinstance(model, DiscreteModel):
         return "discrete", {"log_likelihood": [_table(rows, classes) for rows in model.log_likelihood]}
@@ -200,8 +201,8 @@ def _table(rows: Sequence[Sequence[float]], classes: int) -> dict[str, Any]:
 def parse_model(payload: bytes) -> Model:
     """Parse the payload of a model and check types, shapes and ranges of its values.
 
-    Callers verify signatures, ``spec`` and ``crit`` first. Parameters must be finite and variances positive; that
-    probabilities sum to 1 is not checked, and any map is accepted as card.
+    The caller must have verified signatures, ``spec`` and ``crit``. Parameters must be finite and variances positive.
+    It is not checked that probabilities sum to 1, and any map is accepted as card.
 
     Raises:
         DocumentError: ``malformed``: the payload or its header can not be read; ``invalid_model``: any other value.
@@ -287,15 +288,16 @@ class Evaluated(NamedTuple):
 
 
 def missing_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | None]) -> tuple[str, ...]:
-    """The models that a campaign evaluates and a device does not have, as texts; empty for a campaign that has ended.
+    """Return the models that a campaign evaluates and a device does not have, as texts.
+
+    The result is empty for a campaign that has ended.
 
     Args:
         campaign: a verified campaign.
-        payload_of: digest of a model → its verified payload; None if the device has no such model.
+        payload_of: digest of a model → its verified payload, or None if the device has no such model.
 
     Returns:
-        The name of each missing model, or the first 16 hexadecimal digits of its digest where the campaign states no
-        name.
+        The name of each missing model, or the first 16 hexadecimal digits of its digest if the campaign states no name.
     """
     if campaign.ended:
         return ()
@@ -306,13 +308,15 @@ def missing_models(campaign: Campaign, payload_of: Callable[[bytes], bytes | Non
 def evaluated_models(
     campaign: Campaign, payload_of: Callable[[bytes], bytes | None], read: dict[bytes, Evaluated]
 ) -> tuple[Evaluated, ...]:
-    """The models that a campaign evaluates, in the order of their indices; empty if there are none, or it has ended.
+    """Return the models that a campaign evaluates, in the order of their indices.
+
+    The result is empty if the campaign evaluates none, or has ended.
 
     Args:
         campaign: a verified campaign.
-        payload_of: digest of a model → its verified payload; None if the device has no such model.
-        read: digest → model, of models that were read before. Models that are read now are added; at most
-            ``MAX_MODELS`` are kept. Reading a model takes longer than all the rest of a report.
+        payload_of: digest of a model → its verified payload, or None if the device has no such model.
+        read: digest → model, a cache of models that were read before, since reading a model takes longer than all the
+            rest of a report. Models that are read now are added; at most ``MAX_MODELS`` are kept.
 
     Raises:
         InputError: ``model_unknown``: the device lacks one of the models.
@@ -341,7 +345,7 @@ def evaluated_models(
 
 
 def _missing_text(campaign: Campaign, missing: Sequence[str]) -> str:
-    """Why nobody can say what the campaign asks, and what to do."""
+    """Return the text of ``model_unknown``: why nobody can say what the campaign asks, and what to do."""
     ended = "this campaign is over here: its publisher can ask about the newer version"
     if not campaign.models:
         return (
@@ -357,7 +361,7 @@ def _missing_text(campaign: Campaign, missing: Sequence[str]) -> str:
 
 
 def payloads_given(campaign: Campaign, given: Iterable[bytes]) -> dict[bytes, bytes]:
-    """Digest → payload of models that are given to explain a campaign.
+    """Return digest → payload of the models that a user gave to explain a campaign.
 
     Args:
         campaign: a verified campaign.
@@ -373,9 +377,10 @@ def payloads_given(campaign: Campaign, given: Iterable[bytes]) -> dict[bytes, by
 
 
 def schema_read(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Schema:
-    """The label and features that are read of a record. In an evaluation the features are those of all its models.
+    """Return the label and features that a device reads of a record for a campaign.
 
-    A feature that several models read is there once for each of them: models may define it differently.
+    In an evaluation these are the features of all its models. A feature that several models read is there once for each
+    of them, since models may define it differently.
     """
     if not evaluated:
         return campaign.schema
@@ -383,6 +388,6 @@ def schema_read(campaign: Campaign, evaluated: Sequence[Evaluated]) -> Schema:
 
 
 def named_once(check: Check) -> Check:
-    """The check of a record with every name and hint once: models may define one feature differently."""
+    """Return the check of a record with every name and hint once, since several models may read one feature."""
     missing, unlisted, hints = (tuple(dict.fromkeys(names)) for names in (check.missing, check.unlisted, check.hints))
     return check._replace(missing=missing, unlisted=unlisted, hints=hints)

@@ -56,8 +56,8 @@ def parse_provisioning(raw: bytes) -> Provisioning:
 
     Raises:
         DocumentError: ``too_large``: more than 4096 bytes; ``unsupported_version``: made by newer software;
-            ``malformed``: not a provisioning file, a wrong value, or check bytes that do not fit: the aggregator would
-            never count the reports of a device whose secret was damaged on the way.
+            ``malformed``: not a provisioning file, a wrong value, or wrong check bytes. These protect a secret that was
+            damaged on the way: the aggregator would never count the device's reports.
     """
     if len(raw) > MAX_BYTES:
         raise DocumentError("too_large", f"a provisioning file has at most {MAX_BYTES} bytes")
@@ -82,5 +82,5 @@ def _check(provisioning: Provisioning) -> None:
 
 
 def _check_of(body: bytes) -> bytes:
-    """The first eight bytes of the body's SHA-256. They detect accidental damage, not forgery."""
+    """Return the first eight bytes of the body's SHA-256. They detect accidental damage, not forgery."""
     return sha256(body).digest()[:CHECK_BYTES]

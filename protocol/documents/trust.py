@@ -1,10 +1,10 @@
 """The trust root, and a pure state machine that accepts or refuses signed documents.
 
-The bytes of a document, the current state and one reading of the wall clock go in; a verdict and the next state
-come out. An error leaves the state unchanged. No function reads a clock, a disk or a network.
+The bytes of a document, the current state and one reading of the wall clock go in; a verdict and the next state come
+out. An error leaves the state unchanged. No function reads a clock, a disk or a network.
 
-Source: docs/formats.md, section 5 (order of acceptance). Roles and versions follow The Update Framework,
-the signed bytes follow DSSE.
+Source: docs/formats.md, section 5 (order of acceptance). Roles and versions follow The Update Framework, the signed
+bytes follow DSSE.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Root(NamedTuple):
     roles: Mapping[str, Role]
 
     def to_payload(self) -> dict[str, Any]:
-        """The fields of the root's payload: header, keys and roles."""
+        """Return the fields of the root's payload: header, keys and roles."""
         publics = sorted(set().union(*(role.keys for role in self.roles.values())))
         return {
             **self.header.to_dict(),
@@ -57,8 +57,8 @@ class TrustState(NamedTuple):
     Attributes:
         root_bytes: the envelope of the newest accepted root.
         root: the same root, parsed.
-        floors: (role, name) → (version, SHA-256 of the payload) of the newest accepted document. A new root may drop
-            the floors of a role, see :func:`install_roots`.
+        floors: version floors: (role, name) → (version, SHA-256 of the payload) of the newest accepted document. A new
+            root may drop the floors of a role, see :func:`install_roots`.
         time_floor: the largest ``issued_at``, in seconds, of the root and of the documents accepted under it. A new
             root sets it to its own ``issued_at``.
     """
@@ -70,12 +70,13 @@ class TrustState(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """An acceptable document. The acceptance takes effect when the caller has stored the document and ``state``.
+    """A document that a device may accept. The caller accepts it by storing the document and ``state``.
 
     Attributes:
         role: ``campaign``, ``model`` or ``nodes``.
         header: name, version and dates of the document.
-        payload: the signed bytes; ``body`` is the parsed payload.
+        payload: the signed bytes.
+        body: the parsed payload.
         digest: SHA-256 of the payload; the id of a campaign.
         now: the time, in seconds, with which all dates of this acceptance are compared.
         state: the next state, to be stored in one transaction with the document.
@@ -118,7 +119,7 @@ def parse_root(body: dict[str, Any], header: Header) -> Root:
 
 
 def pin(raw: bytes, wall_clock: int) -> TrustState:
-    """The first state of a device: trust in the root that the owner has put on it.
+    """Return the first state of a device: trust in the root that the owner has put on it.
 
     Args:
         raw: the root file.
@@ -169,7 +170,7 @@ def _parse_root_payload(envelope: Envelope) -> Root:
 
 
 def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> TrustState:
-    """Follow a chain of newer roots from the stored root to the newest that can be reached.
+    """Return the state after following a chain of newer roots from the stored root to the newest that can be reached.
 
     Each step goes to the next version. The new root must be signed by enough of the old root's keys and by enough of
     its own. After each step a role's version floors, the newest accepted versions of its documents, stay if the number
@@ -186,10 +187,10 @@ def install_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> 
 
     Raises:
         DocumentError: ``bad_signature``: no given root can be reached, or a next root lacks the signatures of its own
-            threshold; ``not_yet_valid`` or ``expired``: the newest root reached; ``equivocation``: two different
-            roots of one version; ``rollback``: a root of another workspace, signed by the keys of the stored or of a
-            reached root; ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: a
-            file that can not be read.
+            threshold; ``not_yet_valid`` or ``expired``: the newest root reached is not in date; ``equivocation``: two
+            different roots of one version; ``rollback``: a root of another workspace, signed by the keys of the stored
+            or of a reached root; ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``,
+            ``unknown_crit``: a file that can not be read.
     """
     pending = {raw: read_envelope(raw, "root") for raw in raws}
     given = len(pending)
@@ -219,8 +220,8 @@ def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> t
         wall_clock: seconds since 1970; the clock may be wrong.
 
     Returns:
-        the state of that root, or ``state`` itself if no root is a step; and why later roots were not followed, None
-        if all were.
+        the state of that root, or ``state`` itself if no root is a step; and the error by which later roots were not
+            followed, or None if all were.
     """
     reached, chosen = state, state
     late: DocumentError | None = None
@@ -241,7 +242,7 @@ def follow_roots(state: TrustState, raws: Iterable[bytes], wall_clock: int) -> t
 
 
 def _late(header: Header, now: int) -> DocumentError | None:
-    """The error of a root that is out of date; None if it is in date."""
+    """Return the error of a root that is out of date, or None if it is in date."""
     try:
         _check_dates(header, now, "root")
     except DocumentError as error:
@@ -250,10 +251,10 @@ def _late(header: Header, now: int) -> DocumentError | None:
 
 
 def reconcile_pinned(state: TrustState, raw: bytes, wall_clock: int) -> TrustState:
-    """Follow the root that the owner has put on the device, if it is newer than the stored root.
+    """Return the state after following the root that the owner put on the device, if it is newer than the stored one.
 
-    An older root of the same name is ignored, since the device has followed the chain beyond it; so is the stored root
-    itself. A newer root must be a step from the stored root.
+    The stored root itself is ignored. So is an older root of the same name, since the device has followed the chain
+    beyond it. A newer root must be a step from the stored root.
 
     Args:
         state: the current state.
@@ -285,7 +286,7 @@ class _Seen(NamedTuple):
 def _next_root(
     current: Root, current_raw: bytes, pending: dict[bytes, Envelope], seen: _Seen
 ) -> tuple[bytes, Root] | None:
-    """The next root after ``current`` among ``pending``, or None. Roots that are not newer leave ``pending``."""
+    """Return the next root after ``current`` among ``pending``, or None. Roots that are not newer leave ``pending``."""
     role = current.roles["root"]
     steps = {}
     for raw, envelope in list(pending.items()):
@@ -322,7 +323,7 @@ def _check_same_chain(current: Root, current_raw: bytes, root: Root, envelope: E
 
 
 def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int, bytes]]:
-    """The version floors that stay valid under a new root.
+    """Return the version floors that stay valid under a new root.
 
     The floors of a role stay if the old and the new root share at least as many of its keys as the new threshold.
     Otherwise versions that the old keys have signed prove nothing.
@@ -336,10 +337,10 @@ def _kept_floors(old: TrustState, new: Root) -> dict[tuple[str, str], tuple[int,
 
 
 def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: frozenset[str]) -> Verdict:
-    """Check that a campaign or model is signed, in date and not older than the newest accepted version.
+    """Return the verdict on a document that is signed, in date and not older than the newest accepted version.
 
-    These are the steps of the order of acceptance up to the dates. The caller then checks value limits and the owner's
-    policy, and stores the document and ``Verdict.state`` in one transaction.
+    These are the steps of the order of acceptance up to the dates. The caller must then check value limits and the
+    owner's policy, and store the document and ``Verdict.state`` in one transaction.
 
     Args:
         state: the current state.
@@ -352,7 +353,7 @@ def verify(state: TrustState, raw: bytes, role: str, wall_clock: int, known: fro
         DocumentError: ``too_large``, ``malformed``, ``unsupported_version``, ``wrong_role``, ``unknown_crit``: the file
             can not be read; ``bad_signature``: too few of the role's keys have signed it; ``rollback``: a newer version
             was accepted before; ``equivocation``: another document of this version was accepted before;
-            ``not_yet_valid``, ``expired``: the document or the trusted root.
+            ``not_yet_valid``, ``expired``: the document or the trusted root is not in date.
     """
     envelope = read_envelope(raw, role)
     _check_threshold(envelope, state.root.roles[SIGNERS[role]])

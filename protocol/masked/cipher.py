@@ -1,7 +1,7 @@
 """The cipher of masked sums (Joye, Libert 2013, with longer keys): a node encrypts, and a set's total is opened.
 
-With N of the campaign, H(t, j) of :func:`protocol.masked.cipher.hash_to_group` for period t and ciphertext j, x_i the
-plaintext and sk_i the key of node i:
+With N of the campaign, the base H(t, j) of :func:`hash_to_group` for period t and ciphertext j, x_i the plaintext and
+sk_i the key of node i:
 
     C_{i,j} = (1 + (x_i mod N)·N) · H(t, j)^{sk_i} mod N²
     R_j     = H(t, j)^{−Σ_{i∈A} sk_i} mod N²                     (the dealer's release for the set A)
@@ -9,13 +9,11 @@ plaintext and sk_i the key of node i:
 
 V_j ≡ 1 modulo N, or something does not belong together: ``mask_mismatch``. Nodes run :func:`mask`, the dealer
 :func:`new_secret` and :func:`release_elements`, the aggregator :class:`Unmasking`.
-Source: docs/math.md, section 6; decision 85.
 
-The groups in which nodes encrypt: powers, and bases that nobody chooses.
-
-Two groups are in use. Sums: Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
-Products: the squares modulo the prime p of RFC 3526, group 14 (:mod:`research.products`). A base H is a hash of
-campaign, period and the running number of the ciphertext, so it is new for each ciphertext of a node.
+The group of sums is Z*_{N²} for the modulus N = pq of a campaign, 2048 bits, of which nobody knows p and q.
+:mod:`research.products` uses another group: the squares modulo the prime p of RFC 3526, group 14. A base H is a hash of
+campaign, period and the running number of the ciphertext. So nobody chooses it, and it is new for each ciphertext of a
+node.
 
 Powers take nearly all of the time. With gmpy2 installed they are about nine times as fast. Neither gmpy2's nor Python's
 power takes constant time: whoever can measure the processor while a node encrypts may learn about the exponent.
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Arithmetic(NamedTuple):
-    """Arithmetic on long integers, of Python or of gmpy2. Both give equal numbers."""
+    """Arithmetic on long integers, of Python or of gmpy2. Python's and gmpy2's results are equal."""
 
     wide: Callable[[int], int]
     """Convert an integer to the form whose products and remainders are fastest."""
@@ -50,7 +48,7 @@ PLAIN = Arithmetic(int, int.from_bytes, pow)
 
 
 def fastest() -> Arithmetic:
-    """The arithmetic of gmpy2 if it is installed (the extra ``masked``), else :data:`PLAIN`."""
+    """Return the arithmetic of gmpy2 if it is installed (the extra ``masked``), else :data:`PLAIN`."""
     try:
         from gmpy2 import mpz, powmod
     except ImportError:
@@ -71,12 +69,12 @@ _BLOCKS = 17
 
 
 def wide(value: int) -> int:
-    """The same integer in the form whose products and remainders are fastest: gmpy2's ``mpz`` if it is installed."""
+    """Return the same integer in the form whose products and remainders are fastest: gmpy2's ``mpz`` if installed."""
     return in_use.wide(value)
 
 
 def wide_each(raw: bytes, size: int) -> Iterator[int]:
-    """Read joined big-endian numbers of ``size`` bytes each, in the form of :func:`wide`; also a shorter last one."""
+    """Read joined big-endian numbers of ``size`` bytes each, in the form of :func:`wide`. The last may be shorter."""
     read = in_use.read
     return (read(raw[start : start + size], "big") for start in range(0, len(raw), size))
 
@@ -101,8 +99,8 @@ def power(base: int, exponent: int, modulus: int) -> int:
 def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
     """Hash campaign, period and number of the ciphertext into an integer of 4352 bits.
 
-    The big-endian integer of ‖_{i=0}^{16} SHA-256(u32(i) ‖ tag ‖ campaign id ‖ u32(period) ‖ u32(number)), where u32 is
-    four big-endian bytes.
+    It is the big-endian integer of ‖_{i=0}^{16} SHA-256(u32(i) ‖ tag ‖ campaign id ‖ u32(period) ‖ u32(number)), where
+    u32 is four big-endian bytes.
 
     Args:
         tag: purpose and version: :data:`SUMS` or :data:`PRODUCTS`.
@@ -123,7 +121,7 @@ def expanded(tag: bytes, campaign_id: bytes, period: int, number: int) -> int:
 
 
 def hash_to_group(campaign_id: bytes, period: int, number: int, modulus: int) -> int:
-    """H: the base of one ciphertext of sums, :func:`expanded` with the tag :data:`SUMS`, mod N².
+    """Return H, the base of one ciphertext of sums: :func:`expanded` with the tag :data:`SUMS`, mod N².
 
     Args:
         campaign_id: 32 bytes.
@@ -190,7 +188,9 @@ def new_secret(entropy: Callable[[int], bytes]) -> int:
 
 
 def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: int, modulus: int) -> int:
-    """Encrypt one plaintext. Two ciphertexts of one key, campaign, period and number tell the plaintexts' difference.
+    """Encrypt one plaintext. Return (1 + (x mod N)·N) · H^secret mod N².
+
+    Two ciphertexts of one key, campaign, period and number tell the difference of the plaintexts.
 
     Args:
         plaintext: x, any integer; only x mod N can be decrypted.
@@ -199,9 +199,6 @@ def mask(plaintext: int, secret: int, campaign_id: bytes, period: int, number: i
         period: the campaign's period.
         number: the ciphertext's running number within the message, from 0.
         modulus: N.
-
-    Returns:
-        (1 + (x mod N)·N) · H^secret mod N².
     """
     square = modulus * modulus
     pad = power(hash_to_group(campaign_id, period, number, modulus), secret, square)
@@ -214,28 +211,28 @@ def mask_all(plaintexts: Sequence[int], secret: int, campaign_id: bytes, period:
 
 
 def pads(secret: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
-    """The slow part of :func:`mask_all`, which needs no plaintext: H^secret mod N² for the numbers 0 … count − 1.
+    """Return the pads H^secret mod N² for the numbers 0 … count − 1: the slow part of :func:`mask_all`.
 
-    A pad is as secret as the key, and serves for one ciphertext.
+    It needs no plaintext. A pad is as secret as the key, and serves for one ciphertext.
     """
     square = modulus * modulus
     return [power(hash_to_group(campaign_id, period, number, modulus), secret, square) for number in range(count)]
 
 
 def masked_with(plaintexts: Sequence[int], pads: Sequence[int], modulus: int) -> list[int]:
-    """The quick part of :func:`mask_all`: (1 + (x mod N)·N) · pad mod N² for each plaintext x and its pad."""
+    """Return (1 + (x mod N)·N) · pad mod N² for each plaintext x and its pad: the quick part of :func:`mask_all`."""
     square = modulus * modulus
     return [(1 + x % modulus * modulus) * pad % square for x, pad in zip(plaintexts, pads, strict=True)]
 
 
 def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: int, modulus: int) -> list[int]:
-    """What the dealer releases for one set of nodes: R_j = H(t, j)^{−secrets_sum} mod N², j = 0 … count − 1.
+    """Return what the dealer releases for one set of nodes: R_j = H(t, j)^{−secrets_sum} mod N², j = 0 … count − 1.
 
     Args:
         secrets_sum: Σ of the keys of the set, over the integers.
         campaign_id: 32 bytes.
-        period: the campaign's period.
-        count: J, the number of ciphertexts of a message.
+        period: t, the campaign's period.
+        count: the number of ciphertexts of a message.
         modulus: N.
 
     Raises:
@@ -246,10 +243,10 @@ def release_elements(secrets_sum: int, campaign_id: bytes, period: int, count: i
 
 
 def are_units(elements: Iterable[int], modulus: int) -> bool:
-    """Whether all elements have an inverse modulo N, as every honest ciphertext and release has.
+    """Return whether all elements have an inverse modulo N, as every honest ciphertext and release has.
 
-    One greatest common divisor, of N and the product of all. An element that fails it would make each product with it
-    undecryptable, also after it was taken out again.
+    One element without an inverse would make each product with it undecryptable, also after it was taken out again. The
+    check is one greatest common divisor, of N and the product of all elements.
     """
     product, divisor = wide(1), wide(modulus)
     for element in elements:
@@ -260,7 +257,7 @@ def are_units(elements: Iterable[int], modulus: int) -> bool:
 class Unmasking:
     """The running products of the ciphertexts of a set of nodes, and their decryption.
 
-    Adding and removing a node costs J products modulo N², whatever the number of other nodes.
+    Adding or removing a node costs one product modulo N² per ciphertext, whatever the number of other nodes.
 
     Args:
         modulus: N.
@@ -347,5 +344,5 @@ class Unmasking:
 
 
 def element_size(modulus: int) -> int:
-    """The number of bytes of one ciphertext or released element: those of N², 512 for a modulus of 2048 bits."""
+    """Return the number of bytes of one ciphertext or released element: those of N², 512 for a modulus of 2048 bits."""
     return -(-2 * modulus.bit_length() // 8)

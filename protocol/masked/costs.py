@@ -1,14 +1,11 @@
 """What one message of a masked campaign costs, in ε and δ, and what the noise of its numbers must be.
 
-Every released number is one entry of the Q vectors that nodes sum. The total of the parties is private for one of two
-*units*: one record, or all records of one party. ε is divided over the vectors as for summaries in the clear; δ over
-the numbers that one unit moves when it is added or removed.
+Every released number is one entry of the Q vectors that nodes sum. The total of the parties (nodes) is private for one
+*unit*: one record, or all records of one party. ε is divided over the vectors as for summaries in the clear; δ over the
+numbers that change when one unit is added or removed. The ranges of exact numbers, the number of ciphertexts per
+message and the least size of a set also follow from the terms of the campaign.
 
-Source: docs/math.md, section 6.
-
-What follows from the terms of a masked campaign: ranges of exact numbers, ciphertexts per message, least sets.
-
-Source: docs/formats.md, sections 5 and 6; docs/math.md, section 6.
+Source: docs/math.md, section 6; docs/formats.md, sections 5 and 6.
 """
 
 from __future__ import annotations
@@ -34,7 +31,8 @@ class Range(NamedTuple):
 
     Attributes:
         low, high: smallest and largest exact number of one party; parties clamp to them before noise.
-        reach: ⌈64·Δ/ε_q⌉, which the noise of one party exceeds with probability below e^{−60}. Noise is not clamped.
+        reach: ⌈64·Δ/ε_q⌉, with Δ the sensitivity and ε_q the ε of the vector. The noise of one party exceeds it with
+            probability below e^{−60}. Noise is not clamped.
     """
 
     low: int
@@ -42,12 +40,12 @@ class Range(NamedTuple):
     reach: int
 
     def total(self, parties: int) -> tuple[int, int]:
-        """Smallest and largest total of so many parties that a reader takes as correctly decrypted."""
+        """Return the smallest and largest total of so many parties that a reader takes as correctly decrypted."""
         return parties * (self.low - self.reach), parties * (self.high + self.reach)
 
 
 def masked_terms_of(campaign: Campaign) -> MaskedTerms:
-    """The campaign's terms for masked sums.
+    """Return the campaign's terms for masked sums.
 
     Raises:
         InputError: ``campaign_not_masked``: the campaign asks devices, or nodes for sums in the clear.
@@ -58,7 +56,7 @@ def masked_terms_of(campaign: Campaign) -> MaskedTerms:
 
 
 def delta_of(campaign: Campaign, subject: Subject) -> int:
-    """Δ of the noise of a released vector, for adding or removing one unit of the campaign: a record or a party.
+    """Return Δ, the sensitivity of a released vector to adding or removing one unit: a record or a party.
 
     Raises:
         InputError: ``campaign_not_masked``.
@@ -67,7 +65,7 @@ def delta_of(campaign: Campaign, subject: Subject) -> int:
 
 
 def ranges_of(campaign: Campaign) -> tuple[Range, ...]:
-    """The range of every released vector, in their order.
+    """Return the range of every released vector, in their order.
 
     Raises:
         InputError: ``campaign_not_masked``.
@@ -78,7 +76,7 @@ def ranges_of(campaign: Campaign) -> tuple[Range, ...]:
 
 
 def ciphertexts_of(campaign: Campaign) -> int:
-    """J: the number of ciphertexts of every message of the campaign, and of elements of a release.
+    """Return J, the number of ciphertexts of every message of the campaign, and of elements of a release.
 
     Raises:
         InputError: ``campaign_not_masked``.
@@ -88,21 +86,22 @@ def ciphertexts_of(campaign: Campaign) -> int:
 
 
 def least_parties(terms: MaskedTerms, parties: int) -> int:
-    """Smallest size of a set whose sum the dealer releases: ⌈γ·n⌉ + ⌊κ·n⌋.
+    """Return the smallest size of a set whose sum the dealer releases: ⌈γ·n⌉ + ⌊κ·n⌋.
 
     Such a set holds ⌈γ·n⌉ honest parties even if ⌊κ·n⌋ of its members collude with the aggregator.
 
     Args:
-        terms: γ and κ.
+        terms: terms with the shares γ of honest and κ of colluding parties.
         parties: n, the number of parties in the key book.
     """
     return -(-terms.honest_micro * parties // MICRO) + terms.colluding_micro * parties // MICRO
 
 
 def rates(campaign: Campaign) -> tuple[Fraction, ...]:
-    """The rate ε_q/Δ_q of a whole copy of the noise, one per released vector.
+    """Return the rate ε_q/Δ_q of a whole copy of the noise, one per released vector.
 
-    ε_q = ⌊ε/Q⌋ millionths. Δ_q is 1 for counts and 65536 for sums, times ``max_records`` if the unit is a party.
+    ε_q = ⌊ε/Q⌋ millionths for Q vectors. Δ_q is 1 for counts and 65536 for sums, times ``max_records`` if the unit is a
+    party.
 
     Raises:
         InputError: ``campaign_not_masked``, ``campaign_for_devices``.
@@ -112,11 +111,12 @@ def rates(campaign: Campaign) -> tuple[Fraction, ...]:
 
 
 def moved(campaign: Campaign, adjacency: str) -> int:
-    """The largest number of released numbers that differ between two neighbouring data sets.
+    """Return the largest number of released numbers that differ between two neighbouring data sets.
 
     A unit has R records, 1 or ``max_records``. ``add-remove``: a record is in one entry of every vector, so a unit is
-    in at most min(R, size). ``change``: R records leave and R others come: min(2R, size). ``change-features``: labels
-    stay, so class counts do not differ, and a record stays in its entry of the sums of a number: min(R, size) there.
+    in at most min(R, size). ``change``: R records leave and R others come, so at most min(2R, size) entries differ.
+    ``change-features``: labels stay, so class counts do not differ, and a record stays in its entry of the sums of a
+    number: at most min(R, size) differ there.
 
     Args:
         campaign: a masked campaign.
@@ -130,7 +130,7 @@ def moved(campaign: Campaign, adjacency: str) -> int:
 
 
 def _entries(subject: Subject, adjacency: str) -> int:
-    """The largest number of entries of one vector in which the sums of two data sets differ by one record."""
+    """Return the largest number of entries of one vector that differ if one record of the data set differs."""
     if adjacency == ADD_REMOVE:
         return 1
     if adjacency == CHANGE_FEATURES and subject.kind in (CLASS, MOMENT):
@@ -139,9 +139,9 @@ def _entries(subject: Subject, adjacency: str) -> int:
 
 
 def delta_share(campaign: Campaign) -> Fraction:
-    """δ_q, the δ of one released number: the campaign's δ, divided by the numbers that one unit moves.
+    """Return δ_q, the δ of one released number, or 0 for ``divided`` noise.
 
-    The unit is added or removed. 0 for ``divided`` noise.
+    It is the campaign's δ, divided by the number of numbers that change when one unit is added or removed.
 
     Raises:
         InputError: ``campaign_not_masked``.
@@ -150,10 +150,10 @@ def delta_share(campaign: Campaign) -> Fraction:
 
 
 def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
-    """What one message costs one unit of protection: ε in millionths, δ in 10⁻¹², both rounded up.
+    """Return what one message costs one unit of protection: ε in millionths, δ in 10⁻¹², both rounded up.
 
-    ``add-remove``: ε and δ of the campaign. ``change`` and ``change-features``: 2ε, and δ_q for each number that
-    :func:`moved` counts.
+    ``add-remove``: ε and δ of the campaign. ``change`` and ``change-features``: 2ε, and δ_q (:func:`delta_share`) for
+    each number that :func:`moved` counts.
 
     Args:
         campaign: a masked campaign.
@@ -167,13 +167,13 @@ def cost(campaign: Campaign, adjacency: str) -> tuple[int, int]:
 
 
 def honest_parties(terms: MaskedTerms, u: int) -> int:
-    """The number h = ⌈γu⌉ ≥ 1 of honest parties for which a party with the number u calibrates its noise.
+    """Return the number h = ⌈γu⌉ ≥ 1 of honest parties that a party with the number u assumes for its noise.
 
-    Since u ≤ n, h is at most ⌈γn⌉. Every released total contains that many honest parties, by the least size of its set
-    (:func:`protocol.masked.costs.least_parties`).
+    Since u ≤ n, the number of parties, h is at most ⌈γn⌉. Every released total contains that many honest parties, by
+    the least size of its set (:func:`least_parties`).
 
     Args:
-        terms: of the campaign; γ is ``honest_micro`` millionths.
+        terms: terms of the campaign; γ is ``honest_micro`` millionths.
         u: the party's number from the key book, 1 ≤ u ≤ n.
 
     Raises:

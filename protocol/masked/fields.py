@@ -1,15 +1,13 @@
-"""Readers of the fields that messages, key books, requests and releases share.
+"""Readers of the fields that messages, key books, requests and releases share; and numbers packed into plaintexts.
 
-Source: docs/formats.md, section 6.
-
-Several signed numbers in one plaintext: slots of w bits, ⌊2000/w⌋ slots in each plaintext.
+A plaintext holds several signed numbers v_s, in *slots* of w bits, ⌊2000/w⌋ slots in each plaintext:
 
     x = Σ_s v_s · 2^(w·s),  s = 0 … ⌊2000/w⌋ − 1
 
-x is linear in the numbers: the sum of several nodes' plaintexts is the plaintext of the sums, also where a single x is
+x is linear in the numbers: the sum of several nodes' plaintexts is the plaintext of the sums, also if a single x is
 negative, and whatever the numbers are. A total is read back if each |Σ v_s| < 2^(w−1). The slots leave 48 of the 2048
-bits of N free, and what is above the last used slot must be 0 in a total.
-Source: docs/math.md, section 6.
+bits of the modulus N free, and what is above the last used slot must be 0 in a total.
+Source: docs/formats.md, section 6; docs/math.md, section 6.
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ class Slots:
         self.each = space // bits
 
     def plaintexts(self, count: int) -> int:
-        """J: the number of plaintexts for ``count`` numbers; the last one may have unused slots."""
+        """Return the number of plaintexts for ``count`` numbers. The last one may have unused slots."""
         return -(-count // self.each)
 
     def pack(self, numbers: Sequence[int]) -> list[int]:
@@ -84,7 +82,7 @@ class Slots:
 
         Noise has no bound. The plaintext of exact numbers plus noise is ``pack(numbers)`` + ``spread(noise)``, entry by
         entry. A refusal that depends on the noise would tell something that the noise does not hide. A number too large
-        for its slot changes its neighbours in the total; it does not change what the total tells about a record.
+        for its slot changes the numbers beside it in the total; it does not change what the total tells about a record.
         """
         return [
             sum(value << (self.bits * slot) for slot, value in enumerate(numbers[start : start + self.each]))
@@ -124,7 +122,7 @@ ELEMENT_BYTES = 2 * MODULUS_BYTES
 """Length of a ciphertext, and of an element of a release: a number below N²."""
 DIGEST_BYTES = 32
 _BOOK_BYTES_PER_PARTY = 700
-"""A node id of 17 bytes, an array of serial number, u and box: 1 + 5 + 5 + 3 + 655 bytes at most; and some more."""
+"""More than the bytes of a party: 17 of the node id, 1 + 5 + 5 + 3 + 655 of the array of serial number, u and box."""
 _BYTES_AROUND = 1024
 """More bytes than an envelope and a payload have beside their parties and elements."""
 WORD = 1 << 32
@@ -193,13 +191,13 @@ def write_numbers(numbers: Iterable[int]) -> bytes:
 
 
 def are_in_group(numbers: Sequence[int], modulus: int) -> bool:
-    """Whether every number is an element of Z*_{N²}: above 0, below N², and without a common divisor with N."""
+    """Return whether every number is an element of Z*_{N²}: above 0, below N², and without a common divisor with N."""
     limit = modulus * modulus
     return all(0 < number < limit for number in numbers) and are_units(numbers, modulus)
 
 
 def read_parties(value: object, most: int) -> tuple[bytes, ...]:
-    """Node ids of 8 bytes each, one after the other in rising order, each once; at least one.
+    """Read node ids of 8 bytes each, one after the other in rising order, each once; at least one.
 
     Args:
         value: a field of a payload.
@@ -218,9 +216,10 @@ def read_parties(value: object, most: int) -> tuple[bytes, ...]:
 
 
 def largest_file(role: str, campaign: Campaign) -> int:
-    """Largest size in bytes of a key book or release of a campaign, from its number of parties and ciphertexts.
+    """Return the largest size in bytes of a key book or release of a campaign.
 
-    A reader takes no longer file, so a server can not make a party hold the 64 MiB of the largest key book.
+    It follows from the numbers of parties and ciphertexts. A reader takes no longer file, so a server can not make a
+    party hold the 64 MiB of the largest key book.
 
     Args:
         role: ``keys`` or ``release``.
@@ -238,7 +237,7 @@ def largest_file(role: str, campaign: Campaign) -> int:
 
 
 def read_of_dealer(raw: bytes, role: str, campaign: Campaign) -> bytes:
-    """The payload of an envelope that the campaign's dealer has signed and nobody else.
+    """Return the payload of an envelope that the campaign's dealer, and nobody else, has signed.
 
     Args:
         raw: the whole file.

@@ -1,7 +1,7 @@
 """The dealer's key book: every party's key of a masked campaign, sealed so that only the party can open it.
 
-The book is public. A version of it holds all parties; later versions have fresh keys for parties that joined or whose
-number u changed. Source: docs/formats.md, section 6; decision 86.
+A party is a node of the campaign. The book is public. Each version of it holds all parties; later versions have fresh
+keys for parties that joined or whose number u changed. Source: docs/formats.md, section 6; decision 86.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class PartyKey(NamedTuple):
 
     Attributes:
         serial: serial number of the key, which no other key of the campaign has.
-        u: the party's number for the number of parties: n/2 < u ≤ n. It determines the party's share of the noise.
-        sealed: sealed box of the key to the party's node key.
+        u: a number that stands for the number n of parties: n/2 < u ≤ n. It determines the party's share of the noise.
+        sealed: the key, in a box that only the party's node key opens.
     """
 
     serial: int
@@ -107,9 +107,9 @@ def seal_key(
         campaign_id: 32 bytes.
         node: key id of the node, 8 bytes.
         serial: serial number of the key, a u32.
-        u: the party's number for the number of parties.
+        u: the party's number (:class:`PartyKey`).
         secret: sk, 0 ≤ sk < 2^4224.
-        entropy: returns so many random bytes, for the box's own key pair.
+        entropy: returns as many random bytes as it is asked for, for the box's own key pair.
 
     Raises:
         InputError: ``key_invalid``: ``public`` is no Ed25519 key; ``masked_key_invalid``: ``secret`` is out of range.
@@ -166,7 +166,7 @@ def open_key(sealed: bytes, key: SigningKey, campaign_id: bytes) -> MaskedKey:
 
 
 def own_key(book: KeyBook, key: SigningKey) -> MaskedKey:
-    """This node's key of a key book, opened and compared with the public entry.
+    """Return this node's key from a key book, opened and compared with the public entry.
 
     Raises:
         DocumentError: ``node_without_key``: the book has no key for this node; ``invalid_keys``: the box can not be
@@ -184,7 +184,7 @@ def own_key(book: KeyBook, key: SigningKey) -> MaskedKey:
 def build_key_book(
     campaign: Campaign, dealer: SigningKey, version: int, list_version: int, parties: Mapping[bytes, PartyKey]
 ) -> bytes:
-    """The signed envelope of a key book. Run by the dealer.
+    """Return the signed envelope of a key book. Run by the dealer.
 
     Args:
         campaign: a masked campaign.
@@ -218,7 +218,8 @@ def parse_key_book(payload: bytes) -> KeyBook:
     Raises:
         DocumentError: ``malformed``: no canonical map of exactly the keys of a book, or a wrong value;
             ``unsupported_version``: another version of the formats; ``invalid_keys``: not 2 to 65536 parties, a node id
-            that is none, a repeated serial number, a u outside n/2 < u ≤ n, or a box of another length than its own.
+            that is none, a repeated serial number, a u outside n/2 < u ≤ n for n parties, or a box that has not the
+            length of a sealed key.
     """
     # A payload of many tiny values is refused after few of them: a party takes no less than its box.
     most = _VALUES_AROUND + _VALUES_PER_PARTY * (len(payload) // _SMALLEST_BOX)
@@ -257,19 +258,21 @@ def _party(entry: object, parties: int) -> PartyKey:
 
 
 def _sealed_bytes(serial: int, u: int) -> int:
-    """Length of the sealed box of a key. It depends on the public numbers only."""
+    """Return the length of the sealed box of a key. It depends on the public numbers only."""
     return _SMALLEST_BOX + _width(serial) + _width(u)
 
 
 def _width(number: int) -> int:
-    """Number of bytes of a u32 in canonical msgpack."""
+    """Return the number of bytes of a u32 in canonical msgpack."""
     if number < 1 << 7:
         return 1
     return 2 if number < 1 << 8 else 3 if number < 1 << 16 else 5
 
 
 def read_key_book(raw: bytes, campaign: Campaign) -> KeyBook:
-    """Parse and verify a key book. Whether it may follow an earlier book, :func:`check_successor` tells.
+    """Parse and verify a key book.
+
+    The caller must check with :func:`check_successor` whether it may follow an earlier book.
 
     Args:
         raw: the whole file, at most 64 MiB.
@@ -296,12 +299,12 @@ def _check_campaign(book: KeyBook, campaign: Campaign) -> None:
 
 
 def check_successor(book: KeyBook, version: int, identity: bytes) -> None:
-    """Check that a reader who accepted a book before may accept this one: the same book, or one of a higher version.
+    """Refuse a book unless it is the newest book that the reader accepted before, or one of a higher version.
 
     Args:
         book: the new book.
-        version: of the newest book of the campaign that the reader accepted before.
-        identity: of that book.
+        version: version of the newest book of the campaign that the reader accepted before.
+        identity: identity of that book.
 
     Raises:
         DocumentError: ``rollback``: the version is lower; ``equivocation``: another book of the same version.

@@ -38,7 +38,7 @@ class Message(NamedTuple):
         node: key id of the node, 8 bytes.
         period: number of the period.
         serial: serial number of the key that encrypts.
-        ciphertexts: J numbers below N².
+        ciphertexts: numbers below N², N the campaign's modulus.
         identity: SHA-256 of the payload.
     """
 
@@ -51,19 +51,19 @@ class Message(NamedTuple):
 
     @property
     def place(self) -> tuple[bytes, int, bytes]:
-        """Campaign, period and node: two messages of one place with different identities are a conflict."""
+        """Campaign, period and node. Two messages that share these three and differ in ``identity`` are a conflict."""
         return self.campaign, self.period, self.node
 
 
 def build_message(campaign: Campaign, key: SigningKey, period: int, serial: int, ciphertexts: Sequence[int]) -> bytes:
-    """The signed envelope of a message. Run by the node, once per campaign and period.
+    """Return the signed envelope of a message. Run by the node, once per campaign and period.
 
     Args:
         campaign: a masked campaign.
         key: the node's key pair.
         period: number of the period.
         serial: serial number of the node's key in the dealer's key book.
-        ciphertexts: the J encrypted plaintexts, in order.
+        ciphertexts: the encrypted plaintexts, in order.
 
     Raises:
         DocumentError: the reasons of :func:`check_message`; ``malformed``: period or serial is no u32.
@@ -117,7 +117,7 @@ def read_message(raw: bytes) -> tuple[Envelope, Message]:
 
 
 def check_message(message: Message, campaign: Campaign, now: int | None = None) -> None:
-    """Compare the values of a message with its campaign.
+    """Refuse a message whose values its campaign does not allow.
 
     Args:
         message: a parsed message.
@@ -127,8 +127,8 @@ def check_message(message: Message, campaign: Campaign, now: int | None = None) 
     Raises:
         DocumentError: the first that applies of ``unrecognized_campaign``: the message belongs to another campaign, or
             the campaign is not masked; ``value_out_of_domain``: another number of ciphertexts, or one that is not below
-            N² or shares a divisor with N; ``report_too_late``: the period begins when the campaign has expired;
-            ``report_too_early``: it ends before the campaign begins, or begins after ``now``.
+            N² or shares a divisor with the modulus N; ``report_too_late``: the period begins when the campaign has
+            expired; ``report_too_early``: it ends before the campaign begins, or begins after ``now``.
     """
     if message.campaign != campaign.id or campaign.masked is None:
         raise DocumentError("unrecognized_campaign", "the message belongs to another campaign")
@@ -147,7 +147,7 @@ def check_message(message: Message, campaign: Campaign, now: int | None = None) 
 def judge_message(raw: bytes, campaign: Campaign, listed: NodeList, book: KeyBook, now: int | None = None) -> Message:
     """Accept or refuse one message completely: envelope, campaign, node, signature, key, values and dates in turn.
 
-    What is left to the caller: whether another message of the same campaign, period and node was accepted.
+    The caller must still check whether another message of the same campaign, period and node was accepted.
 
     Args:
         raw: the bytes of one envelope.

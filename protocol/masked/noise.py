@@ -46,7 +46,8 @@ class PartyNoise(NamedTuple):
     Attributes:
         rate: the rate ε'/Δ of a whole copy, P(k) ∝ e^{−|k|·rate}.
         honest: h, a number of honest parties that every released total contains.
-        chance: b: with probability β = b/2^32 the party adds a whole copy, else 0. None: the noise is ``divided``.
+        chance: an integer b for ``diluted`` noise: with probability β = b/2^32 the party adds a whole copy, else 0.
+            None: the noise is ``divided``.
     """
 
     rate: Fraction
@@ -65,7 +66,10 @@ class PartyNoise(NamedTuple):
 
     @property
     def fourth_cumulant(self) -> float:
-        """The fourth cumulant of the noise. With v as in :attr:`variance`: (3v² + v)/h, or β(6v² + v) − 3β²v²."""
+        """The fourth cumulant of the noise: (3v² + v)/h for ``divided``, β(6v² + v) − 3β²v² for ``diluted``.
+
+        v is the variance of a whole copy (:attr:`variance`).
+        """
         v, copies = laplace_variance(self.rate), float(self.copies)
         if self.chance is None:
             return copies * (3 * v**2 + v)
@@ -79,13 +83,13 @@ class PartyNoise(NamedTuple):
 
 
 def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
-    """The noise that a party with the number u adds: one entry per released vector, in the order of the vectors.
+    """Return the noise that a party with the number u adds: one distribution per released vector, in order.
 
-    Every number of a vector gets a draw of its own.
+    Every number of a vector needs a draw of its own.
 
     Args:
         campaign: a masked campaign.
-        u: the party's number from the key book, at most the number of parties n.
+        u: the party's number from the key book, at most the number of parties.
 
     Raises:
         InputError: ``campaign_not_masked``; ``value_out_of_domain``: u is below 1.
@@ -96,7 +100,7 @@ def noise_of(campaign: Campaign, u: int) -> tuple[PartyNoise, ...]:
 
 
 def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> PartyNoise:
-    """The noise of one party for one number.
+    """Return the distribution of the noise of one party for one number.
 
     Args:
         kind: ``divided`` or ``diluted``.
@@ -109,7 +113,9 @@ def party_noise(kind: str, rate: Fraction, honest: int, delta: Fraction) -> Part
 
 @lru_cache(maxsize=1 << 16)
 def chance(honest: int, delta: Fraction) -> int:
-    """The smallest integer b with (1 − b/2^32)^h ≤ δ: h parties of ``diluted`` noise all add 0 with probability ≤ δ.
+    """Return the smallest integer b with (1 − b/2^32)^h ≤ δ.
+
+    Then h parties of ``diluted`` noise all add 0 with a probability of at most δ.
 
     Args:
         honest: h, at least 1.
@@ -129,7 +135,10 @@ def chance(honest: int, delta: Fraction) -> int:
 
 
 def _suffices(b: int, honest: int, delta: Fraction) -> bool:
-    """Whether (1 − b/2^32)^h ≤ δ, decided exactly: by bounds of logarithms, or by integers where these overlap."""
+    """Return whether (1 − b/2^32)^h ≤ δ for h = ``honest`` and δ = ``delta``.
+
+    The result is exact: bounds of logarithms decide, or integers where the bounds overlap.
+    """
     if not 0 < b < COIN:
         return b >= COIN
     base = Fraction(COIN - b, COIN)
@@ -143,7 +152,7 @@ def _suffices(b: int, honest: int, delta: Fraction) -> bool:
 
 @lru_cache(maxsize=16)
 def _log_bounds(number: Fraction) -> tuple[Fraction, Fraction]:
-    """Fractions just below and just above ln ``number``."""
+    """Return fractions just below and just above ln ``number``."""
     return -log_above(1 / number), log_above(number)
 
 
@@ -161,15 +170,16 @@ def whole(stream: Stream, rate: Fraction) -> int:
 
 
 def divided(stream: Stream, rate: Fraction, parties: int) -> int:
-    """Draw X − Y, X and Y independent negative binomial numbers of shape r = 1/``parties`` and parameter q = e^{−rate}.
+    """Draw X − Y, where X and Y are independent negative binomial numbers of shape 1/``parties``.
 
-    X has P(k) = C(k + r − 1, k)·q^k·(1 − q)^r. The sum of ``parties`` such differences is a discrete Laplace number.
+    X has P(k) = C(k + r − 1, k)·q^k·(1 − q)^r with r = 1/``parties`` and q = e^{−rate}. The sum of ``parties`` such
+    differences is a discrete Laplace number.
 
     The difference is the sum of the points of a Poisson process on the integers other than 0. The process has
-    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let
-    T = 2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at
-    each |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all,
-    and all m together too. So the number of points of both signs has the mean 2r(J + 1).
+    r·q^|k|/|k| points at k on average. It is drawn by thinning a denser process, whose averages are rational. Let T =
+    2^J be the smallest power of two that is at least 1/rate. The denser process has r·2^{−j} points on average at each
+    |k| of [2^j, 2^{j+1}), j < J, and r·2^{−m}/T at each |k| of [mT, (m + 1)T), m ≥ 1. Every j has r points in all, and
+    all m together too. So the number of points of both signs has the mean 2r(J + 1).
 
     Args:
         stream: the randomness; its position advances.
@@ -186,9 +196,10 @@ def divided(stream: Stream, rate: Fraction, parties: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _plan(s: int, t: int, parties: int) -> tuple[int, int, int, int]:
-    """J, and the parts and the mean a/b of each for the number of points: for the rate s/t and r = 1/``parties``.
+    """Return how :func:`divided` draws the number of points: J, a number of parts, and a and b.
 
-    J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. The ``parts`` means a/b ≤ ½ add up to 2r(J + 1).
+    The rate is s/t and r = 1/``parties``. J ≥ 0 is the smallest integer with 2^J·s/t ≥ 1. Every part has the mean a/b ≤
+    ½, and the means of all parts add up to 2r(J + 1).
     """
     octaves = (-(-t // s) - 1).bit_length()
     parts = -(-4 * (octaves + 1) // parties)
@@ -243,10 +254,10 @@ def _keeps_exp(stream: Stream, a: int, b: int) -> bool:
 
 
 def _alternates(stream: Stream, a: int, b: int, first: int) -> bool:
-    """Whether the first k ≥ ``first`` at which a number below b·k is not below a is odd; 0 ≤ a ≤ b.
+    """Return whether the first k ≥ ``first`` at which a number below b·k is not below a is odd; 0 ≤ a ≤ b.
 
-    ``first`` = 1: true with probability e^{−a/b}. ``first`` = 3 and a = b: true with probability 2/e, since the walk
-    from 1 gets to 3 with probability ½ and ends at an odd k only from there.
+    With ``first`` = 1 this is true with probability e^{−a/b}. With ``first`` = 3 and a = b it is true with probability
+    2/e, since the walk from 1 gets to 3 with probability ½ and ends at an odd k only from there.
     """
     k = first
     while _below(stream, b * k) < a:

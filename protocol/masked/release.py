@@ -42,12 +42,12 @@ _MAX_ITEMS = 1 + 2 * len(_KEYS)
 
 
 class Request(NamedTuple):
-    """The question of an aggregator to the dealer: the sum of these parties, of one period.
+    """An aggregator's request to the dealer for the sum of these parties (nodes) in one period.
 
     Attributes:
         campaign: id of the campaign, 32 bytes.
         period: number of the period.
-        version: of the key book by which the parties' messages were judged, at least 1.
+        version: version of the key book by which the parties' messages were judged, at least 1.
         parties: node ids of 8 bytes, sorted, each once.
     """
 
@@ -58,14 +58,14 @@ class Request(NamedTuple):
 
 
 class Release(NamedTuple):
-    """The dealer's answer: H(t, j)^(sk₀,A) for every ciphertext j, where A are the parties and t the period.
+    """The dealer's answer to a request. It decrypts the sum of exactly one set of parties, A, in period t.
 
     Attributes:
         campaign: id of the campaign, 32 bytes.
         period: t, the number of the period.
-        version: of the key book whose keys the release belongs to.
+        version: version of the key book whose keys the release belongs to.
         parties: A, node ids of 8 bytes, sorted, each once.
-        elements: J numbers below N².
+        elements: for each ciphertext j the number H(t, j)^(−Σ keys of A) mod N² (:mod:`protocol.masked.cipher`).
         identity: SHA-256 of the payload.
     """
 
@@ -83,12 +83,12 @@ class Release(NamedTuple):
 
 
 def build_request(campaign_id: bytes, period: int, version: int, parties: Iterable[bytes]) -> bytes:
-    """The bytes of a request. Run by the aggregator, who then carries the file to the dealer.
+    """Return the bytes of a request. Run by the aggregator, who then carries the file to the dealer.
 
     Args:
         campaign_id: 32 bytes.
         period: number of the period.
-        version: of the key book.
+        version: version of the key book.
         parties: node ids of 8 bytes in any order.
 
     Raises:
@@ -120,7 +120,7 @@ def parse_request(raw: bytes) -> Request:
 
 
 def build_release(campaign: Campaign, dealer: SigningKey, request: Request, elements: Sequence[int]) -> bytes:
-    """The signed envelope of a release. Run by the dealer, after the set is committed durably.
+    """Return the signed envelope of a release. Run by the dealer, after the set of parties was stored durably.
 
     The same arguments give the same bytes.
 
@@ -128,7 +128,7 @@ def build_release(campaign: Campaign, dealer: SigningKey, request: Request, elem
         campaign: a masked campaign.
         dealer: the dealer's key pair, whose public key the campaign names.
         request: campaign, period, version and parties.
-        elements: the J numbers H(t, j)^(sk₀,A), in order.
+        elements: the elements of the :class:`Release`, in order.
 
     Raises:
         DocumentError: the reasons of :func:`read_release`.
@@ -169,7 +169,7 @@ def parse_release(payload: bytes) -> Release:
 
 
 def read_release(raw: bytes, campaign: Campaign) -> Release:
-    """Parse and verify a release. Whether it answers a request, :func:`check_answers` tells.
+    """Parse and verify a release. The caller must check with :func:`check_answers` whether it answers a request.
 
     Args:
         raw: the whole file.
@@ -179,7 +179,7 @@ def read_release(raw: bytes, campaign: Campaign) -> Release:
         DocumentError: ``too_large``, ``unsupported_version``, ``wrong_role``; ``malformed``: no envelope of a release
             with exactly one signature, by the key id of the dealer; ``bad_signature``; ``unrecognized_campaign``: the
             release is of another campaign; ``invalid_release``: more parties than the campaign allows, another number
-            of elements, or one that is not below N² or shares a divisor with N.
+            of elements, or one that is not below N² or shares a divisor with the modulus N.
         InputError: ``campaign_not_masked``.
     """
     release = parse_release(read_of_dealer(raw, ROLE, campaign))
@@ -201,7 +201,7 @@ def _check_release(release: Release, campaign: Campaign) -> None:
 
 
 def check_answers(release: Release, request: Request) -> None:
-    """Check that a release is of the campaign, period, key book and parties of a request.
+    """Refuse a release that is of another campaign, period, key book or set of parties than a request.
 
     Raises:
         DocumentError: ``release_mismatch``: the release can not decrypt that sum.

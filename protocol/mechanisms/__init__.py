@@ -1,10 +1,11 @@
 """The mechanisms, one module each, and their table. A mechanism is made from ε or from a document.
 
-Device and aggregator derive the same integers from the same ε. So a device can check a campaign, and the
-aggregator removes bias with exactly the probabilities that the device used.
+A mechanism turns the input of a question into a noisy answer. Device and aggregator derive the same integers from the
+same ε. So a device can check a campaign, and the aggregator removes bias with exactly the probabilities that the device
+used.
 
-A mechanism of another package is found by its name through the entry-point group :data:`GROUP`, on a device and on
-the aggregator. Each side needs the package installed.
+A mechanism of another package is found by its name through the entry-point group :data:`GROUP`. Both the device and the
+aggregator need that package installed.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _CLASSES = {
     "laplace": "Laplace",
     "duchi": "Duchi",
 }
-"""The table of mechanisms: name → class. The class is in the module of the same name.
+"""The table of mechanisms: name of the mechanism and of its module → class in that module.
 
-A module is loaded at the first use of its mechanism, because a device needs only one or two mechanisms.
+A module is loaded at the first use of its mechanism, because a device needs only one or two.
 """
 
 GROUP = "hearsay.mechanisms"
@@ -62,12 +63,12 @@ _foreign: dict[str, type[Mechanism]] = {}
 
 
 def names() -> tuple[str, ...]:
-    """The names of the mechanisms of the table. ``auto`` and plans choose among these alone."""
+    """Return the names of the mechanisms of the table. ``auto`` and plans choose among these alone."""
     return tuple(_CLASSES)
 
 
 def foreign() -> tuple[str, ...]:
-    """The names of the mechanisms of other packages: installed ones, and those of :func:`add`."""
+    """Return the names of the mechanisms of other packages: of installed packages, and those given to :func:`add`."""
     from importlib.metadata import entry_points
 
     return tuple(sorted({*_foreign, *(entry.name for entry in entry_points(group=GROUP))} - set(_CLASSES)))
@@ -76,11 +77,11 @@ def foreign() -> tuple[str, ...]:
 def add(kind_of_mechanism: type[Mechanism]) -> None:
     """Make a mechanism of another package known to this process, by its ``name``, without an entry point.
 
-    For notebooks and tests. A later call for the same name replaces the class.
+    This is for notebooks and tests. A later call for the same name replaces the class.
 
     Raises:
-        InputError: ``mechanism_unknown``: the name is one of the table, or no name; ``mechanism_incomplete``: this is
-            no class of a mechanism.
+        InputError: ``mechanism_unknown``: the name is in the table, or is no name; ``mechanism_incomplete``: the
+            argument is no class of a mechanism.
     """
     name = getattr(kind_of_mechanism, "name", None)
     if not _is_name(name) or name in _CLASSES:
@@ -90,7 +91,9 @@ def add(kind_of_mechanism: type[Mechanism]) -> None:
 
 
 def kind(name: object) -> type[Mechanism]:
-    """The class of the mechanism called ``name``. A mechanism of another package can not replace one of the table.
+    """Return the class of the mechanism called ``name``.
+
+    A mechanism of another package can not replace one of the table.
 
     Raises:
         InputError: ``mechanism_unknown``: there is no such mechanism, or two packages bring it;
@@ -110,7 +113,10 @@ def _is_name(name: object) -> bool:
 
 
 def _load(name: str) -> type[Mechanism]:
-    """Load the class of another package. Only this function reads the list of packages, which takes long."""
+    """Load the class of a mechanism of another package.
+
+    Only this function reads the list of installed packages, which takes long.
+    """
     from importlib.metadata import entry_points
 
     found = {entry.value: entry for entry in entry_points(group=GROUP, name=name)}
@@ -143,7 +149,7 @@ def _whole(name: str, found: type[Mechanism]) -> type[Mechanism]:
 
 
 def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **options: Any) -> Mechanism:
-    """The mechanism called ``name`` that spends at most ``epsilon`` on one answer.
+    """Return the mechanism called ``name`` that spends at most ``epsilon`` on one answer.
 
     >>> from_epsilon("direct", epsilon="1.0", size=6).to_dict()["keep"]
     1512633486
@@ -166,7 +172,7 @@ def from_epsilon(name: str, epsilon: str | float | Decimal, size: int = 1, **opt
 
 
 def from_micro(name: str, epsilon_micro: int, size: int, **options: Any) -> Mechanism:
-    """The mechanism called ``name`` that spends at most ``epsilon_micro`` millionths of ε on one answer.
+    """Return the mechanism called ``name`` that spends at most ``epsilon_micro`` millionths of ε on one answer.
 
     ``size``, ``options`` and the errors are those of :func:`from_epsilon`.
     """
@@ -186,10 +192,10 @@ def _derived(name: str, epsilon_micro: int, size: int) -> Mechanism:
 
 
 def from_dict(parameters: object) -> Mechanism:
-    """The mechanism with the integers in ``parameters``, the map that a campaign carries for it.
+    """Return the mechanism with the integers in ``parameters``, the map that a campaign carries for it.
 
-    Whether the integers follow from the stated ε is not checked here; the checks of campaigns compare the result with
-    that of :func:`from_micro`.
+    The function does not check that the integers follow from the stated ε: the checks of campaigns compare the result
+    with that of :func:`from_micro`.
 
     Raises:
         InputError: ``mechanism_unknown``, ``mechanism_incomplete``; ``parameters_invalid``: no map, a wrong set of

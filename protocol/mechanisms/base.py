@@ -29,18 +29,17 @@ SINGLE, BITS, INTEGERS = 1, 2, 3
 class Mechanism(ABC):
     """A random map from inputs to answers that is ε-locally differentially private, with integer parameters.
 
-    Mechanisms are immutable. The device calls :meth:`perturb`; ``explain`` prints :meth:`describe`; the
-    aggregator's estimators use the integer parameters; device and aggregator call :meth:`distribution` and
-    :meth:`privacy_loss`.
+    Mechanisms are immutable. The device calls :meth:`perturb`; ``explain`` prints :meth:`describe`; the aggregator's
+    estimators use the integer parameters; device and aggregator call :meth:`distribution` and :meth:`privacy_loss`.
 
     Attributes:
         name: name of the mechanism in campaigns, of its module, and of its row in the table.
         option_names: the arguments of :meth:`from_micro` besides ε and size.
-        layout: :data:`SINGLE`, :data:`BITS` or :data:`INTEGERS` (docs/formats.md, section 3).
+        layout: the shape of an answer: :data:`SINGLE`, :data:`BITS` or :data:`INTEGERS` (docs/formats.md, section 3).
         size: number of values, classes or dimensions of the input.
         epsilon_micro: declared ε in millionths. Campaign checks refuse mechanisms with a larger privacy loss.
-        estimators: for a mechanism of another package the name of the module that registers its estimator, interval
-            and draw (:mod:`protocol.mechanisms.by_family`). The aggregator imports it; a device never does.
+        estimators: for a mechanism of another package the name of the module that registers its estimator, interval and
+            draw (:mod:`protocol.mechanisms.by_family`). The aggregator imports it; a device never does.
     """
 
     __slots__ = ("epsilon_micro", "size")
@@ -56,7 +55,7 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Mechanism:
-        """The mechanism with the integers that follow from ε by the formulas of docs/math.md.
+        """Return the mechanism with the integers that follow from ε by the formulas of docs/math.md.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -70,7 +69,7 @@ class Mechanism(ABC):
     @classmethod
     @abstractmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Mechanism:
-        """The mechanism with the integers in ``parameters``, the map that :meth:`to_dict` makes.
+        """Return the mechanism with the integers in ``parameters``, the map that :meth:`to_dict` makes.
 
         The integers are accepted also if they do not follow from the stated ε.
 
@@ -81,11 +80,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The map that a campaign carries: name, size, ε and integer parameters."""
+        """Return the map that a campaign carries: name, size, ε and integer parameters."""
 
     @abstractmethod
     def perturb(self, value: Any, seed: bytes) -> Any:
-        """The random answer for the input ``value``, determined by ``value`` and ``seed``. Run by the device.
+        """Return the random answer for the input ``value``, determined by ``value`` and ``seed``. Run by the device.
 
         Args:
             value: an integer, or a sequence of integers for vectors; each mechanism has its own domain.
@@ -97,7 +96,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def distribution(self, value: Any) -> dict[Any, Fraction]:
-        """The exact probability of every answer for the input ``value``: answer → probability.
+        """Return the exact probability of every answer for the input ``value``: answer → probability.
 
         ``she`` and ``laplace`` have irrational probabilities: they return rounded ones of the likeliest answers only.
 
@@ -107,11 +106,11 @@ class Mechanism(ABC):
 
     @abstractmethod
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss: max over answers and pairs of inputs of ln P(answer | x)/P(answer | x′)."""
+        """Return the exact privacy loss: max over answers and pairs of inputs of ln P(answer | x)/P(answer | x′)."""
 
     @abstractmethod
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line without a full stop."""
+        """Return how the answer hides the input, in words for the owner of a device: one line without a full stop."""
 
     @property
     @abstractmethod
@@ -129,11 +128,11 @@ class Mechanism(ABC):
         return self.bounds
 
     def impossible(self, answers: Any) -> Any:
-        """Which of N answers no device ever gives: the aggregator refuses them as ``value_out_of_domain``.
+        """Return which of N answers no device ever gives: the aggregator refuses them as ``value_out_of_domain``.
 
-        The layout is checked before: a single value is below :attr:`answers`, and integers are within :attr:`bounds`.
-        Array operators are enough, so that no import is needed. A campaign is signed only if its mechanism's class
-        or family defines this method.
+        The caller must have checked the layout: a single value is below :attr:`answers`, and integers are within
+        :attr:`bounds`. Array operators are enough here, so that no import is needed. A campaign is signed only if its
+        mechanism's class or family defines this method.
 
         Args:
             answers: a numpy array of integers: shape (N,) for :data:`SINGLE`, else (N, A) with A = :attr:`answers`.
@@ -144,18 +143,18 @@ class Mechanism(ABC):
         del answers
 
     def set_bits_law(self) -> Sequence[float] | None:
-        """Probability of each number of ones in an honest row of bits: A + 1 numbers, with A = :attr:`answers`.
+        """Return the probability of each number of ones in an honest row of A bits, A = :attr:`answers`.
 
         Alarms compare the reports with it. A campaign is signed only if the class or family of a mechanism of layout
         :data:`BITS` defines this method.
 
         Returns:
-            The law if it is the same for every input; None if it depends on the input.
+            A + 1 probabilities, of 0 … A ones, if they are the same for every input; None if they depend on the input.
         """
         return None
 
     def options(self) -> dict[str, Any]:
-        """The value of each option of :attr:`option_names`: the further arguments of :meth:`from_micro`, if any."""
+        """Return the value of each option of :attr:`option_names`: option → value."""
         return {}
 
     @property
@@ -197,11 +196,10 @@ class ValueMechanism(Mechanism):
 
 
 class FrequencyMechanism(ValueMechanism):
-    """A pure protocol: every answer stands for a set of values, which it *supports*.
+    """A pure protocol: every answer stands for a set of values, which it *supports* (:meth:`supports`).
 
-    An answer supports the true value with probability ``p`` and each given other value with probability ``q``. The
-    set is :meth:`supports`. For rows of bits it is always the values whose bits are 1, since the aggregator has only
-    the sums of the bits.
+    An answer supports the true value with probability ``p`` and each given other value with probability ``q``. For rows
+    of bits the supported values are always those whose bits are 1, since the aggregator has only the sums of the bits.
     Source: Wang et al., USENIX Security 2017, section 3.
     """
 
@@ -218,26 +216,29 @@ class FrequencyMechanism(ValueMechanism):
         """Probability that an answer supports one given value that is not the true one."""
 
     def supports(self, answer: Any, value: int) -> bool:
-        """Whether ``answer`` supports ``value``. A mechanism of layout :data:`SINGLE` may define another set.
+        """Return whether ``answer`` supports ``value``.
 
-        Without a definition of its own, the single answer i supports the value i alone, and then there are as many
-        answers as values.
+        By default the single answer i supports the value i alone, and there are as many answers as values. A mechanism
+        of layout :data:`SINGLE` may define another set.
         """
         return bool(answer[value]) if self.layout == BITS else bool(answer == value)
 
 
 def out_of_domain(domain: str) -> InputError:
-    """The error for an input outside a mechanism's domain. Its text has ``domain``, in words, and never the input."""
+    """Return the error for an input outside a mechanism's domain.
+
+    Its text has ``domain``, a description in words, and never the input.
+    """
     return InputError("value_out_of_domain", f"the input of this mechanism is {domain}")
 
 
 def uninformative() -> InputError:
-    """The error for parameters with which an answer contains no information about the input."""
+    """Return the error for parameters with which an answer contains no information about the input."""
     return InputError("parameters_invalid", "with these parameters an answer says nothing about its input")
 
 
 def unbounded() -> InputError:
-    """The error for parameters with an infinite privacy loss: some answer is impossible for some input.
+    """Return the error for parameters with an infinite privacy loss: some answer is impossible for some input.
 
     The reason is not ``parameters_invalid``, because a campaign with such integers understates its ε.
     """
@@ -245,7 +246,7 @@ def unbounded() -> InputError:
 
 
 def rows_of_bits(ones: Sequence[Fraction]) -> dict[tuple[int, ...], Fraction]:
-    """Row of bits → probability, for independent bits: bit j is 1 with probability ``ones[j]``."""
+    """Return row of bits → probability, for independent bits: bit j is 1 with probability ``ones[j]``."""
     from fractions import Fraction
 
     table = {}
@@ -261,7 +262,7 @@ def check_size(size: object, least: int, most: int) -> None:
     """Refuse a mechanism's size that is no integer of ``least`` … ``most``.
 
     Raises:
-        InputError: ``size_invalid``; it is also the error for a ``size`` of another type.
+        InputError: ``size_invalid``: ``size`` is out of range or of another type.
     """
     if type(size) is not int or not least <= size <= most:
         raise InputError("size_invalid", f"the size is an integer from {least} to {most}")

@@ -22,10 +22,10 @@ TAG = b"hearsay/1/bit"
 
 
 class Bit(CoinMechanism, SingleNumberMechanism):
-    """P(answer = 1) = (2^31 + ⌊x(T − 2^31)/S⌋)/2^32 with T = ⌊2^32·E/(1 + E)⌋.
+    """A mechanism whose answer is one bit: P(answer = 1) = (2^31 + ⌊x(T − 2^31)/S⌋)/2^32 for the input x.
 
-    x is the input in [−S, S], S = 65536, and E = e^ε. The inputs S and −S have the worst ratio. The floor biases the
-    estimate by at most S/(T − 2^31) units of 1/S.
+    x is in [−S, S], S = 65536; T = ⌊2^32·E/(1 + E)⌋ with E = e^ε. The inputs S and −S have the worst ratio. The floor
+    biases the estimate by at most S/(T − 2^31) units of 1/S.
     Source: Duchi, Jordan, Wainwright 2013 in one dimension; Nguyên et al. 2016; docs/math.md, section 2.
     """
 
@@ -39,7 +39,7 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return 2
 
     def perturb(self, value: int, seed: bytes) -> int:
-        """Draw the bit for the number ``value``, an integer of [−S, S]. Reads one coin of the stream of ``seed``.
+        """Draw the bit for the number ``value``, an integer of [−S, S], with one coin from the stream of ``seed``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -48,11 +48,11 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return int(Stream(seed, TAG).coin(bent(value, self.threshold)))
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return "one bit from a coin that the number bends, the more the larger ε is (bit)"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probabilities of the answers 0 and 1 for the number ``value``: answer → probability.
+        """Return the probabilities of the answers 0 and 1 for the number ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -64,12 +64,12 @@ class Bit(CoinMechanism, SingleNumberMechanism):
         return {0: 1 - one, 1: one}
 
     def estimate(self, answer: int) -> Fraction:
-        """The estimate of the input, ±S/(2T/2^32 − 1): plus for the answer 1, minus for 0.
+        """Return the estimate of the input: +B for the answer 1, −B for the answer 0.
 
-        S = 65536; T/2^32 is the largest probability of the coin's true side.
+        B = S/(2T/2^32 − 1), S = 65536; T/2^32 is the largest probability of the coin's true side.
         """
         return bit_estimate(answer, self.threshold)
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for the input ``x``. The variance is largest at x = 0."""
+        """Return the exact variance of the estimate for the input ``x``. The variance is largest at x = 0."""
         return bit_variance(x, self.threshold)

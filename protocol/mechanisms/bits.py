@@ -24,12 +24,13 @@ _MAX_ENUMERATED = 16
 
 
 class Bits(CoinMechanism):
-    """One bit per class c = 0 … k − 1, each drawn as the mechanism ``bit`` does for entry c of the input.
+    """A mechanism of one bit per class c = 0 … k − 1, each drawn as ``bit`` does for entry c of the input.
 
-    The input is a vector of k integers of [−S, S] with at most one entry not 0.
+    The input is a vector of k integers of [−S, S], S = 65536, with at most one entry that is not 0.
 
     The whole answer costs ε, not each bit. The coin of an entry 0 is fair, so an input with another class changes the
-    probabilities of two bits by factors of at most P/½ and ½/(1 − P): together P/(1 − P) ≤ e^ε with P = T/2^32.
+    probabilities of two bits by factors of at most P/½ and ½/(1 − P): together P/(1 − P) ≤ e^ε with P = T/2^32, the
+    largest probability of a coin's true side.
     Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approach 2; docs/math.md, section 3.
     """
 
@@ -45,11 +46,11 @@ class Bits(CoinMechanism):
 
     @property
     def most_nonzero(self) -> int:
-        """1: at most one coordinate of an input, that of the record's class, may differ from 0."""
+        """The largest number of coordinates of an input that may differ from 0: 1, that of the record's class."""
         return 1
 
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
-        """Draw one bit per entry of the input ``value``. Reads one coin per entry from the stream of ``seed``.
+        """Draw one bit per entry of the input ``value``, each with one coin from the stream of ``seed``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -59,11 +60,11 @@ class Bits(CoinMechanism):
         return tuple(int(word < bent(x, self.threshold)) for word, x in zip(words, value, strict=True))
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: Sequence[int]) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1, for the input ``value``; a list of k probabilities.
+        """Return the exact probability that each of the k bits of the answer is 1, for the input ``value``.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -74,7 +75,7 @@ class Bits(CoinMechanism):
         return [Fraction(bent(x, self.threshold), ONE) for x in value]
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """The probability of every row of k bits for the input ``value``: answer → probability.
+        """Return the probability of every row of k bits for the input ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 classes: use :meth:`bit_probabilities`.
@@ -84,12 +85,12 @@ class Bits(CoinMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all entries of the input, ±S/(2T/2^32 − 1): plus for a bit 1 of ``answer``, minus for 0.
+        """Return the estimates of all entries of the input: +B for a bit 1 of ``answer``, −B for a bit 0.
 
-        S = 65536; T/2^32 is the largest probability of a coin's true side.
+        B = S/(2T/2^32 − 1), S = 65536; T/2^32 is the largest probability of a coin's true side.
         """
         return tuple(bit_estimate(bit, self.threshold) for bit in answer)
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate of one entry x."""
+        """Return the exact variance of the estimate of one entry x."""
         return bit_variance(x, self.threshold)

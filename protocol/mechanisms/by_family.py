@@ -1,10 +1,10 @@
 """Functions with one implementation per family of mechanisms, also for mechanisms of other packages.
 
 The aggregator's estimators, intervals and draws need numpy, which a device does not have. So they are no methods, but
-functions that are registered for a class and hold for its subclasses. The package of another mechanism registers its
-own in a module of its own, which the mechanism's class names (``Mechanism.estimators``). That module is imported at
-the first call for the class, in every process, also where the mechanism came out of a pickle. No device calls these
-functions. Source: decision 109.
+functions that are registered for a mechanism's class and hold for its subclasses. Another package registers its
+functions in a module that its mechanism's class names (``Mechanism.estimators``). That module is imported at the first
+call for the class, in every process, also if the mechanism came out of a pickle. No device calls these functions.
+Source: decision 109.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ByFamily(Generic[T]):
         return self.of(type(mechanism))(mechanism, *arguments, **options)
 
     def register(self, family: type[Any]) -> Callable[[F], F]:
-        """A decorator: the function below it is the implementation for ``family`` and its subclasses."""
+        """Return a decorator that makes a function the implementation for ``family`` and its subclasses."""
 
         def keep(function: F) -> F:
             self._functions.register(family, function)
@@ -64,12 +64,12 @@ class ByFamily(Generic[T]):
         return keep
 
     def of(self, kind: type[Mechanism]) -> Callable[..., T]:
-        """The implementation for the class ``kind``; that of its family if it has none of its own."""
+        """Return the implementation for the class ``kind``, or that of its family if ``kind`` has none of its own."""
         _import_estimators(kind)
         return self._functions.dispatch(kind)
 
     def has(self, kind: type[Mechanism]) -> bool:
-        """Whether the class ``kind`` or its family has an implementation."""
+        """Return whether the class ``kind`` or its family has an implementation."""
         return self.of(kind) is not self._default
 
 

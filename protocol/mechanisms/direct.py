@@ -24,9 +24,10 @@ TAG = b"hearsay/1/direct"
 
 
 class Direct(FrequencyMechanism):
-    """P(answer = v) = T/2^32; each of the other K − 1 values shares the rest equally.
+    """Direct encoding: the answer is the true value with probability T/2^32, else another value at random.
 
-    T = ⌊2^32 · E / (E + K − 1)⌋ with E = e^ε and K values. The answer is one integer of {0 … K − 1}.
+    T = ⌊2^32 · E / (E + K − 1)⌋ with E = e^ε and K values. The other K − 1 values are equally likely. The answer is one
+    integer of {0 … K − 1}.
     Source: Wang et al., USENIX Security 2017, section 4.1; docs/math.md, section 1.
     """
 
@@ -35,13 +36,13 @@ class Direct(FrequencyMechanism):
     layout = SINGLE
 
     def __init__(self, epsilon_micro: int, size: int, keep: int) -> None:
-        """``keep`` is T, 2^32 times the probability of the true value."""
+        """Make the mechanism for T = ``keep``, 2^32 times the probability of the true value."""
         super().__init__(epsilon_micro, size)
         self.keep = keep
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> Direct:
-        """The mechanism with the T that follows from ε; T/2^32 is the probability of the true value.
+        """Return the mechanism with the T that follows from ε; T/2^32 is the probability of the true value.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -63,9 +64,7 @@ class Direct(FrequencyMechanism):
         The map's ``keep`` is T, 2^32 times the probability of the true value.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
-                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
-                loss is infinite, as some answer is impossible for some input.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
         size, micro, keep = read_integers(parameters, ("keep",))
         check_size(size, 2, 65536)
@@ -80,7 +79,7 @@ class Direct(FrequencyMechanism):
         return cls(epsilon_micro, size, keep)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map of the mechanism in a campaign. ``keep`` is T, 2^32 times the probability of the true value."""
+        """Return the map in a campaign. Its ``keep`` is T, 2^32 times the probability of the true value."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "keep": self.keep}
 
     @property
@@ -103,8 +102,8 @@ class Direct(FrequencyMechanism):
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        Reads ``Stream.coin(T)``, which is true with probability T/2^32: if so, the answer is ``value``. Else reads o =
-        ``Stream.below(K − 1)``: the answer is o + (o ≥ value).
+        If ``Stream.coin(T)`` is true, the answer is ``value``. Else it is o + (o ≥ value) with o = ``Stream.below(K −
+        1)``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -119,12 +118,12 @@ class Direct(FrequencyMechanism):
         return other + (other >= value)
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         chance = "over 99%" if 200 * self.p > 199 else f"{float(self.p):.0%}"  # never "100%": other values are possible
         return f"one of {self.size} values, the true one {chance} of the time, else another at random"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every answer: p for the true ``value``, q for each other value.
+        """Return the probability of every answer: p for the true ``value``, q for each other value.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -134,9 +133,9 @@ class Direct(FrequencyMechanism):
         return {answer: p if answer == value else q for answer in range(self.size)}
 
     def impossible(self, answers: Any) -> None:
-        """None: every value is a possible answer."""
+        """Return None: every value is a possible answer."""
         del answers
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(p/q): an answer has probability p for the input that it equals, else q."""
+        """Return the exact privacy loss ln(p/q): an answer has probability p for the input that it equals, else q."""
         return PrivacyLoss(self.p / self.q)

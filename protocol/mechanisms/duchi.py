@@ -21,12 +21,12 @@ _MAX_ENUMERATED = 9
 
 
 class Duchi(CoinMechanism):
-    """The answer is a corner of the cube; T/2^32 is the probability of the half-space around the input's corner.
+    """Duchi's mechanism for a vector: the answer is a corner of a cube, likely one on the input's side.
 
     First the input x of d dimensions is rounded at random to a corner v of {−1, 1}^D. Then the answer t is drawn
-    uniformly from the corners with ⟨t, v⟩ > 0 (probability T/2^32) or from those with ⟨t, v⟩ < 0. D = d if d is
-    odd, else d + 1 with x_D = 0. So D is odd and ⟨t, v⟩ is never 0: ties would break the guarantee.
-    A corner and its opposite have the worst ratio, for odd and even d.
+    uniformly from the corners with ⟨t, v⟩ > 0 (probability T/2^32) or from those with ⟨t, v⟩ < 0. D = d if d is odd,
+    else d + 1 with x_D = 0. So D is odd and ⟨t, v⟩ is never 0: ties would break the guarantee. A corner and its
+    opposite have the worst ratio, for odd and even d.
     Source: Duchi, Jordan, Wainwright 2018, section 4.2.3; docs/math.md, sections 2 and 8.4.
     """
 
@@ -49,8 +49,8 @@ class Duchi(CoinMechanism):
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        Reads ``Stream.below(2S)`` per dimension for the corner v, then ``Stream.coin(T)`` for the sign, then D fair
-        coins for a corner t, again and again until ⟨t, v⟩ has this sign.
+        The stream is read by ``Stream.below(2S)`` per dimension for the corner v, S = 65536; by ``Stream.coin(T)`` for
+        the sign; then for D fair coins, which make a corner t, again and again until ⟨t, v⟩ has this sign.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -67,11 +67,11 @@ class Duchi(CoinMechanism):
                 return tuple(map(int, answer[: self.size]))
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def distribution(self, value: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-        """Exact probability of every row of d bits for the vector ``value``: answer → probability.
+        """Return the exact probability of every row of d bits for the vector ``value``: answer → probability.
 
         P(t) = [p·h + (1 − p)(1 − h)]/2^{D−1} for the corner t that the bits stand for, with p = T/2^32, D
         (:attr:`dimensions`) and h = P(⟨t, v⟩ > 0) over the random corner v to which the input is rounded. For
@@ -96,9 +96,10 @@ class Duchi(CoinMechanism):
 
     @property
     def gain(self) -> Fraction:
-        """B/S, where the estimate of a coordinate is ±B: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1).
+        """B/S, where the estimate of a coordinate is ±B and S = 65536: 2^{D−1}/C(D − 1, (D − 1)/2)/(2T/2^32 − 1).
 
-        D is :attr:`dimensions`, C(n, k) the binomial coefficient, and T/2^32 the probability of the right half-space.
+        D is :attr:`dimensions`, C(n, k) the binomial coefficient, and T/2^32 the probability that ⟨t, v⟩ > 0 for the
+        answer t.
         """
         from fractions import Fraction
 
@@ -106,17 +107,23 @@ class Duchi(CoinMechanism):
         return Fraction(2 ** (d - 1), comb(d - 1, (d - 1) // 2)) * Fraction(HALF, self.threshold - HALF)
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all d coordinates: B for a bit 1 of ``answer``, −B for a bit 0; B = S · :attr:`gain`."""
+        """Return the estimates of all d coordinates: B for a bit 1 of ``answer``, −B for a bit 0.
+
+        B = S · :attr:`gain`, S = 65536.
+        """
         size = self.gain * SCALE
         return tuple(size if bit else -size for bit in answer)
 
     def variance(self, x: int) -> Fraction:
-        """B² − x²: exact variance of the estimate ±B of one coordinate ``x``."""
+        """Return the exact variance B² − x² of the estimate ±B of one coordinate ``x``."""
         return (self.gain * SCALE) ** 2 - x**2
 
 
 def _majority(chances: Sequence[int]) -> Fraction:
-    """Probability that more than half of these independent events happen. Event i has probability chances[i]/2S."""
+    """Return the probability that more than half of some independent events happen.
+
+    Event i has the probability chances[i]/2S, S = 65536.
+    """
     from fractions import Fraction
 
     counts = [1]

@@ -19,7 +19,7 @@ PIECEWISE_ABOVE_MICRO = 610_000
 
 
 class Hybrid(SingleNumberMechanism):
-    """The answer of ``piecewise`` with probability A/2^32, else N plus the answer of ``bit``.
+    """The hybrid mechanism: the answer of ``piecewise`` with probability A/2^32, else N plus the answer of ``bit``.
 
     N = 4096 is the number of answers of ``piecewise``. A = ⌊2^32(1 − e^{−ε/2})⌋ above ε = 0.61, else 0. This mixture
     has the smallest worst-case variance.
@@ -30,7 +30,7 @@ class Hybrid(SingleNumberMechanism):
     name = "hybrid"
 
     def __init__(self, epsilon_micro: int, share: int, piecewise: Piecewise, bit: Bit) -> None:
-        """``share`` is 2^32 times the probability of ``piecewise``. Both parts have the full ε of ``epsilon_micro``."""
+        """Make the mechanism for A = ``share``. ``piecewise`` and ``bit`` each have the full ε of ``epsilon_micro``."""
         super().__init__(epsilon_micro, 1)
         self.share = share
         self.piecewise = piecewise
@@ -38,7 +38,7 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Hybrid:
-        """The mechanism with the A and the two parts that follow from ε; A/2^32 is the probability of ``piecewise``.
+        """Return the mechanism for ε. A/2^32, the probability of ``piecewise``, follows from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -56,15 +56,15 @@ class Hybrid(SingleNumberMechanism):
 
     @classmethod
     def from_dict(cls, parameters: dict[str, Any]) -> Hybrid:
-        """Read the mechanism from ``parameters``, its map in a campaign, as :meth:`to_dict` makes it.
+        """Read the mechanism from ``parameters``, its map in a campaign, which :meth:`to_dict` makes.
 
-        The map has ``share`` (the probability of ``piecewise``), ``window`` and ``piecewise_threshold`` (of
-        ``piecewise``) and ``bit_threshold`` (of ``bit``), besides ``name``, ``size`` and ``epsilon_micro``.
+        The map has ``share`` (2^32 times the probability of ``piecewise``), ``window`` and ``piecewise_threshold``
+        (parameters of ``piecewise``) and ``bit_threshold`` (parameter of ``bit``), besides ``name``, ``size`` and
+        ``epsilon_micro``.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is no integer of 0 … 2^32, or the
-                answers of a part carry no information; ``size_invalid``: the size is not 1; ``loss_unbounded``: an
-                answer of a part is impossible for some input, so that the privacy loss is infinite.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
+                It is enough that ``piecewise`` or ``bit`` has the fault.
         """
         names = ("share", "window", "piecewise_threshold", "bit_threshold")
         size, micro, share, window, inside, coin = read_integers(parameters, names)
@@ -74,7 +74,7 @@ class Hybrid(SingleNumberMechanism):
         return cls(micro, share, piecewise, Bit.from_dict({"name": Bit.name, "threshold": coin, **common}))
 
     def to_dict(self) -> dict[str, Any]:
-        """The map in a campaign: ``share`` is 2^32 times the probability of ``piecewise``. The rest: its parts."""
+        """Return the map in a campaign: ``share``, A, and the parameters of ``piecewise`` and ``bit``."""
         return {
             "name": self.name,
             "size": 1,
@@ -93,7 +93,7 @@ class Hybrid(SingleNumberMechanism):
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw the answer for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
 
-        Reads ``Stream.coin(A)``: if true, then draws as ``piecewise`` does, else as ``bit`` does, from the same stream.
+        If ``Stream.coin(A)`` is true, ``piecewise`` draws the answer from the same stream, else ``bit``.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -105,13 +105,13 @@ class Hybrid(SingleNumberMechanism):
         return CELLS + stream.coin(bent(value, self.bit.threshold))
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every answer for the number ``value``: answer → probability.
+        """Return the probability of every answer for the number ``value``: answer → probability.
 
-        These are the probabilities of ``piecewise`` times A/2^32, and those of ``bit`` times 1 − A/2^32.
+        The probabilities of ``piecewise`` are multiplied by A/2^32, those of ``bit`` by 1 − A/2^32.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -124,9 +124,10 @@ class Hybrid(SingleNumberMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss: the larger one of ``piecewise`` and ``bit``, or that of the only possible part.
+        """Return the exact privacy loss: the larger one of ``piecewise`` and ``bit``.
 
-        An answer shows which part made it, so the part adds no privacy.
+        If only one of them can be drawn, it is that one's loss. An answer shows which of the two made it, so the choice
+        between them adds no privacy.
         """
         losses = []
         if self.share > 0:
@@ -136,13 +137,13 @@ class Hybrid(SingleNumberMechanism):
         return max(losses, key=lambda loss: loss.ratio)
 
     def estimate(self, answer: int) -> Fraction:
-        """The estimate of the input by ``piecewise`` or ``bit``, whichever made ``answer``."""
+        """Return the estimate of the input by ``piecewise`` or ``bit``, whichever made ``answer``."""
         if answer < CELLS:
             return self.piecewise.estimate(answer)
         return self.bit.estimate(answer - CELLS)
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for input x, from the second moments of both parts."""
+        """Return the exact variance of the estimate for input x, from the moments of ``piecewise`` and ``bit``."""
         from fractions import Fraction
 
         chosen = Fraction(self.share, ONE)

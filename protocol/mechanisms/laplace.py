@@ -23,13 +23,13 @@ _MAX_TABLE = 100_000
 
 
 class Laplace(NoisyIntegers, NumericMechanism):
-    """Coordinate x of the input becomes x·M/S, rounded at random to an integer, plus noise with P(n) ∝ e^{−|n|s/t}.
+    """A mechanism that rounds every coordinate of a vector to a grid and adds exact discrete Laplace noise.
 
-    s/t = ε/(ΔM), M = 1024 and S = 65536. At most Δ/2 coordinates of an input differ from 0. Two inputs differ by at
-    most ΔM steps in the sum over coordinates, so the loss is exactly ε. With Δ = 2·size all coordinates may differ
-    from 0.
-    Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approaches 1 and 3, with the noise of Canonne,
-    Kamath, Steinke 2020; docs/math.md, section 2.
+    Coordinate x becomes x·M/S (M = 1024, S = 65536), rounded at random to an integer, plus noise n with P(n) ∝
+    e^{−|n|s/t}, where s/t = ε/(ΔM). At most Δ/2 coordinates of an input differ from 0. So two inputs differ by at most
+    ΔM steps in the sum over coordinates, and the loss is exactly ε. With Δ = 2·size all coordinates may differ from 0.
+    Source: Yilmaz, Al-Rubaie, Chang 2019, section 3.2, approaches 1 and 3, with the noise of Canonne, Kamath, Steinke
+    2020; docs/math.md, section 2.
 
     Attributes:
         delta: Δ, an even number from 2 to 2·size.
@@ -40,13 +40,13 @@ class Laplace(NoisyIntegers, NumericMechanism):
     option_names = ("delta",)
 
     def __init__(self, epsilon_micro: int, size: int, delta: int, s: int, t: int) -> None:
-        """``delta`` is twice the most coordinates that may differ from 0; ``s``/``t`` is the rate of the noise."""
+        """Make the mechanism for Δ = ``delta`` and the rate ``s``/``t`` of the noise."""
         super().__init__(epsilon_micro, size, s, t)
         self.delta = delta
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, delta: int | None = None) -> Laplace:
-        """The mechanism with the rate of the noise, s/t per step, that follows from ε and Δ.
+        """Return the mechanism with the rate of the noise, s/t per step, that follows from ε and Δ.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -54,8 +54,8 @@ class Laplace(NoisyIntegers, NumericMechanism):
             delta: Δ, twice the largest number of coordinates that may differ from 0; None for 2·size, that is for all.
 
         Raises:
-            InputError: ``epsilon_invalid``, ``size_invalid``, ``delta_invalid``; ``parameters_invalid``: the noise
-                does not fit into 32 bits.
+            InputError: ``epsilon_invalid``, ``size_invalid``, ``delta_invalid``; ``parameters_invalid``: the noise does
+                not fit into 32 bits.
         """
         check_answer_micro(epsilon_micro)
         check_size(size, 1, MAX_SIZE)
@@ -71,10 +71,9 @@ class Laplace(NoisyIntegers, NumericMechanism):
         the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, ``s`` is 0, or the
-                noise does not fit into 32 bits; ``size_invalid``: the size is not in 1 … 4096; ``delta_invalid``: Δ is
-                no even number of 2 … 2·size; ``loss_unbounded``: there is no noise, so that the privacy loss is
-                infinite.
+            InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
+                does not fit into 32 bits; ``size_invalid``; ``delta_invalid``: Δ is no even number of 2 … 2·size;
+                ``loss_unbounded``: ``t`` is 0, so there is no noise.
         """
         size, micro, delta, s, t = read_integers(parameters, ("delta", "s", "t"), most=1 << 50)
         check_size(size, 1, MAX_SIZE)
@@ -82,7 +81,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return cls(micro, size, delta, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map of the mechanism in a campaign, with Δ as ``delta`` and the rate of the noise ``s``/``t``."""
+        """Return the map of the mechanism in a campaign, with Δ as ``delta`` and the rate of the noise ``s``/``t``."""
         return {
             "name": self.name,
             "size": self.size,
@@ -93,7 +92,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
         }
 
     def options(self) -> dict[str, Any]:
-        """The option ``delta``: twice the largest number of coordinates that may differ from 0."""
+        """Return the option ``delta``: twice the largest number of coordinates that may differ from 0."""
         return {"delta": self.delta}
 
     @property
@@ -103,7 +102,7 @@ class Laplace(NoisyIntegers, NumericMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: ±(1024 + H) with the largest noise H (:attr:`reach`)."""
+        """The smallest and the largest integer in an answer: ±(1024 + H). H is the largest noise (:attr:`reach`)."""
         return -GRID - self.reach, GRID + self.reach
 
     @property
@@ -114,8 +113,8 @@ class Laplace(NoisyIntegers, NumericMechanism):
     def perturb(self, value: Sequence[int], seed: bytes) -> tuple[int, ...]:
         """Draw the answer for the vector ``value`` from the stream of ``seed``.
 
-        Reads, per coordinate, ``Stream.below(S)`` for the rounding, S = 65536, and then one discrete Laplace noise.
-        The noise is added to the rounded coordinate.
+        The stream is read, per coordinate, by ``Stream.below(S)`` for the rounding, S = 65536, and then for one
+        discrete Laplace noise, which is added to the rounded coordinate.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -130,11 +129,10 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return tuple(answer)
 
     def exponent(self, value: Sequence[int], answer: Sequence[int]) -> int:
-        """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
+        """Return the exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
 
-        s/t is the rate of the noise.
-
-        It is right for inputs whose coordinates x become integers x·M/S, so that nothing is rounded.
+        s/t is the rate of the noise. The result is right for inputs whose coordinates x become integers x·M/S, M = 1024
+        and S = 65536, so that nothing is rounded.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -143,10 +141,10 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return sum(abs(part - x * GRID // SCALE) for part, x in zip(answer, value, strict=True))
 
     def distribution(self, value: Sequence[int], radius: int = 2) -> ApproximateTable:
-        """Probabilities, to 49 digits, of answers near the input ``value``.
+        """Return probabilities, to 49 digits, of answers near the input ``value``: answer → probability.
 
-        The table has the answers whose integers differ by at most ``radius`` steps from one of the two integers to
-        which the coordinate may be rounded, no others.
+        These are the answers in which every integer differs by at most ``radius`` steps from one of the two integers to
+        which its coordinate may be rounded.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers``: the table would have more than 100,000 answers.
@@ -171,18 +169,21 @@ class Laplace(NoisyIntegers, NumericMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss Δ·1024·s/t: inputs differ by at most Δ·1024 steps. s/t is the rate of the noise."""
+        """Return the exact privacy loss Δ·1024·s/t: inputs differ by at most Δ·1024 steps.
+
+        s/t is the rate of the noise per step.
+        """
         return PrivacyLoss(Fraction(1), Fraction(self.delta * GRID * self.s, self.t))
 
     def estimate(self, answer: Sequence[int]) -> tuple[Fraction, ...]:
-        """The estimates of all coordinates: 64·a for an integer a of ``answer``, in units of 1/65536."""
+        """Return the estimates of all coordinates, in units of 1/65536: 64·a for an integer a of ``answer``."""
         return tuple(Fraction(part * SCALE, GRID) for part in answer)
 
     def variance(self, x: int) -> Fraction:
-        """Variance of the estimate of one coordinate x, to 49 digits, in units of 1/S².
+        """Return the variance of the estimate of one coordinate x, to 49 digits, in units of 1/S², S = 65536.
 
-        (2q/(1 − q)² + f(1 − f))·S²/M²: the variances of the noise, q = e^{−s/t}, and of the rounding, where f is the
-        fractional part of x·M/S.
+        It is (2q/(1 − q)² + f(1 − f))·S²/M², M = 1024. The first term is the variance of the noise, q = e^{−s/t}; the
+        second is that of the rounding, where f is the fractional part of x·M/S.
         """
         q = 1 / exp_below(self.s, self.t)
         fraction = Fraction(x * GRID % SCALE, SCALE)

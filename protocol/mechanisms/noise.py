@@ -29,20 +29,20 @@ _MOST = (1 << 31) - 1
 class NoisyIntegers(Mechanism):
     """A mechanism that answers with 32-bit integers: the true values in steps of 1/M, plus discrete Laplace noise.
 
-    Answers are clipped to :attr:`bounds`, [−H, M + H] or ±(M + H) (``laplace``) with H = ⌈64·t/s⌉. So a false answer
-    can not change a sum more than an honest answer can. Clipping uses only the answer, so it does not change the
-    privacy loss. A bound at a distance of B steps changes the mean by E(n − B)⁺ = q^{B+1}/(1 − q²), q = e^{−s/t}:
-    below 10⁻²⁰ steps for B ≥ H.
+    M = 1024. Answers are clipped to :attr:`bounds`, [−H, M + H] (``she``) or ±(M + H) (``laplace``) with H = ⌈64·t/s⌉.
+    So a false answer can not change a sum more than an honest answer can. Clipping uses only the answer, so it does not
+    change the privacy loss. A bound at a distance of B steps changes the mean by E(n − B)⁺ = q^{B+1}/(1 − q²), q =
+    e^{−s/t}: below 10⁻²⁰ steps for B ≥ H.
 
     Attributes:
-        s, t: the rate of the noise per step is s/t.
+        s, t: the rate of the noise per step is s/t: a noise n has a probability proportional to e^{−|n|·s/t}.
     """
 
     __slots__ = ("s", "t")
     layout = INTEGERS
 
     def __init__(self, epsilon_micro: int, size: int, s: int, t: int) -> None:
-        """``s``/``t`` is the rate of the noise per step.
+        """Make the mechanism for the rate ``s``/``t`` of the noise per step.
 
         Raises:
             InputError: ``parameters_invalid``: the rate is 0, or 32-bit integers can not hold the noise;
@@ -64,7 +64,7 @@ class NoisyIntegers(Mechanism):
         return -(-_TAIL * self.t // self.s)
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} numbers, each with random noise, the less the larger ε is ({self.name})"
 
     @property
@@ -73,21 +73,21 @@ class NoisyIntegers(Mechanism):
         """The smallest and the largest integer in an answer."""
 
     def impossible(self, answers: Any) -> None:
-        """None: every row of integers within :attr:`bounds` is a possible answer."""
+        """Return None: every row of integers within :attr:`bounds` is a possible answer."""
         del answers
 
     def clamp(self, value: int) -> int:
-        """``value``, clipped to :attr:`bounds`."""
+        """Return ``value``, clipped to :attr:`bounds`."""
         least, most = self.bounds
         return min(max(value, least), most)
 
 
 def rate(epsilon_micro: int, sensitivity: int) -> tuple[int, int]:
-    """The rate s/t = ε/(Δ·M) of noise with P(n) ∝ e^{−|n|·s/t}, as the pair (s, t) in lowest terms.
+    """Return the rate s/t = ε/(Δ·M) of noise with P(n) ∝ e^{−|n|·s/t}, as the pair (s, t) in lowest terms.
 
     Args:
         epsilon_micro: ε in millionths.
-        sensitivity: Δ, the largest difference of two inputs, summed over coordinates, in units of M steps.
+        sensitivity: Δ, the largest difference of two inputs, summed over coordinates, in units of M = 1024 steps.
     """
     numerator, denominator = epsilon_micro, MICRO * sensitivity * GRID
     common = gcd(numerator, denominator)
@@ -114,7 +114,7 @@ def discrete_laplace(stream: Stream, s: int, t: int) -> int:
 
 
 def _bernoulli_exp(stream: Stream, a: int, b: int) -> bool:
-    """Draw True with probability e^{−a/b}, 0 ≤ a ≤ b."""
+    """Draw True with probability e^{−a/b}, for 0 ≤ a ≤ b."""
     k = 1
     while stream.below(b * k) < a:
         k += 1

@@ -28,14 +28,14 @@ HALF = ONE // 2
 
 
 class NumericMechanism(Mechanism):
-    """A mechanism whose input is a number, or a vector of numbers, in [−S, S].
+    """A mechanism whose input is a number, or a vector of numbers, in [−S, S], S = 65536.
 
-    The mean of :meth:`estimate` over the random answers is the input, up to the rounding of probabilities to multiples
-    of 2^−32 and, for ``laplace``, the clipping of rare noise. Estimates are in units of 1/S, variances in units of
-    1/S².
+    The mean of :meth:`estimate` over the random answers is the input, except for the rounding of probabilities to
+    multiples of 2^−32 and, for ``laplace``, the clipping of rare noise. Estimates are in units of 1/S, variances in
+    units of 1/S².
 
     Attributes:
-        asks_for_all: the input is the vector of all numbers of a record, not one number of one class.
+        asks_for_all: whether the input is the vector of all numbers of a record, not one number of one class.
     """
 
     __slots__ = ()
@@ -43,29 +43,29 @@ class NumericMechanism(Mechanism):
 
     @abstractmethod
     def estimate(self, answer: Any) -> Any:
-        """Estimate of the input from ``answer``: a Fraction, or a tuple of one Fraction per coordinate."""
+        """Return the estimate of the input from ``answer``: a Fraction, or a tuple of one Fraction per coordinate."""
 
     @abstractmethod
     def variance(self, x: int) -> Fraction:
-        """Variance of the estimate of one coordinate x: exact, except to 49 digits for ``laplace``."""
+        """Return the variance of the estimate of one coordinate x: exact, except to 49 digits for ``laplace``."""
 
 
 class SingleNumberMechanism(NumericMechanism):
-    """A numeric mechanism of one number x whose answer is one small integer.
+    """A numeric mechanism of one number whose answer is one small integer.
 
-    Answer i has the estimate x̂_i = :meth:`estimate` (i), so an estimator needs only the counts of the answers.
+    An estimator of the mean needs only the counts of the answers, since :meth:`estimate` is one number per answer.
     """
 
     __slots__ = ()
     layout = SINGLE
 
     def impossible(self, answers: Any) -> None:
-        """None: every small integer below :attr:`answers` is a possible answer."""
+        """Return None: every small integer below :attr:`answers` is a possible answer."""
         del answers
 
 
 def check_number(value: object) -> None:
-    """Refuse a value that is no integer of [−S, S]. The error does not contain the value.
+    """Refuse a value that is no integer of [−65536, 65536]. The error does not contain the value.
 
     Raises:
         InputError: ``value_out_of_domain``.
@@ -78,7 +78,7 @@ def check_vector(value: object, size: int, most_nonzero: int | None = None) -> N
     """Refuse an input vector outside a mechanism's domain. The error does not contain the vector.
 
     Args:
-        value: the vector; a tuple or list of ``size`` integers of [−S, S] is accepted.
+        value: the vector; a tuple or list of ``size`` integers of [−65536, 65536] is accepted.
         size: number of coordinates.
         most_nonzero: largest number of coordinates that may differ from 0; None for all.
 
@@ -93,13 +93,16 @@ def check_vector(value: object, size: int, most_nonzero: int | None = None) -> N
 
 
 def coin_threshold(epsilon_micro: int) -> int:
-    """T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε: a coin with probability T/2^32 costs at most ε = ``epsilon_micro``/10⁶."""
+    """Return T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε and ε = ``epsilon_micro``/10⁶.
+
+    A coin that shows its true side with probability T/2^32 costs at most ε.
+    """
     power = exp_below(epsilon_micro)
     return int(ONE * power // (1 + power))
 
 
 def check_threshold(threshold: int) -> None:
-    """Refuse a parameter T = ``threshold`` of a coin with probability T/2^32 that is useless or not private.
+    """Refuse a coin's parameter T = ``threshold`` if the coin is useless or not private. T/2^32 is its probability.
 
     Raises:
         InputError: ``parameters_invalid``: T ≤ 2^31, so answers carry no information; ``loss_unbounded``: T is 0 or
@@ -112,19 +115,22 @@ def check_threshold(threshold: int) -> None:
 
 
 def bent(x: int, threshold: int) -> int:
-    """2^32 times the probability of the bit 1 for input ``x``: 2^31 + ⌊x(T − 2^31)/S⌋; S = 65536, T = ``threshold``."""
+    """Return 2^32 times the probability of the bit 1 for input ``x``: 2^31 + ⌊x(T − 2^31)/S⌋.
+
+    S = 65536, and T = ``threshold``.
+    """
     return HALF + x * (threshold - HALF) // SCALE
 
 
 def bit_estimate(bit: int, threshold: int) -> Fraction:
-    """The estimate of the input from ``bit`` u: S(2u − 1)/(2T/2^32 − 1) with S = 65536, T = ``threshold``."""
+    """Return the estimate of the input from ``bit`` b: S(2b − 1)/(2T/2^32 − 1) with S = 65536, T = ``threshold``."""
     from fractions import Fraction
 
     return Fraction(SCALE * (2 * bit - 1) * HALF, threshold - HALF)
 
 
 def bit_variance(x: int, threshold: int) -> Fraction:
-    """B²·4p(1 − p): variance of :func:`bit_estimate` for the input ``x``, with ``threshold`` T.
+    """Return the variance of :func:`bit_estimate` for the input ``x``: B²·4p(1 − p).
 
     p is the probability of the bit 1; B is the estimate from the bit 1.
     """
@@ -137,8 +143,8 @@ def bit_variance(x: int, threshold: int) -> Fraction:
 class CoinMechanism(NumericMechanism):
     """A numeric mechanism with one bit per coordinate and one parameter T.
 
-    T/2^32 is the largest probability of the true side of a coin: T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε. The bits 1 and
-    0 have the estimates B and −B; :meth:`estimate` derives B from T. The worst ratio is T/(2^32 − T); the docstring
+    T/2^32 is the largest probability that a coin shows its true side: T = ⌊2^32 · E/(1 + E)⌋ with E = e^ε. The bits 1
+    and 0 have the estimates B and −B; :meth:`estimate` derives B from T. The worst ratio is T/(2^32 − T); the docstring
     of each mechanism says why.
     """
 
@@ -146,13 +152,13 @@ class CoinMechanism(NumericMechanism):
     MAX_SIZE: ClassVar[int]
 
     def __init__(self, epsilon_micro: int, size: int, threshold: int) -> None:
-        """``threshold`` is T, 2^32 times the largest probability of a coin's true side."""
+        """Make the mechanism for T = ``threshold``, 2^32 times the largest probability of a coin's true side."""
         super().__init__(epsilon_micro, size)
         self.threshold = threshold
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Self:
-        """The mechanism for ε: T, 2^32 times the largest probability of a coin's true side, follows from ε.
+        """Return the mechanism whose T, 2^32 times the largest probability of a coin's true side, follows from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -171,9 +177,7 @@ class CoinMechanism(NumericMechanism):
         The map's ``threshold`` is T, 2^32 times the largest probability of a coin's true side.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
-                carry no information; ``size_invalid``: the size is not in 1 … ``MAX_SIZE``; ``loss_unbounded``: the
-                privacy loss is infinite, as some answer is impossible for some input.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
         size, micro, threshold = read_integers(parameters, ("threshold",))
         return cls._checked(micro, size, threshold)
@@ -185,7 +189,10 @@ class CoinMechanism(NumericMechanism):
         return cls(epsilon_micro, size, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map in a campaign. ``threshold`` is T, 2^32 times the largest probability of a coin's true side."""
+        """Return the map in a campaign.
+
+        Its ``threshold`` is T, 2^32 times the largest probability of a coin's true side.
+        """
         return {
             "name": self.name,
             "size": self.size,
@@ -194,14 +201,17 @@ class CoinMechanism(NumericMechanism):
         }
 
     def impossible(self, answers: Any) -> None:
-        """None: every row of bits is a possible answer."""
+        """Return None: every row of bits is a possible answer."""
         del answers
 
     def set_bits_law(self) -> None:
-        """None: the number of ones depends on the input."""
+        """Return None: the number of ones depends on the input."""
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(T/(2^32 − T)); T/2^32 is the largest probability of the true side of a coin."""
+        """Return the exact privacy loss ln(T/(2^32 − T)).
+
+        T/2^32 is the largest probability of the true side of a coin.
+        """
         from fractions import Fraction
 
         return PrivacyLoss(Fraction(self.threshold, ONE - self.threshold))

@@ -8,8 +8,9 @@ from protocol.mechanisms.unary import UnaryMechanism
 
 
 class OptimisedUnary(UnaryMechanism):
-    """P = 2^31, Q = ⌈2^32 / (1 + E)⌉ with E = e^ε.
+    """Optimised unary encoding: P = 2^31, Q = ⌈2^32 / (1 + E)⌉ with E = e^ε.
 
+    P/2^32 is the probability that the true value's bit is 1, Q/2^32 that any other bit is 1.
     Source: Wang et al., USENIX Security 2017, section 4.3; docs/math.md, section 1.
     """
 
@@ -18,9 +19,7 @@ class OptimisedUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> OptimisedUnary:
-        """The mechanism for ε: the true value's bit is 1 with probability ½, any other bit with probability 1/(1 + E).
-
-        E = e^ε. The second probability is rounded up to a multiple of 2^−32.
+        """Return the mechanism whose P and Q follow from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.

@@ -18,16 +18,16 @@ CELLS = 4096
 
 
 class Piecewise(SingleNumberMechanism):
-    """The answer is one of N = 4096 cells. With probability T/2^32 it is in a window of w cells around the input x.
+    """The piecewise mechanism: the answer is one of N = 4096 cells of a grid, likely one near the input x.
 
-    The window starts at cell s = (x + S)(N − w)/2S, rounded at random to an integer with mean s.
+    With probability T/2^32 the answer is in a window of w cells around x. The window starts at cell s = (x + S)(N −
+    w)/2S, S = 65536, rounded at random to an integer with mean s.
 
         w = round(N(C − 1)/2C) with C = (e^{ε/2} + 1)/(e^{ε/2} − 1),  that is N/(e^{ε/2} + 1)
-        T = ⌊2^32 · Ew/(Ew + N − w)⌋
+        T = ⌊2^32 · Ew/(Ew + N − w)⌋ with E = e^ε
 
-    A cell inside the window has probability T/(2^32 w). A cell outside, left or right, has probability
-    (2^32 − T)/(2^32 (N − w)). The printed algorithm gives the left and the right part probability ½ each, which is
-    not ε-private.
+    A cell inside the window has probability T/(2^32 w). A cell outside, left or right, has probability (2^32 − T)/(2^32
+    (N − w)). The printed algorithm gives the left and the right part probability ½ each, which is not ε-private.
     Source: Wang et al., ICDE 2019, Algorithm 2 (PM), on a grid; docs/math.md, sections 2 and 8.3.
     """
 
@@ -35,14 +35,14 @@ class Piecewise(SingleNumberMechanism):
     name = "piecewise"
 
     def __init__(self, epsilon_micro: int, window: int, threshold: int) -> None:
-        """``window`` is w in cells, ``threshold`` is T, 2^32 times the probability of an answer in the window."""
+        """Make the mechanism for w = ``window`` cells and T = ``threshold``."""
         super().__init__(epsilon_micro, 1)
         self.window = window
         self.threshold = threshold
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int = 1) -> Piecewise:
-        """The mechanism for ε: w (cells in the window) and T (2^32 times the probability of the window) follow from ε.
+        """Return the mechanism whose w (cells in the window) and T (2^32 times the window's probability) follow from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -65,9 +65,7 @@ class Piecewise(SingleNumberMechanism):
         the probability of an answer in the window.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
-                carry no information; ``size_invalid``: the size is not 1; ``loss_unbounded``: the privacy loss is
-                infinite, as some answer is impossible for some input.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
         size, micro, window, threshold = read_integers(parameters, ("window", "threshold"))
         check_size(size, 1, 1)
@@ -82,7 +80,10 @@ class Piecewise(SingleNumberMechanism):
         return cls(epsilon_micro, window, threshold)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map in a campaign: ``window`` counts cells, ``threshold`` is 2^32 times the probability of the window."""
+        """Return the map in a campaign.
+
+        ``window`` is w in cells, ``threshold`` is 2^32 times the window's probability.
+        """
         return {
             "name": self.name,
             "size": 1,
@@ -93,14 +94,14 @@ class Piecewise(SingleNumberMechanism):
 
     @property
     def answers(self) -> int:
-        """N, the number of possible answers: the cells."""
+        """N = 4096, the number of possible answers: the cells."""
         return CELLS
 
     def perturb(self, value: int, seed: bytes) -> int:
         """Draw a cell for the number ``value``, an integer of [−S, S], from the stream of ``seed``.
 
-        Reads from the stream below(2S) for the window's start and coin(T); then below(w) for a cell inside the window,
-        or below(N − w) for one outside. ``below`` and ``coin`` are methods of :class:`Stream`.
+        The stream is read by ``Stream.below(2S)`` for the window's start and ``Stream.coin(T)``; then by
+        ``Stream.below(w)`` for a cell inside the window, or ``Stream.below(N − w)`` for a cell outside.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -109,7 +110,10 @@ class Piecewise(SingleNumberMechanism):
         return self.answer(value, Stream(seed, TAG))
 
     def answer(self, value: int, stream: Stream) -> int:
-        """Draw a cell for the number ``value`` from ``stream``; ``value`` is not checked. Called by ``hybrid``, too."""
+        """Draw a cell for the number ``value`` from ``stream``. ``value`` is not checked.
+
+        ``hybrid`` calls this, too.
+        """
         start, rest = self._start(value)
         start += stream.below(2 * SCALE) < rest
         if stream.coin(self.threshold):
@@ -118,15 +122,20 @@ class Piecewise(SingleNumberMechanism):
         return outside if outside < start else outside + self.window
 
     def _start(self, value: int) -> tuple[int, int]:
-        """⌊s⌋, and 2S times the fractional part of s, the probability that the window starts one cell later."""
+        """Return ⌊s⌋ and 2S times the fractional part of s, where s is the mean of the window's start.
+
+        The second number divided by 2S is the probability that the window starts at ⌊s⌋ + 1.
+        """
         return divmod((value + SCALE) * (CELLS - self.window), 2 * SCALE)
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"one number of {self.answers}, likelier near the true one ({self.name})"
 
     def distribution(self, value: int) -> dict[int, Fraction]:
-        """The probability of every cell for the number ``value``: the mixture over the two possible window starts.
+        """Return the probability of every cell for the number ``value``: cell → probability.
+
+        It is the mixture over the two possible starts of the window.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -145,14 +154,14 @@ class Piecewise(SingleNumberMechanism):
         return table
 
     def _heights(self) -> tuple[Fraction, Fraction]:
-        """Probability of one cell inside the window, and of one cell outside."""
+        """Return the probability of one cell inside the window, and of one cell outside."""
         from fractions import Fraction
 
         rest = CELLS - self.window
         return Fraction(self.threshold, ONE * self.window), Fraction(ONE - self.threshold, ONE * rest)
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss: ln of the ratio of the probabilities of a cell inside and of one outside the window.
+        """Return the exact privacy loss: ln(probability of a cell inside the window/probability of a cell outside).
 
         A cell may be in the window of one input and outside that of another.
         """
@@ -171,11 +180,14 @@ class Piecewise(SingleNumberMechanism):
         return 1 / (p * (CELLS - self.window) - (1 - p) * self.window)
 
     def estimate(self, answer: int) -> Fraction:
-        """The estimate of the input from cell c, the answer: κ(2c + 1 − N)S; κ: :attr:`gain`, N = 4096, S = 65536."""
+        """Return the estimate of the input from the answer, cell c: κ(2c + 1 − N)S.
+
+        κ is :attr:`gain`, N = 4096 the number of cells, S = 65536.
+        """
         return self.gain * (2 * answer + 1 - CELLS) * SCALE
 
     def variance(self, x: int) -> Fraction:
-        """Exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x².
+        """Return the exact variance of the estimate for the input ``x``: (κS)²·E(2c + 1 − N)² − x².
 
         κ is :attr:`gain`, S = 65536, c the random cell and N the number of cells.
         """
@@ -187,7 +199,7 @@ class Piecewise(SingleNumberMechanism):
         return (self.gain * SCALE) ** 2 * square - x**2
 
     def _square(self, start: int) -> Fraction:
-        """Mean of (2c + 1 − N)² over the random cell c if the window starts at cell ``start``."""
+        """Return the mean of (2c + 1 − N)² over the random cell c if the window starts at cell ``start``."""
         inside, outside = self._heights()
         w = self.window
         within = w * (2 * start + w - CELLS) ** 2 + w * (w**2 - 1) // 3

@@ -19,10 +19,11 @@ _MAX_TABLE = 100_000
 
 
 class SummedHistogram(NoisyIntegers, ValueMechanism):
-    """Component j of the answer is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, M = 1024.
+    """Summation with histogram encoding: one noisy integer per value.
 
-    v is the value. Another value changes two components by M each, so the loss is exactly ε. The probabilities are
-    irrational; :meth:`exponent` compares them by integers. This is no pure protocol: an answer supports no set of
+    Component j of the answer is M·[j = v] plus discrete Laplace noise of rate s/t = ε/(2M) per step, where v is the
+    true value and M = 1024. Another value changes two components by M each, so the loss is exactly ε. The probabilities
+    are irrational; :meth:`exponent` compares them by integers. This is no pure protocol: an answer supports no set of
     values. The aggregator clips the components to [0, M], adds them and removes the bias (decision 37).
     Source: Wang et al., USENIX Security 2017, section 4.2; docs/math.md, section 1.
     """
@@ -32,7 +33,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SummedHistogram:
-        """The mechanism with the rate of the noise, s/t per step, that follows from ε.
+        """Return the mechanism with the rate of the noise, s/t per step, that follows from ε.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.
@@ -52,16 +53,15 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         The map's ``s`` and ``t`` give the rate of the noise: a noise n has a probability proportional to e^{−|n|·s/t}.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, ``s`` is 0, or
-                the noise does not fit into 32 bits; ``size_invalid``: the size is not in 2 … 4096; ``loss_unbounded``:
-                there is no noise, so that the privacy loss is infinite.
+            InputError: ``parameters_invalid``: a wrong set of keys, a value out of range, ``s`` is 0, or noise that
+                does not fit into 32 bits; ``size_invalid``; ``loss_unbounded``: ``t`` is 0, so there is no noise.
         """
         size, micro, s, t = read_integers(parameters, ("s", "t"))
         check_size(size, 2, MAX_SIZE)
         return cls(micro, size, s, t)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map of the mechanism in a campaign, with the rate of the noise ``s``/``t``."""
+        """Return the map of the mechanism in a campaign, with the rate of the noise ``s``/``t``."""
         return {"name": self.name, "size": self.size, "epsilon_micro": self.epsilon_micro, "s": self.s, "t": self.t}
 
     @property
@@ -71,18 +71,18 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
 
     @property
     def bounds(self) -> tuple[int, int]:
-        """The smallest and the largest integer in an answer: −H and 1024 + H; H is the largest noise, :attr:`reach`."""
+        """The smallest and the largest integer in an answer: −H and M + H. H is the largest noise (:attr:`reach`)."""
         return -self.reach, GRID + self.reach
 
     @property
     def counted(self) -> tuple[int, int]:
-        """0 and M = 1024: the aggregator clips each integer to [0, M], so a false answer changes a sum by at most M."""
+        """0 and M = 1024. The aggregator clips each integer to them, so a false answer changes a sum by at most M."""
         return 0, GRID
 
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
         """Draw the answer for ``value``, an integer of 0 … size − 1, from the stream of ``seed``.
 
-        Reads one discrete Laplace noise per component.
+        The stream is read for one discrete Laplace noise per component.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -94,12 +94,10 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return tuple(self.clamp(GRID * (j == value) + discrete_laplace(stream, s, t)) for j in range(self.size))
 
     def exponent(self, value: int, answer: tuple[int, ...]) -> int:
-        """The exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
+        """Return the exponent n in P(answer | value) = C·q^n with q = e^{−s/t}, where C does not depend on ``value``.
 
-        s/t is the rate of the noise.
-
-        The answer must be within :attr:`bounds`. The formula holds for clipped components, too: the value changes
-        all probabilities of a tail by the same factor.
+        s/t is the rate of the noise. The answer must be within :attr:`bounds`. The formula holds for clipped
+        components, too: the value changes all probabilities of a tail by the same factor.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -108,7 +106,7 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return sum(abs(part - GRID * (j == value)) for j, part in enumerate(answer))
 
     def distribution(self, value: int, radius: int = 2) -> ApproximateTable:
-        """Probabilities, to 49 digits, of answers near the noiseless answer for the input ``value``.
+        """Return the probabilities, to 49 digits, of answers near the noiseless answer for the input ``value``.
 
         The table has the answers whose components all differ by at most ``radius`` steps from the noiseless ones.
 
@@ -128,5 +126,8 @@ class SummedHistogram(NoisyIntegers, ValueMechanism):
         return table
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss 2·M·s/t: s/t is the noise's rate; another value changes two integers by M = 1024."""
+        """Return the exact privacy loss 2·M·s/t: another value changes two integers by M = 1024.
+
+        s/t is the rate of the noise.
+        """
         return PrivacyLoss(Fraction(1), Fraction(SENSITIVITY * GRID * self.s, self.t))

@@ -8,10 +8,11 @@ from protocol.mechanisms.unary import UnaryMechanism
 
 
 class SymmetricUnary(UnaryMechanism):
-    """P = ⌊2^32 · √E / (1 + √E)⌋ with E = e^ε, and Q = 2^32 − P.
+    """Symmetric unary encoding: P = ⌊2^32 · √E / (1 + √E)⌋ with E = e^ε, and Q = 2^32 − P.
 
-    Source: Erlingsson et al., CCS 2014 (basic one-time RAPPOR); Wang et al., USENIX Security 2017,
-    section 4.2; docs/math.md, section 1.
+    P/2^32 is the probability that the true value's bit is 1, Q/2^32 that any other bit is 1.
+    Source: Erlingsson et al., CCS 2014 (basic one-time RAPPOR); Wang et al., USENIX Security 2017, section 4.2;
+    docs/math.md, section 1.
     """
 
     __slots__ = ()
@@ -19,7 +20,7 @@ class SymmetricUnary(UnaryMechanism):
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int) -> SymmetricUnary:
-        """The mechanism for ε: each bit is right with probability e^{ε/2}/(1 + e^{ε/2}), in steps of 2^−32.
+        """Return the mechanism for ε: each bit is right with probability e^{ε/2}/(1 + e^{ε/2}), in steps of 2^−32.
 
         Args:
             epsilon_micro: ε of one answer, in millionths.

@@ -17,12 +17,13 @@ DEFAULT_THETA_MICRO = 250_000
 
 
 class ThresholdedHistogram(UnaryMechanism):
-    """P = ⌊2^32 (1 − ½e^{−(ε/2)(1−θ)})⌋ and Q = ⌈2^32 · ½e^{−εθ/2}⌉, for a threshold 0 < θ < 1.
+    """Thresholded histogram encoding, for a threshold 0 < θ < 1.
 
-    The noise is that of SHE, which would cost ε for the whole noisy vector. The bits reveal less: the exact loss is
-    ln[(2e^a − 1)(2e^b − 1)] with a = ε(1−θ)/2 and b = εθ/2; at ε = 1 only 0.883.
-    Source: Wang et al., USENIX Security 2017, section 4.2, with the sign slip of its p corrected
-    (docs/math.md, section 8.2).
+    P = ⌊2^32 (1 − ½e^{−(ε/2)(1−θ)})⌋ and Q = ⌈2^32 · ½e^{−εθ/2}⌉: 2^32 times the probabilities that the true value's
+    bit, and any other bit, is 1. The noise is that of SHE (``she``), which would cost ε for the whole noisy vector. The
+    bits reveal less: the exact loss is ln[(2e^a − 1)(2e^b − 1)] with a = ε(1−θ)/2 and b = εθ/2; at ε = 1 only 0.883.
+    Source: Wang et al., USENIX Security 2017, section 4.2, with the sign slip of its p corrected (docs/math.md, section
+    8.2).
 
     Attributes:
         theta_micro: θ in millionths.
@@ -35,15 +36,13 @@ class ThresholdedHistogram(UnaryMechanism):
     def __init__(
         self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int, theta_micro: int = DEFAULT_THETA_MICRO
     ) -> None:
-        """``one_if_true`` is P and ``one_if_other`` is Q, out of 2^32; ``theta_micro`` is θ in millionths."""
+        """Make the mechanism for P = ``one_if_true``, Q = ``one_if_other`` and θ = ``theta_micro`` millionths."""
         super().__init__(epsilon_micro, size, one_if_true, one_if_other)
         self.theta_micro = theta_micro
 
     @classmethod
     def from_micro(cls, epsilon_micro: int, size: int, *, theta: str | float | Decimal = "0.25") -> Self:
-        """The mechanism with the integers P and Q that follow from ε and the threshold θ.
-
-        P/2^32 and Q/2^32 are the probabilities that the true value's bit, and any other bit, is 1.
+        """Return the mechanism with the integers P and Q that follow from ε and the threshold θ.
 
         Args:
             epsilon_micro: ε in millionths.
@@ -72,9 +71,7 @@ class ThresholdedHistogram(UnaryMechanism):
         bit, is 1. ``theta_micro`` is the threshold θ in millionths.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
-                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
-                loss is infinite, as some answer is impossible for some input.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
         size, micro, one_if_true, one_if_other, theta_micro = read_integers(parameters, ("p", "q", "theta_micro"))
         mechanism = cls._checked(micro, size, one_if_true, one_if_other)
@@ -82,11 +79,11 @@ class ThresholdedHistogram(UnaryMechanism):
         return mechanism
 
     def to_dict(self) -> dict[str, Any]:
-        """The map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities of a 1, ``theta_micro`` is θ·10⁶."""
+        """Return the map in a campaign: that of a :class:`UnaryMechanism`, and ``theta_micro``, θ in millionths."""
         return {**super().to_dict(), "theta_micro": self.theta_micro}
 
     def options(self) -> dict[str, Any]:
-        """The option θ as an exact decimal, under the key ``theta``."""
+        """Return the option θ as an exact decimal, under the key ``theta``."""
         return {"theta": Decimal(self.theta_micro).scaleb(-6)}
 
 

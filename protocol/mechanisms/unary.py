@@ -31,17 +31,18 @@ _MAX_ENUMERATED = 16
 
 
 class UnaryMechanism(FrequencyMechanism):
-    """Bit j of the answer is 1 with probability P/2^32 if j is the value, else Q/2^32, independently.
+    """A mechanism that answers with one bit per value, each drawn independently.
 
-    The answer is a tuple of K zeros and ones. Another value changes the probabilities of two bits, so the worst ratio
-    is P(1 − Q) / (Q(1 − P)), with P and Q divided by 2^32.
+    Bit j is 1 with probability P/2^32 if j is the true value, else with probability Q/2^32. The answer is a tuple of K
+    zeros and ones for K values. Another value changes the probabilities of two bits, so the worst ratio is p(1 − q) /
+    (q(1 − p)) with p = P/2^32 and q = Q/2^32.
     """
 
     __slots__ = ("one_if_other", "one_if_true")
     layout = BITS
 
     def __init__(self, epsilon_micro: int, size: int, one_if_true: int, one_if_other: int) -> None:
-        """``one_if_true`` and ``one_if_other``: 2^32 times the probability of a 1 for the true value, for others."""
+        """Make the mechanism for P = ``one_if_true`` and Q = ``one_if_other``."""
         super().__init__(epsilon_micro, size)
         self.one_if_true = one_if_true
         self.one_if_other = one_if_other
@@ -54,9 +55,7 @@ class UnaryMechanism(FrequencyMechanism):
         bit, is 1.
 
         Raises:
-            InputError: ``parameters_invalid``: a key is missing or unknown, a value is out of range, or the answers
-                carry no information; ``size_invalid``: the size is not in 2 … 65536; ``loss_unbounded``: the privacy
-                loss is infinite, as some answer is impossible for some input.
+            InputError: ``parameters_invalid``, ``size_invalid``, ``loss_unbounded``, as in :meth:`Mechanism.from_dict`.
         """
         size, micro, one_if_true, one_if_other = read_integers(parameters, ("p", "q"))
         return cls._checked(micro, size, one_if_true, one_if_other)
@@ -71,7 +70,7 @@ class UnaryMechanism(FrequencyMechanism):
         return cls(epsilon_micro, size, one_if_true, one_if_other)
 
     def to_dict(self) -> dict[str, Any]:
-        """The map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
+        """Return the map in a campaign: ``p`` and ``q`` are 2^32 times the probabilities :attr:`p` and :attr:`q`."""
         return {
             "name": self.name,
             "size": self.size,
@@ -102,8 +101,8 @@ class UnaryMechanism(FrequencyMechanism):
     def perturb(self, value: int, seed: bytes) -> tuple[int, ...]:
         """Draw one bit per value for ``value``, an integer of 0 … K − 1, from the stream of ``seed``.
 
-        A bit is 1 with probability P/2^32 if it is the bit of ``value``, else with probability Q/2^32. Reads, for j = 0
-        … K − 1, ``Stream.coin(P)`` if j is ``value``, else ``Stream.coin(Q)``.
+        A bit is 1 with probability P/2^32 if it is the bit of ``value``, else with probability Q/2^32. The stream is
+        read by ``Stream.coin(P)`` or ``Stream.coin(Q)``, for the bits 0 … K − 1 in order.
 
         Raises:
             InputError: ``value_out_of_domain``, ``seed_invalid``.
@@ -117,11 +116,11 @@ class UnaryMechanism(FrequencyMechanism):
         return tuple(bits)
 
     def describe(self) -> str:
-        """How the answer hides the input, in words for the owner of a device: one line."""
+        """Return how the answer hides the input, in words for the owner of a device: one line."""
         return f"{self.size} yes/no bits, each flipped at random ({self.name})"
 
     def bit_probabilities(self, value: int) -> list[Fraction]:
-        """Exact probability that each bit of the answer is 1, for the true ``value``; a list of K probabilities.
+        """Return the exact probability that each of the K bits of the answer is 1, for the true ``value``.
 
         Raises:
             InputError: ``value_out_of_domain``.
@@ -130,7 +129,7 @@ class UnaryMechanism(FrequencyMechanism):
         return [self.p if index == value else self.q for index in range(self.size)]
 
     def distribution(self, value: int) -> dict[tuple[int, ...], Fraction]:
-        """The probability of each of the 2^K rows of bits for the true ``value``: answer → probability.
+        """Return the probability of each of the 2^K rows of bits for the true ``value``: answer → probability.
 
         Raises:
             InputError: ``value_out_of_domain``; ``too_many_answers`` above 16 values: use :meth:`bit_probabilities`.
@@ -140,13 +139,14 @@ class UnaryMechanism(FrequencyMechanism):
         return rows_of_bits(self.bit_probabilities(value))
 
     def impossible(self, answers: Any) -> None:
-        """None: every row of bits is a possible answer."""
+        """Return None: every row of bits is a possible answer."""
         del answers
 
     def set_bits_law(self) -> list[float]:
-        """P(b ones) = (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), for b = 0 … K, whatever the value is.
+        """Return the probability of b ones among K bits, for b = 0 … K. It is the same for every value.
 
-        One bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
+        It is (1 − p)·Bin(K − 1, q)(b) + p·Bin(K − 1, q)(b − 1), where Bin(n, q)(b) is the binomial probability. For one
+        bit is 1 with probability :attr:`p`, each of the K − 1 others with probability :attr:`q`.
         """
         others, p, q = self.size - 1, self.one_if_true / ONE, self.one_if_other / ONE
         of_all, odds, rest = lgamma(others + 1), log(q), log1p(-q)
@@ -157,6 +157,6 @@ class UnaryMechanism(FrequencyMechanism):
         return [(1 - p) * same + p * one_less for same, one_less in zip([*law, 0.0], [0.0, *law], strict=True)]
 
     def privacy_loss(self) -> PrivacyLoss:
-        """The exact privacy loss ln(p(1 − q)/(q(1 − p))) with the probabilities :attr:`p` and :attr:`q`."""
+        """Return the exact privacy loss ln(p(1 − q)/(q(1 − p))) with the probabilities :attr:`p` and :attr:`q`."""
         p, q = self.p, self.q
         return PrivacyLoss(p * (1 - q) / (q * (1 - p)))

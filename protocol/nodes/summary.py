@@ -1,20 +1,13 @@
 """Lists of nodes, signed summaries, and files and sets of summaries that unite in any order.
 
-A node's summary of one period: its noisy counts and sums, signed by the node.
+A node's *summary* is its noisy counts and sums of one period, signed by the node. The *list* names the nodes whose
+summaries count. It is signed by the keys of the role ``campaign`` of the trust root; its versions rise, as those of
+campaigns.
 
-Source: docs/formats.md, section 6.
+A file is a concatenation of signed envelopes of one role: summaries, or the messages of masked campaigns. The reader
+finds every intact envelope, whatever is damaged around it. Machines unite sets of such envelopes in any order.
 
-The signed list of the nodes whose summaries count.
-
-The role ``campaign`` of the trust root signs the list. Versions rise, as those of campaigns.
-Source: docs/formats.md, section 5 (node list); docs/decisions/0072.
-
-Files of nodes' envelopes, and sets of them that machines unite in any order.
-
-A file is a concatenation of envelopes of one role: summaries, or the messages of masked campaigns. The reader finds
-every intact envelope, whatever is damaged around it.
-
-Source: docs/formats.md, section 6; docs/decisions/0072.
+Source: docs/formats.md, sections 5 (node list) and 6; docs/decisions/0072.
 """
 
 from __future__ import annotations
@@ -56,14 +49,14 @@ MAX_NODES = 1 << 16
 
 
 class NodeList(NamedTuple):
-    """A parsed list: header, and key id (8 bytes) → Ed25519 public key (32 bytes) of every node."""
+    """A parsed list of nodes: its header, and key id (8 bytes) → Ed25519 public key (32 bytes) of every node."""
 
     header: Header
     nodes: Mapping[bytes, bytes]
 
 
 def build_node_list(header: Header, publics: Iterable[bytes]) -> bytes:
-    """The payload of a list of nodes with these public keys. Run by the publisher, who then signs it.
+    """Return the payload of a list of nodes with these public keys. Run by the publisher, who then signs it.
 
     Raises:
         InputError: ``nodes_invalid``: a key has not 32 bytes, or there are not 1 to 65536 different keys.
@@ -77,7 +70,7 @@ def build_node_list(header: Header, publics: Iterable[bytes]) -> bytes:
 
 
 def parse_node_list(payload: bytes) -> NodeList:
-    """Parse the payload of a list of nodes. Callers verify signatures, ``spec`` and ``crit`` first.
+    """Parse the payload of a list of nodes. The caller must have verified signatures, ``spec`` and ``crit``.
 
     Raises:
         DocumentError: ``malformed``: the payload or its header can not be read; ``invalid_nodes``: not 1 to 65536
@@ -130,25 +123,25 @@ class Summary(NamedTuple):
 
     @property
     def place(self) -> tuple[bytes, int, bytes]:
-        """Campaign, period and node: two summaries of one place with different identities are a conflict."""
+        """Campaign, period and node. Two summaries that share these three and differ in ``identity`` are a conflict."""
         return self.campaign, self.period, self.node
 
 
 def build_summary(
     campaign: Campaign, key: SigningKey, period: int, sums: Sequence[int], epsilon_micro: int | None = None
 ) -> bytes:
-    """The signed envelope of a summary. Run by the node, with sums that carry noise and are clamped to their ranges.
+    """Return the signed envelope of a summary. Run by the node.
 
     Args:
         campaign: a campaign for nodes.
         key: the node's key pair.
         period: number of the period.
-        sums: all numbers of all released vectors, in order.
+        sums: all numbers of all released vectors, in order, with noise and clamped to their ranges.
         epsilon_micro: ε of the noise in millionths; None for the campaign's ε.
 
     Raises:
         DocumentError: the reasons of :func:`check_summary`; ``malformed``: a number has no 64-bit form.
-        InputError: ``campaign_for_devices``.
+        InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
     """
     terms_of(campaign)
     payload = canonical.pack(
@@ -224,7 +217,7 @@ def read_summary(raw: bytes) -> tuple[Envelope, Summary]:
 
 
 def check_summary(summary: Summary, campaign: Campaign, now: int | None = None) -> None:
-    """Compare the values of a summary with its campaign.
+    """Refuse a summary whose values its campaign does not allow.
 
     Args:
         summary: a parsed summary.
@@ -264,7 +257,10 @@ def _check_numbers(summary: Summary, campaign: Campaign) -> None:
 
 
 class _Terms:
-    """A campaign and the ε of a summary, in millionths, as a key of a cache: only what the ranges depend on counts."""
+    """A campaign and the ε of a summary, in millionths, as a key of a cache.
+
+    Equality compares what the ranges depend on.
+    """
 
     __slots__ = ("_key", "campaign", "epsilon_micro")
 
@@ -282,7 +278,7 @@ class _Terms:
 
 @lru_cache(maxsize=64)  # a third of the time of a check; most summaries of a campaign state one ε
 def _parts(terms: _Terms) -> tuple[tuple[int, int, int], ...]:
-    """Length, smallest and largest number of every released vector."""
+    """Return length, smallest and largest number of every released vector."""
     subjects, ends = released_vectors(terms.campaign), ranges(terms.campaign, terms.epsilon_micro)
     return tuple((subject.size, low, high) for subject, (low, high) in zip(subjects, ends, strict=True))
 
@@ -290,7 +286,7 @@ def _parts(terms: _Terms) -> tuple[tuple[int, int, int], ...]:
 def judge_summary(raw: bytes, campaign: Campaign, nodes: NodeList, now: int | None = None) -> Summary:
     """Accept or refuse one summary completely: envelope, campaign, node, signature, values and dates, in this order.
 
-    What is left to the caller: whether another summary of the same campaign, period and node was accepted.
+    The caller must still check whether another summary of the same campaign, period and node was accepted.
 
     Args:
         raw: the bytes of one envelope.
@@ -327,11 +323,11 @@ _WIDTHS = {0xC4: 1, 0xC5: 2, 0xC6: 4}
 _LEAST = {1: 0, 2: 1 << 8, 4: 1 << 16}
 """Number of bytes of a length → smallest length that canonical msgpack writes so."""
 KEPT = 2
-"""Number of different payloads of one campaign, period and node that a set keeps: two prove the conflict."""
+"""Number of different payloads of one campaign, period and node that a set keeps. Two prove a conflict."""
 
 
 class Placed(Protocol):
-    """A parsed payload of a node that a set can hold: a summary, or the message of a masked campaign."""
+    """A node's parsed payload that a set can hold: a summary, or the message of a masked campaign."""
 
     @property
     def place(self) -> Place:
@@ -343,13 +339,13 @@ class Placed(Protocol):
 
 
 class Piece(NamedTuple):
-    """A stretch of a file.
+    """A stretch of a file: one envelope, or bytes that are no envelope.
 
     Attributes:
-        offset: of its first byte in the file.
-        length: in bytes.
-        envelope: the bytes of an envelope with the shape that the reader looks for; empty if the stretch is none.
-        reason: ``invalid_message`` or ``truncated`` of a stretch that is no envelope; None of an envelope.
+        offset: position of its first byte in the file.
+        length: length in bytes.
+        envelope: the bytes of the envelope; empty if the stretch is none.
+        reason: None for an envelope, else ``invalid_message`` or ``truncated``.
     """
 
     offset: int
@@ -386,7 +382,7 @@ def read_summaries(raw: bytes, role: str = ROLE) -> Iterator[Piece]:
 
 
 def _rest(raw: bytes, start: int, role: str) -> Iterator[Piece]:
-    """The bytes after the last intact envelope: no envelope, and perhaps the beginning of one that was cut."""
+    """Yield the bytes after the last intact envelope: those of no envelope, and perhaps the beginning of a cut one."""
     cut = _cut_at(raw, start, role)
     if cut > start:
         yield Piece(start, cut - start, b"", "invalid_message")
@@ -395,7 +391,7 @@ def _rest(raw: bytes, start: int, role: str) -> Iterator[Piece]:
 
 
 def _cut_at(raw: bytes, start: int, role: str) -> int:
-    """Where an envelope begins that more bytes could complete; the file's end if there is none."""
+    """Return where an envelope begins that more bytes could complete, or the file's end if there is none."""
     end = len(raw)
     last = raw.rfind(MARK, start)
     if last >= 0:
@@ -410,13 +406,13 @@ def _cut_at(raw: bytes, start: int, role: str) -> int:
 
 
 def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cut: bool = False) -> int:
-    """Length of the envelope at ``start`` that ends at ``limit`` at the latest; 0 if the bytes have not its shape.
+    """Return the length of the envelope at ``start``, or 0 if the bytes have not an envelope's shape.
 
     Args:
         raw: the file.
         start: where :data:`MARK` is.
         limit: where the envelope ends at the latest.
-        role: whose payload type the envelope has.
+        role: role whose payload type the envelope has.
         may_be_cut: whether it is enough that the bytes up to ``limit`` are the beginning of an envelope; the result is
             then any positive number.
     """
@@ -445,7 +441,10 @@ def _envelope_length(raw: bytes, start: int, limit: int, role: str, *, may_be_cu
 
 
 def _matches(raw: bytes, at: int, limit: int, part: bytes, *, may_be_cut: bool) -> bool:
-    """Whether ``part`` is at the place, before ``limit``; also if ``limit`` cuts it and that is allowed."""
+    """Return whether ``part`` is at ``at`` and ends before ``limit``.
+
+    With ``may_be_cut`` it is enough that the bytes up to ``limit`` are its beginning.
+    """
     end = min(at + len(part), limit)
     if end < at + len(part) and not may_be_cut:
         return False
@@ -460,10 +459,10 @@ class Entry(NamedTuple):
 
 
 def kept(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """The entries that a set keeps of one campaign, period and node: those of the two smallest identities.
+    """Return the entries that a set keeps of one campaign, period and node: those of the two smallest identities.
 
-    Of several envelopes with one identity the smallest bytes are kept. The order and repetition of ``entries`` do not
-    matter, and neither does it whether parts of them went through this function before.
+    If several envelopes have one identity, the one with the smallest bytes is kept. The order and repetition of
+    ``entries`` do not matter, and neither does it whether some of them went through this function before.
     """
     smallest: dict[bytes, bytes] = {}
     for identity, envelope in entries:
@@ -475,11 +474,11 @@ class SummarySet:
     """A set of summaries. Two sets that were given the same summaries, in any order, are equal and have equal bytes.
 
     For each campaign, period and node a set keeps at most two different summaries. Two are a conflict: neither counts.
-    Callers add verified summaries only: otherwise anybody could make a conflict in the name of a node. A subclass with
-    another ``role`` and ``parse`` is a set of other envelopes, by the same rules.
+    Callers must add verified summaries only: otherwise anybody could make a conflict in the name of a node. A subclass
+    with another ``role`` and ``parse`` is a set of other envelopes, by the same rules.
 
     Attributes:
-        role: of the envelopes that the set holds.
+        role: role of the envelopes that the set holds.
     """
 
     role = ROLE
@@ -492,7 +491,7 @@ class SummarySet:
         """Parse the bytes of one envelope of the set's role. The signature is not verified.
 
         Raises:
-            DocumentError: no such envelope.
+            DocumentError: the bytes are no such envelope.
         """
         return read_summary(envelope)[1]
 
@@ -501,8 +500,8 @@ class SummarySet:
 
         Args:
             envelope: the bytes of one envelope.
-            accept: parses and verifies the envelope, for example :func:`protocol.nodes.summary.judge_summary` with its
-                other arguments; raises DocumentError for an envelope that must not be added.
+            accept: parses and verifies the envelope, for example :func:`judge_summary` with its other arguments; raises
+                DocumentError for an envelope that must not be added.
 
         Raises:
             DocumentError: the reasons of ``accept``.
@@ -516,7 +515,7 @@ class SummarySet:
         return self._places[place] != before
 
     def add_file(self, raw: bytes, accept: Callable[[bytes], Placed]) -> Counter[str]:
-        """Add all envelopes of a file. Return the number of stretches and envelopes that were refused, by reason."""
+        """Add all envelopes of a file. Return, by reason, how many stretches and envelopes were refused."""
         refused: Counter[str] = Counter()
         for piece in read_summaries(raw, self.role):
             if piece.reason is not None:
@@ -529,7 +528,7 @@ class SummarySet:
         return refused
 
     def union(self, other: Self) -> Self:
-        """A new set with the summaries of both. Associative, commutative, idempotent."""
+        """Return a new set with the summaries of both. The operation is associative, commutative and idempotent."""
         united = type(self)()
         for one in (self, other):
             for place, entries in one._places.items():  # noqa: SLF001 - of the same class
@@ -537,24 +536,24 @@ class SummarySet:
         return united
 
     def places(self) -> list[Place]:
-        """Campaign, period and node of all summaries, sorted; those in conflict once."""
+        """Return campaign, period and node of all summaries, sorted. A conflict is there once."""
         return sorted(self._places)
 
     def conflicts(self) -> list[Place]:
-        """Campaign, period and node of every conflict, sorted."""
+        """Return campaign, period and node of every conflict, sorted."""
         return sorted(place for place, entries in self._places.items() if len(entries) == KEPT)
 
     def counting(self) -> list[bytes]:
-        """The envelopes of the summaries that count, those without a conflict, sorted by campaign, period and node."""
+        """Return the envelopes of the summaries without a conflict, sorted by campaign, period and node."""
         return [entries[0].envelope for _, entries in sorted(self._places.items()) if len(entries) == 1]
 
     def to_bytes(self) -> bytes:
-        """The file of the set: all kept envelopes, sorted by campaign, period, node and identity."""
+        """Return the file of the set: all kept envelopes, sorted by campaign, period, node and identity."""
         return b"".join(entry.envelope for _, entries in sorted(self._places.items()) for entry in entries)
 
     @classmethod
     def from_bytes(cls, raw: bytes, accept: Callable[[bytes], Placed] | None = None) -> Self:
-        """The set of the summaries of a file; what is refused is left out.
+        """Return the set of the summaries of a file. What is refused is left out.
 
         Args:
             raw: the content of a file.
@@ -566,7 +565,7 @@ class SummarySet:
         return found
 
     def __len__(self) -> int:
-        """Number of kept envelopes, those of conflicts included."""
+        """Return the number of kept envelopes, those of conflicts included."""
         return sum(map(len, self._places.values()))
 
     def __eq__(self, other: object) -> bool:

@@ -1,21 +1,21 @@
 """What a summary of a campaign releases, how ε is divided, the range of every number, and the cost by adjacency.
 
-Q released vectors share ε equally: ε_q = ⌊ε/Q⌋ millionths. Every entry has discrete Laplace noise of rate ε_q/Δ, Δ the
-sensitivity to adding or removing one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a change.
+A summary has Q released vectors (lists of counts or sums), which share ε equally: ε_q = ⌊ε/Q⌋ millionths. With the
+sensitivity ``global`` every entry has discrete Laplace noise of rate ε_q/Δ; Δ is the sensitivity to adding or removing
+one record. So a summary costs Q·ε_q ≤ ε for that, and 2Q·ε_q ≤ 2ε for a changed record.
 
-Source: docs/math.md, section 5; decision 72.
+With the sensitivity ``smooth`` neighbouring data sets differ in the features of one record; the numbers n_c of records
+of the classes are the same. Counts and sums of the scaled number u, |u| ≤ S = 65536, have discrete Laplace noise
+(:func:`sensitivity`). The sums of squares Q_c = Σu²/S of one number are released per class c, with ε' = ε_q:
 
-Noise of campaigns for nodes with the sensitivity ``smooth``: what a node draws and an aggregator has to know of it.
+- a class of fewer than n₀ = ⌈3/ε'⌉ records: Q_c with discrete Laplace noise of rate ε'/S;
+- any other class: from the variance v of its u first ṽ = v + k·S*·Z, where S* is the smooth sensitivity of v and Z is
+  Student's t with 3 degrees of freedom; from ṽ and the noisy sum T̃ of u, whose noise has the variance V, then Q̃_c =
+  (n_c·ṽ + (T̃² − V)/n_c)/S.
 
-Neighbours differ in the features of one record; the numbers n_c of records of the classes are the same. Every released
-vector has ε' millionths. Counts and sums of u have discrete Laplace noise (:func:`protocol.nodes.terms.sensitivity`).
-The sums of squares Q = Σu²/S of one number are released per class:
+Q̃_c has no bias. k and the smoothing β of S* follow from ε' with a proven cost (:mod:`protocol.noise`).
 
-- a class of fewer than n₀ = ⌈3/ε'⌉ records: Q with discrete Laplace noise of rate ε'/S;
-- any other class: the variance v of its u, ṽ = v + k·S*·Z, S* the smooth sensitivity of v and Z Student's t with 3
-  degrees of freedom; from it and the noisy sum T̃ of u, whose noise has the variance V, Q̃ = (n_c·ṽ + (T̃² − V)/n_c)/S.
-
-Q̃ has no bias. k and β follow from ε' with a proven cost (``protocol.noise``). Source: docs/decisions/0077.
+Source: docs/math.md, section 5; docs/decisions/0072 and 0077.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ __all__ = [
 _TAIL = 64
 """The largest noise is this multiple of 1/rate. Unbounded noise exceeds it with probability below e^{−64}."""
 _HEAVY_TAIL = 1 << 17
-"""The same for sums of squares with the sensitivity ``smooth``: exceeded with probability below 10^−11."""
+"""As ``_TAIL``, for sums of squares with the sensitivity ``smooth``: exceeded with probability below 10^−11."""
 
 
 def terms_of(campaign: Campaign) -> NodeTerms:
-    """The campaign's terms for nodes.
+    """Return the campaign's terms for nodes.
 
     Raises:
         InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
@@ -70,32 +70,32 @@ def terms_of(campaign: Campaign) -> NodeTerms:
 
 
 def released_vectors(campaign: Campaign) -> tuple[Subject, ...]:
-    """The subjects of the Q vectors of a summary, in order: the class counts first.
+    """Return the subjects of the Q vectors of a summary, in order: the class counts first.
 
     Raises:
-        InputError: ``campaign_for_devices``.
+        InputError: ``campaign_for_devices``: the campaign asks devices, not nodes.
     """
     terms_of(campaign)
     return tuple(summed_subjects(campaign.schema, campaign.fit.family))
 
 
 def sensitivity(subject: Subject, kind: str = GLOBAL) -> int:
-    """Δ of the discrete Laplace noise of a released vector.
+    """Return Δ, the sensitivity for the discrete Laplace noise of a released vector.
 
-    ``global``: for adding or removing one record, 1 for counts and S for sums. ``smooth``: for changing the features of
-    one record, 1 for class counts, 2 for other counts, 2S for sums of u, S for sums of squares. Neighbours then never
-    differ in the class counts. These have noise nevertheless: exact ones would tell who is among a node's records to
-    somebody who knows all others.
+    ``global``: for adding or removing one record, 1 for counts and S = 65536 for sums. ``smooth``: for changing the
+    features of one record, 1 for class counts, 2 for other counts, 2S for sums of u, S for sums of squares. Neighbours
+    by ``smooth`` never differ in the class counts. These have noise nevertheless: exact ones would tell who is among a
+    node's records to somebody who knows all others.
 
     Args:
-        subject: of the vector.
-        kind: ``global`` or ``smooth``, of the campaign's terms.
+        subject: subject of the vector.
+        kind: ``global`` or ``smooth``, the sensitivity of the campaign's terms.
     """
     return max(SENSITIVITIES[subject.kind, subject.power][ADD_REMOVE if kind == GLOBAL else CHANGE_FEATURES], 1)
 
 
 def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, ...]:
-    """ε_q of every released vector in millionths: Q times ⌊ε/Q⌋.
+    """Return ε_q of every released vector in millionths: Q times ⌊ε/Q⌋, Q the number of vectors.
 
     Args:
         campaign: a campaign for nodes.
@@ -114,10 +114,10 @@ def shares(campaign: Campaign, epsilon_micro: int | None = None) -> tuple[int, .
 
 
 def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[int, int]]:
-    """The smallest and the largest number of every released vector, both allowed. Nodes clamp to them.
+    """Return the smallest and the largest number of every released vector. Nodes clamp to them.
 
     With n = ``max_records``, S = 65536 and H = ⌈64·Δ/ε_q⌉: counts [−H, n + H]; sums of u ±(n·S + H); sums of ⌊u²/S⌋
-    [−H, n·S + H]. With the sensitivity ``smooth`` Δ is that of :func:`sensitivity`, and H of sums of squares is ⌈2^17
+    [−H, n·S + H]. Δ is that of :func:`sensitivity`. With the sensitivity ``smooth`` H of sums of squares is ⌈2^17
     S/ε_q⌉, since their noise has heavier tails.
 
     Args:
@@ -144,10 +144,10 @@ def ranges(campaign: Campaign, epsilon_micro: int | None = None) -> list[tuple[i
 
 
 def cost_micro(campaign: Campaign, adjacency: str, epsilon_micro: int | None = None) -> int:
-    """What a summary costs one record, in millionths, for an adjacency.
+    """Return what a summary costs one record, in millionths of ε, for an adjacency.
 
-    With the sensitivity ``global``: ε for ``add-remove``, 2ε for ``change`` and ``change-features``. With ``smooth``:
-    ε for ``change-features``.
+    With the sensitivity ``global``: ε for ``add-remove``, 2ε for ``change`` and ``change-features``. With ``smooth``: ε
+    for ``change-features``.
 
     Args:
         campaign: a campaign for nodes.
@@ -174,7 +174,7 @@ _LEAST_RECORDS = 3
 
 @lru_cache(maxsize=256)
 def calibration(share: int) -> Calibration:
-    """K and β of the noise of variances for ε' = ``share`` millionths.
+    """Return the noise of variances, with its multiplier k and smoothing β, for ε' = ``share`` millionths.
 
     Raises:
         InputError: ``epsilon_invalid``, ``noise_unfit``, ``beta_invalid``: no constants are proven for this ε'.
@@ -183,19 +183,23 @@ def calibration(share: int) -> Calibration:
 
 
 def least_records(share: int) -> int:
-    """n₀: the smallest class whose variance is released. In smaller ones the noise of T̃² would outweigh the rest."""
+    """Return n₀, the size of the smallest class whose variance is released, for ε' = ``share`` millionths.
+
+    In smaller classes the noise of the squared sum T̃² would outweigh the rest.
+    """
     return max(2, -(-_LEAST_RECORDS * MICRO // share))
 
 
 def variance_of_sums(share: int) -> float:
-    """V: the variance of the noise of one sum of u."""
+    """Return V, the variance of the noise of one sum of u, for ε' = ``share`` millionths."""
     return laplace_variance(rate(share, 2 * SCALE))
 
 
 def variance_of_squares(share: int) -> float:
-    """An upper bound of the variance of the noise of one sum of squares, for all records; the true one is private.
+    """Return an upper bound of the variance of the noise of one sum of squares, for all records.
 
-    With k·S* ≤ k·GS, n·GS ≤ 4S², |mean| ≤ S, n ≥ n₀, and at most 5V² + V for the variance of the square of the noise:
+    The true variance is private. With k·S* ≤ k·GS (GS: the global sensitivity), n·GS ≤ 4S², |mean| ≤ S, n ≥ n₀, and at
+    most 5V² + V for the variance of the square of the noise, the bound is
 
         48·k²·S² + 4V + (5V² + V)/(n₀·S)²
     """
@@ -205,11 +209,13 @@ def variance_of_squares(share: int) -> float:
 
 
 def noise_variance(campaign: Campaign, subject: Subject, share: int) -> float:
-    """The variance of the noise of one number of a released vector; of sums of squares by ``smooth`` an upper bound.
+    """Return the variance of the noise of one number of a released vector.
+
+    For sums of squares with the sensitivity ``smooth`` the result is an upper bound.
 
     Args:
-        campaign: a campaign for nodes, of either sensitivity.
-        subject: of the vector.
+        campaign: a campaign for nodes.
+        subject: subject of the vector.
         share: ε' of the vector in millionths.
     """
     kind = terms_of(campaign).sensitivity

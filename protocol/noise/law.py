@@ -1,40 +1,26 @@
 """Noise for smooth sensitivity: laws, exact samplers, and the constants of the noise with a proven cost.
 
-What every noise distribution offers: a sampler, and proven bounds of the privacy cost.
+A statistic f is released as f(x) + k·S(x)·Z. Z is noise of a *law* (distribution), k a multiplier, S(x) a number that
+changes by at most the factor e^β between neighbours x and y, and |f(x) − f(y)| ≤ min(S(x), S(y)). Then the outputs for
+x and y are two copies of Z of which one is stretched by at most e^β and shifted by at most 1/k. docs/smooth.md derives
+what this costs for every law. :func:`calibrated` guesses k and β in floating point and proves them with rational
+bounds.
 
-A statistic f is released as f(x) + k·S(x)·Z. Z is noise of a law, S(x) a number that changes by at most the factor e^β
-between neighbours x and y, and |f(x) − f(y)| ≤ min(S(x), S(y)). Then the outputs for x and y are two copies of Z of
-which one is stretched by at most e^β and shifted by at most 1/k. docs/smooth.md derives what this costs for every law.
+Z is a :class:`LazyReal`: a random number with a fixed distribution, of which at every moment an interval is known that
+holds it. More random bits make the interval shorter. A comparison draws bits until its result is certain, so its result
+is that of the exact numbers. Two different numbers are told apart after finitely many bits, with probability 1.
+:func:`rounded` rounds the noisy number without floating point.
 
-Random real numbers whose binary digits are drawn when a decision needs them.
+:func:`power_tail_magnitude` samples densities ∝ 1/(1 + |z|^γ)^m by comparisons of integers. γ = 2, m = 1 is the
+standard Cauchy law; γ = 2, m = 2 is Student's t with 3 degrees of freedom, divided by √3. The density of z in (0, 1) is
+∝ 1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate is z = s, or w = s^(1/(γm−1)),
+with a uniform number s; the probabilities of the two kinds are proportional to the areas 1 and 1/(γm − 1). A candidate
+is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m, by m comparisons with uniform numbers. Powers stay integers,
+since a power of s is compared with a power of the uniform number.
 
-A lazy real is a random number with a fixed distribution. At every moment an interval that holds the number is known;
-more random bits make the interval shorter. A comparison draws bits until its result is certain, so its result is that
-of the exact numbers. Two different numbers are told apart after finitely many bits, with probability 1.
-
-Source: Karney, "Sampling Exactly from the Normal Distribution", ACM Transactions on Mathematical Software 42 (2016).
-
-Exact samplers of numbers with density ∝ 1/(1 + |z|^γ)^m: polynomial tails, by comparisons of integers.
-
-γ = 2, m = 1 is the standard Cauchy law; γ = 2, m = 2 is Student's t with 3 degrees of freedom, divided by √3.
-
-The density of z in (0, 1) is ∝ 1/(1 + z^γ)^m, and that of w = 1/z for z > 1 is ∝ w^(γm−2)/(1 + w^γ)^m. So a candidate
-is z = s, or w = s^(1/(γm−1)), with a uniform number s. The probabilities of the two kinds are proportional to the areas
-1 and 1/(γm − 1). A candidate is kept with probability 1/(1 + z^γ)^m or 1/(1 + w^γ)^m: by m comparisons with uniform
-numbers. Powers stay integers, since a power of s is compared with a power of the other number.
-
-Noise with Student's t distribution with 3 degrees of freedom, for pure ε, with a finite variance.
-
-Source: Bun and Steinke, "Average-Case Averages: Private Algorithms for Smooth Sensitivity and Mean Estimation", NeurIPS
-2019; docs/smooth.md derives the constants.
-
-A noisy number, rounded to an integer: exactly the rounded value of a real number with lazy bits.
-
-No floating-point number takes part.
-
-From a law and a privacy budget to the constants of the noise, with a proven cost.
-
-The constants are guessed in floating point and then proven with rational bounds.
+Source: Karney, "Sampling Exactly from the Normal Distribution", ACM Transactions on Mathematical Software 42 (2016);
+for Student's t, which gives pure ε with a finite variance: Bun and Steinke, "Average-Case Averages: Private Algorithms
+for Smooth Sensitivity and Mean Estimation", NeurIPS 2019.
 """
 
 from __future__ import annotations
@@ -57,11 +43,11 @@ WORD = 64
 
 
 class LazyReal(ABC):
-    """A random real number, known as precisely as it was asked for."""
+    """A random real number whose binary digits are drawn when they are needed."""
 
     @abstractmethod
     def bounds(self, bits: int) -> tuple[int, int]:
-        """Integers (low, high) with low ≤ value·2^bits ≤ high.
+        """Return integers (low, high) with low ≤ value·2^bits ≤ high.
 
         The interval shrinks to the value as ``bits`` grows: high − low is a small number for large ``bits``, but not
         bounded by 1. A call may draw from the stream. Repeated calls are about the same value.
@@ -69,7 +55,7 @@ class LazyReal(ABC):
 
 
 class Uniform(LazyReal):
-    """A uniform number between 0 and 1. Draws words of 64 bits from the stream as they are needed."""
+    """A uniform number between 0 and 1. It draws words of 64 bits from the stream as they are needed."""
 
     __slots__ = ("_count", "_digits", "_stream")
 
@@ -79,7 +65,7 @@ class Uniform(LazyReal):
         self._count = 0
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """The first ``bits`` binary digits as an integer d, and d + 1."""
+        """Return the first ``bits`` binary digits as an integer d, and d + 1."""
         while self._count < bits:
             self._digits = self._digits << WORD | self._stream.u64()
             self._count += WORD
@@ -88,7 +74,7 @@ class Uniform(LazyReal):
 
 
 class Signed(LazyReal):
-    """A lazy real of given magnitude, negative with probability ½. Draws the sign when it is made."""
+    """A lazy real of given magnitude, negative with probability ½. The sign is drawn when the object is made."""
 
     __slots__ = ("_magnitude", "_negative")
 
@@ -97,7 +83,7 @@ class Signed(LazyReal):
         self._magnitude = magnitude
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """The bounds of the magnitude, or their negatives in reverse order."""
+        """Return the bounds of the magnitude or, for a negative number, their negatives in reverse order."""
         low, high = self._magnitude.bounds(bits)
         return (-high, -low) if self._negative else (low, high)
 
@@ -112,13 +98,13 @@ class Shifted(LazyReal):
         self._real = real
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """The bounds of the lazy real plus the integer·2^bits."""
+        """Return the bounds of the lazy real, each plus the integer·2^bits."""
         low, high = self._real.bounds(bits)
         return (self._integer << bits) + low, (self._integer << bits) + high
 
 
 def decide(certain: Callable[[int], bool | None]) -> bool:
-    """The answer of a question about lazy reals.
+    """Return the answer of a yes-or-no question about lazy reals, at the precision that it needs.
 
     Args:
         certain: for a number of bits True or False if the bounds of that precision decide the question, else None.
@@ -130,7 +116,7 @@ def decide(certain: Callable[[int], bool | None]) -> bool:
 
 
 def is_below(left: LazyReal, right: LazyReal) -> bool:
-    """Whether ``left`` < ``right``, for two different lazy reals."""
+    """Return whether ``left`` < ``right``, for two different lazy reals."""
 
     def certain(bits: int) -> bool | None:
         left_low, left_high = left.bounds(bits)
@@ -141,10 +127,10 @@ def is_below(left: LazyReal, right: LazyReal) -> bool:
 
 
 class Law(ABC):
-    """A distribution of noise, symmetric around 0.
+    """A distribution of the noise Z, symmetric around 0.
 
     Attributes:
-        name: its name in the table of ``calibrating``.
+        name: name of the law, for example ``student-t``.
         variance: the variance of Z; infinite for heavy tails.
     """
 
@@ -157,7 +143,12 @@ class Law(ABC):
 
     @abstractmethod
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """An ε for which releases with k = ``multiplier`` and β = ``beta`` are proven (ε, δ)-differentially private.
+        """Return an ε for which a release f + k·S·Z is proven (ε, δ)-differentially private.
+
+        Args:
+            multiplier: k.
+            beta: β, the smoothing of S.
+            delta: δ.
 
         Raises:
             InputError: ``noise_unfit``: this law has no finite ε for δ = 0.
@@ -165,9 +156,9 @@ class Law(ABC):
 
     @abstractmethod
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """The law, a multiplier k and a smoothing β that cost about ``epsilon``.
+        """Return the law, a multiplier k and a smoothing β that cost about ``epsilon``.
 
-        The numbers are rounded; the caller makes k slightly larger and proves the cost with :meth:`epsilon_above`.
+        k and β are rounded; the caller makes k slightly larger and proves the cost with :meth:`epsilon_above`.
 
         Args:
             epsilon, delta: the budget.
@@ -178,7 +169,12 @@ class Law(ABC):
         """
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction | None:
-        """A ρ for which releases are proven ρ-zero-concentrated differentially private; None if there is no such ρ."""
+        """Return a ρ for which a release is proven ρ-zero-concentrated differentially private, or None.
+
+        Args:
+            multiplier: k.
+            beta: β, the smoothing of S.
+        """
         del multiplier, beta
         return None
 
@@ -187,12 +183,12 @@ class PureLaw(Law):
     """A law that gives pure ε-differential privacy: it needs no δ."""
 
     def rho_above(self, multiplier: Fraction, beta: Fraction) -> Fraction | None:
-        """ε²/2 (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 3.3)."""
+        """Return ε²/2 (Bun and Steinke, "Concentrated Differential Privacy", 2016, Proposition 3.3)."""
         return self.epsilon_above(multiplier, beta, Fraction(0)) ** 2 / 2
 
 
 def left_for_shift(epsilon: float, spent: float) -> float:
-    """``epsilon`` − ``spent``, what is left of the budget after the smoothing β has cost ``spent``.
+    """Return ``epsilon`` − ``spent``: what is left of the budget after the smoothing β has cost ``spent``.
 
     Raises:
         InputError: ``beta_invalid``: nothing is left.
@@ -203,12 +199,12 @@ def left_for_shift(epsilon: float, spent: float) -> float:
 
 
 def needs_delta(name: str) -> InputError:
-    """The error for a law that is not offered with δ = 0."""
+    """Return the error for a law that is not offered with δ = 0."""
     return InputError("noise_unfit", f"{name} noise is not private with δ = 0: state δ, or take cauchy or student-t")
 
 
 def power_tail_magnitude(stream: Stream, gamma: Fraction, m: int = 1) -> LazyReal:
-    """Draw a number with density ∝ 1/(1 + z^γ)^m, z > 0, for a fraction γ with γm > 1 and a positive integer m."""
+    """Draw a number with density ∝ 1/(1 + z^γ)^m, z > 0, for a fraction γ and a positive integer m with γm > 1."""
     p, q = gamma.numerator, gamma.denominator
     tail = p * m - q  # w = s^(q/tail)
     while True:
@@ -220,7 +216,7 @@ def power_tail_magnitude(stream: Stream, gamma: Fraction, m: int = 1) -> LazyRea
 
 
 def _keeps(u: Uniform, s: Uniform, p: int, root: int) -> bool:
-    """Whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root."""
+    """Return whether u·(1 + s^(p/root)) ≤ 1, that is u^root·s^p ≤ (1 − u)^root."""
 
     def certain(bits: int) -> bool | None:
         u_low, u_high = u.bounds(bits)
@@ -246,7 +242,10 @@ class InversePower(LazyReal):
         self._root = root
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """Roots of quotients of integers, rounded outwards. The number s is read until it is known to be above 0."""
+        """Return roots of quotients of integers, rounded outwards.
+
+        The number s is read until it is known to be above 0.
+        """
         digits = bits
         while (s := self._uniform.bounds(digits))[0] == 0:
             digits *= 2
@@ -260,7 +259,10 @@ DEGREES = 3
 
 
 class StudentT(PureLaw):
-    """Density ∝ 1/(1 + z²/3)². A shift by Δ costs at most 2Δ/√3, a stretch by e^λ at most 3|λ|."""
+    """Student's t with 3 degrees of freedom: density ∝ 1/(1 + z²/3)².
+
+    A shift by Δ costs at most 2Δ/√3, a stretch by e^λ at most 3|λ|.
+    """
 
     name = "student-t"
     variance = 3.0
@@ -270,12 +272,12 @@ class StudentT(PureLaw):
         return Signed(stream, TimesRoot(power_tail_magnitude(stream, Fraction(2), 2), DEGREES))
 
     def epsilon_above(self, multiplier: Fraction, beta: Fraction, delta: Fraction) -> Fraction:
-        """2/(√3·k) + 3β; ``delta`` is not needed."""
+        """Return 2/(√3·k) + 3β for k = ``multiplier`` and β = ``beta``. ``delta`` is not needed."""
         del delta
         return root_above(Fraction(4, 3)) / multiplier + DEGREES * beta
 
     def fitted(self, epsilon: float, delta: float, beta: float | None) -> tuple[Law, float, float]:
-        """Half of ε for β, unless β is given."""
+        """Return the law, k and β. Half of ε is for β, unless β is given."""
         del delta
         beta = epsilon / (2 * DEGREES) if beta is None else beta
         return self, (4 / 3) ** 0.5 / left_for_shift(epsilon, DEGREES * beta), beta
@@ -291,13 +293,16 @@ class TimesRoot(LazyReal):
         self._square = square
 
     def bounds(self, bits: int) -> tuple[int, int]:
-        """Integer roots, rounded outwards."""
+        """Return integer roots, rounded outwards."""
         low, high = self._y.bounds(bits)
         return isqrt(self._square * low * low), isqrt(self._square * high * high) + 1
 
 
 def rounded(center: Fraction, scale: Fraction, noise: LazyReal) -> int:
-    """The integer nearest to ``center`` + ``scale``·noise; ``scale`` > 0. Reads noise until the integer is certain."""
+    """Return the integer nearest to ``center`` + ``scale``·noise, for ``scale`` > 0.
+
+    The function reads noise until the integer is certain.
+    """
     bits = WORD
     while True:
         low, high = (floor(center + scale * Fraction(end, 1 << bits) + Fraction(1, 2)) for end in noise.bounds(bits))
@@ -316,7 +321,7 @@ class Calibration(NamedTuple):
     Attributes:
         law: the distribution of Z.
         multiplier: k.
-        beta: β; S must be smooth for this β or a smaller one.
+        beta: β; S may change by at most the factor e^β between neighbouring data sets.
         epsilon, delta: a release is (ε, δ)-differentially private; δ = 0 is pure.
         rho: a release is ρ-zero-concentrated differentially private; None if the law has no such bound.
     """
@@ -329,15 +334,16 @@ class Calibration(NamedTuple):
     rho: Fraction | None
 
     def variance(self, sensitivity: Fraction) -> float:
-        """Variance of k·S·Z for S = ``sensitivity``; infinite for heavy tails.
+        """Return the variance of k·S·Z for S = ``sensitivity``; it is infinite for heavy tails.
 
-        Public only if ``sensitivity`` is: with the global sensitivity it is an upper bound that may be published.
+        The result is public only if ``sensitivity`` is. With the global sensitivity it is an upper bound that may be
+        published.
         """
         return self.law.variance * float(self.multiplier * sensitivity) ** 2
 
 
 def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | None = None) -> Calibration:
-    """The constants of a law whose release is (``epsilon``, ``delta``)-differentially private.
+    """Return the constants of a law whose release is (``epsilon``, ``delta``)-differentially private.
 
     Args:
         law: the law. A pure law does not use δ and costs none.
@@ -357,7 +363,7 @@ def calibrated(law: Law, epsilon: Fraction, delta: Fraction, beta: Fraction | No
 
 
 def proven(law: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Calibration:
-    """The calibration with these constants, after a proof that its cost is at most (ε, δ).
+    """Return the calibration with these constants, after a proof that its cost is at most (ε, δ).
 
     Raises:
         InputError: ``noise_unfit``: the cost is larger.
@@ -368,7 +374,11 @@ def proven(law: Law, multiplier: Fraction, beta: Fraction, epsilon: Fraction, de
 
 
 def check_budget(epsilon: Fraction, delta: Fraction) -> None:
-    """Refuse an ε (or ρ) or a δ outside its range (``epsilon_invalid``)."""
+    """Refuse an ε (or ρ) or a δ outside its range.
+
+    Raises:
+        InputError: ``epsilon_invalid``.
+    """
     if not LEAST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise InputError("epsilon_invalid", "ε (or ρ) of one release is between 0.000001 and 64")
     if delta and not LEAST_DELTA <= delta < 1:
@@ -376,7 +386,11 @@ def check_budget(epsilon: Fraction, delta: Fraction) -> None:
 
 
 def _raised(law: Law, guess: float, beta: Fraction, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … for which the cost is at most ε."""
+    """Return ``guess`` as a fraction, raised by the smallest margin 2^−40, 2^−38, … that makes the cost at most ε.
+
+    Raises:
+        InputError: ``beta_invalid``: no margin up to 2^−2 is enough.
+    """
     for bits in range(40, 0, -2):
         multiplier = round_up(Fraction(guess) * (1 + Fraction(1, 1 << bits)))
         if law.epsilon_above(multiplier, beta, delta) <= epsilon:

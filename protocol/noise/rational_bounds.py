@@ -1,15 +1,14 @@
-"""Rational lower and upper bounds of exponentials, logarithms and roots.
+"""Rational lower and upper bounds of exponentials, logarithms and roots, and of a smooth sensitivity.
 
-Privacy constants are proven with these bounds: an upper bound is never below the real number, a lower bound never
-above it. Floating-point numbers give no such promise. The bounds come from decimal arithmetic, whose functions are
-rounded correctly: each result is wrong by at most one unit of its last digit, and by about as much again because the
-argument is rounded. Each bound is the result moved by a hundred such units.
+Privacy constants are proven with these bounds: an upper bound is never below the real number, a lower bound never above
+it. Floating-point numbers give no such promise. The bounds come from decimal arithmetic, whose functions are rounded
+correctly: each result is wrong by at most one unit of its last digit, and by about as much again because the argument
+is rounded. Each bound is the result moved by a hundred such units.
 
-The proven part of a smooth sensitivity: from a distance t and A(t) to a number S that is β-smooth, exactly.
-
-A(t) is the largest change of a statistic from any data set, t values of which differ from the given one, to a neighbour
-of it. S* = max over t of e^(−βt)·A(t) changes by at most the factor e^β between neighbours. The search for the best t
-uses floating point, and may miss the largest e^(−βt)·A(t) by the factor 1 − η. :func:`smooth_bound` makes up for this.
+The smooth sensitivity of a statistic is S* = max over t of e^(−βt)·A(t). A(t) is the largest change of the statistic
+between a data set with t values other than the given one and a neighbour of that data set. S* changes by at most the
+factor e^β between neighbours. Callers search the best t in floating point, so they may miss the maximum by the factor 1
+− η; :func:`smooth_bound` makes up for this.
 
 Source: Nissim, Raskhodnikova, Smith, STOC 2007; docs/smooth.md, "Rounding".
 """
@@ -30,7 +29,7 @@ DIGITS = 60
 
 
 def round_up(number: Fraction, bits: int = BITS) -> Fraction:
-    """The smallest number m·2^e ≥ ``number`` with an integer m below 2^``bits``; ``number`` is positive or 0.
+    """Return the smallest number m·2^e ≥ ``number`` with an integer m below 2^``bits``; ``number`` is positive or 0.
 
     The result is above ``number`` by less than the factor 1 + 2^(1 − bits).
     """
@@ -46,7 +45,7 @@ def round_up(number: Fraction, bits: int = BITS) -> Fraction:
 
 
 def round_down(number: Fraction, bits: int = BITS) -> Fraction:
-    """The largest number m·2^e ≤ ``number`` with an integer m of at most ``bits`` + 1 bits; ``number`` ≥ 0."""
+    """Return the largest number m·2^e ≤ ``number`` with an integer m of at most ``bits`` + 1 bits; ``number`` ≥ 0."""
     if number == 0:
         return number
     unit = Fraction(2) ** (number.numerator.bit_length() - number.denominator.bit_length() - bits)
@@ -54,28 +53,28 @@ def round_down(number: Fraction, bits: int = BITS) -> Fraction:
 
 
 def exp_above(x: Fraction, digits: int = DIGITS) -> Fraction:
-    """A fraction just above e^x: by at most the factor 1 + (1 + |x|)·10^(3 − digits)."""
+    """Return a fraction just above e^x: by at most the factor 1 + (1 + |x|)·10^(3 − digits)."""
     return _exp(x, digits) * (1 + (1 + abs(x)) * _unit(digits))
 
 
 def exp_below(x: Fraction, digits: int = DIGITS) -> Fraction:
-    """A fraction just below e^x: by at most the factor 1 − (1 + |x|)·10^(3 − digits)."""
+    """Return a fraction just below e^x: by at most the factor 1 − (1 + |x|)·10^(3 − digits)."""
     return _exp(x, digits) * (1 - (1 + abs(x)) * _unit(digits))
 
 
 def log_above(x: Fraction) -> Fraction:
-    """A fraction just above the natural logarithm of ``x`` > 0, by at most 10⁻⁵⁶·(1 + |ln x|)."""
+    """Return a fraction just above the natural logarithm of ``x`` > 0, by at most 10⁻⁵⁶·(1 + |ln x|)."""
     found = Fraction(_context(DIGITS).ln(_decimal(x, DIGITS)))
     return found + (1 + abs(found)) * _unit(DIGITS)
 
 
 def root_above(x: Fraction) -> Fraction:
-    """A fraction just above √x, x ≥ 0, by at most the factor 1 + 10⁻⁵⁶."""
+    """Return a fraction just above √x, x ≥ 0, by at most the factor 1 + 10⁻⁵⁶."""
     return Fraction(_context(DIGITS).sqrt(_decimal(x, DIGITS))) * (1 + _unit(DIGITS))
 
 
 def integer_root(number: int, degree: int) -> int:
-    """The largest integer r with r^``degree`` ≤ ``number``; ``number`` ≥ 0, ``degree`` ≥ 1."""
+    """Return the largest integer r with r^``degree`` ≤ ``number``; ``number`` ≥ 0, ``degree`` ≥ 1."""
     if degree == 1 or number < 2:
         return number
     if degree == 2:
@@ -93,7 +92,7 @@ def _context(digits: int) -> Context:
 
 
 def _decimal(x: Fraction, digits: int) -> Decimal:
-    """``x`` with a relative error of at most 10^(1 − digits)."""
+    """Return ``x`` as a Decimal with a relative error of at most 10^(1 − digits)."""
     return _context(digits).divide(Decimal(x.numerator), Decimal(x.denominator))
 
 
@@ -102,12 +101,13 @@ def _exp(x: Fraction, digits: int) -> Fraction:
 
 
 def _unit(digits: int) -> Fraction:
-    """More than all rounding errors of one function: 10^(3 − digits)."""
+    """Return 10^(3 − digits), which is more than all rounding errors of one function."""
     return Fraction(1, 10 ** (digits - 3))
 
 
 FLOOR_BITS = 256
-"""S is never below 2^−256 of the global sensitivity. The maximum of S* and a constant is as smooth as S*."""
+"""The bound S of :func:`smooth_bound` is never below 2^−256 of the global sensitivity. The maximum of S* and a constant
+is as smooth as S*."""
 SLACK = Fraction(1, 1 << 36)
 """η: relative error of the search in floating point, with a wide margin (docs/smooth.md, "Rounding")."""
 SMALLEST_BETA = Fraction(1, 1 << 30)
@@ -120,7 +120,7 @@ class SmoothSensitivity(NamedTuple):
     Attributes:
         value: S, a dyadic fraction, in units of the statistic. S exceeds S* by at most the factor (1 + 2η)·e^(3ηt), η =
             2⁻³⁶, t = ``distance``: by less than one part in 10⁸ for t ≤ 200.
-        beta: β.
+        beta: β, the smoothing.
         distance: the t with the largest e^(−βt)·A(t).
     """
 
@@ -130,8 +130,9 @@ class SmoothSensitivity(NamedTuple):
 
 
 def smooth_bound(change: Fraction, distance: int, beta: Fraction, global_sensitivity: Fraction) -> SmoothSensitivity:
-    """S from A(t) = ``change`` at t = ``distance``, found up to a factor 1 − η with the smoothing β − 3η.
+    """Return the upper bound S of the smooth sensitivity S* from A(t) = ``change`` at t = ``distance``.
 
+    The caller must have searched this t with the smoothing β − 3η (:func:`inner_beta`), up to a factor 1 − η, η = 2⁻³⁶.
     S is between S* and (1 + 2η)·S* for this smaller smoothing, so S changes by at most e^(β − 3η)·(1 + 2η) < e^β.
 
     Raises:
@@ -143,7 +144,7 @@ def smooth_bound(change: Fraction, distance: int, beta: Fraction, global_sensiti
 
 
 def inner_beta(beta: Fraction) -> Fraction:
-    """β − 3η: what rounding adds to the smoothness of the search is taken off β.
+    """Return β − 3η: what rounding adds to the smoothness of the search is taken off β.
 
     Raises:
         InputError: ``beta_invalid``: β is outside 2⁻³⁰ … 64.

@@ -1,8 +1,8 @@
 """Exact vectors of counts and sums, and the same vectors with discrete Laplace noise.
 
 A *vector* is one list of integers that is released with noise, such as the counts of a table or the sums of a number in
-all classes. Its sensitivity Δ is the largest Σ|difference| between neighbours. Discrete Laplace noise of rate ε'/Δ on
-every entry gives the vector ε'-differential privacy.
+all classes. Its sensitivity Δ is the largest Σ|difference| between neighbouring data sets. Discrete Laplace noise of
+rate ε'/Δ on every entry gives the vector ε'-differential privacy.
 
 Source: Ghosh, Roughgarden, Sundararajan (2009) for the discrete noise; docs/math.md, sections 5 and 7.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from protocol.stream import Stream
 
 _DISCRETE = "discrete"
-"""The family of models that needs no moments, as campaigns and terms of a curator name it."""
+"""The name, in campaigns and in terms of a curator, of the family of models that needs no moments."""
 
 
 class Vector(NamedTuple):
@@ -31,8 +31,8 @@ class Vector(NamedTuple):
 
     Attributes:
         subject: what the entries are about.
-        values: K exact integers.
-        sensitivity: Δ for the adjacency of the release; 0 if neighbours never differ in the entries.
+        values: the exact integers.
+        sensitivity: Δ for the adjacency of the release; 0 if neighbouring data sets never differ in the entries.
         epsilon_micro: ε of the vector in millionths; 0 if Δ is 0.
     """
 
@@ -43,7 +43,7 @@ class Vector(NamedTuple):
 
 
 class Noisy(NamedTuple):
-    """A vector with noise: K integers, and the variance of the noise of one entry."""
+    """A vector with noise: its subject, its integers, and the variance of the noise of one entry."""
 
     subject: Subject
     values: tuple[int, ...]
@@ -51,13 +51,14 @@ class Noisy(NamedTuple):
 
 
 def summed_subjects(schema: Schema, family: str) -> list[Subject]:
-    """The subjects of the vectors that a model of the given family needs. The class counts are first.
+    """Return the subjects of the vectors that a model of the given family needs. The class counts are first.
 
-    ``discrete``: the classes, and the cells of every feature. Any other family: the classes, the cells of categories,
-    the presence of numbers that may be missing, the sums of all numbers, the sums of all squares.
+    A ``discrete`` model needs the classes and the cells (value-class pairs) of every feature. Any other model needs the
+    classes, the cells of categorical features, the presence of numbers that may be missing, the sums of all numbers,
+    and the sums of all squares.
 
     Args:
-        schema: of the records, with its groups.
+        schema: schema of the records, with its groups.
         family: ``discrete``, ``gaussian`` or ``truncated-gaussian``.
 
     Raises:
@@ -69,7 +70,7 @@ def summed_subjects(schema: Schema, family: str) -> list[Subject]:
 
 
 def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
-    """The rate ε'/Δ of the noise P(m) ∝ e^{−|m|·rate} of a vector.
+    """Return the rate ε'/Δ of the noise P(m) ∝ e^{−|m|·rate} of a vector.
 
     Args:
         epsilon_micro: ε' of the vector, in millionths.
@@ -79,7 +80,9 @@ def rate(epsilon_micro: int, sensitivity: int) -> Fraction:
 
 
 def with_noise(vector: Vector, stream: Stream) -> Noisy:
-    """Add discrete Laplace noise P(m) ∝ e^{−|m| ε'/Δ} to every entry; entries of sensitivity 0 stay exact.
+    """Return the vector with discrete Laplace noise on every entry, or unchanged if its sensitivity is 0.
+
+    The noise m has P(m) ∝ e^{−|m| ε'/Δ}.
 
     Args:
         vector: exact integers, Δ and ε'.
@@ -93,5 +96,5 @@ def with_noise(vector: Vector, stream: Stream) -> Noisy:
 
 
 def laplace_variance(rate: Fraction) -> float:
-    """Variance of an integer m with P(m) ∝ e^{−|m|·rate}: 2q/(1 − q)², q = e^{−rate}."""
+    """Return the variance 2q/(1 − q)², q = e^{−rate}, of an integer m with P(m) ∝ e^{−|m|·rate}."""
     return 2 * exp(-float(rate)) / expm1(-float(rate)) ** 2
